@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help test lint types unit docs demo bench clean
+
+help:            ## Say what each target does
+	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+test: lint types docs unit  ## Lint, type-check, build the docs, run the tests
+
+lint: $(READY)   ## ruff: style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## mypy --strict on src
+	$(BIN)/mypy --strict src
+
+unit: $(READY)   ## pytest on two cores, warnings are errors
+	$(BIN)/python -m pytest -n 2
+
+docs: $(READY)   ## Build the site in docs/_build/html, warnings are errors
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+demo: $(READY)   ## Digits: cross-entropy against PPD-SG and PPD-AdaGrad
+	$(BIN)/python examples/digits.py
+
+bench: $(READY)  ## Time the library against its peers, write benchmarks/results
+	$(BIN)/python benchmarks/run.py
+
+clean:           ## Remove what the other targets made
+	rm -rf $(VENV) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Train PyTorch models to maximize AUC."""
