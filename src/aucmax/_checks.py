@@ -1,0 +1,97 @@
+"""Checks of what users pass in, and when they may run.
+
+A check that looks at a tensor's values reads a number back to the host. On the CPU that costs a
+microsecond; on an accelerator it stalls the stream, and under ``torch.compile`` or graph capture
+it is impossible. So value checks run where :func:`host_readable` says they are cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[np.floating[Any]]
+
+LOW_PRECISION = (torch.float16, torch.bfloat16)
+
+
+def tracing() -> bool:
+    """Whether operations are recorded by torch.compile or a function transform."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def host_readable(x: Tensor) -> bool:
+    """Whether reading a number out of ``x`` is cheap and possible."""
+    plain = type(x) is Tensor or type(x) is torch.nn.Parameter
+    return plain and x.is_cpu and not tracing()
+
+
+def synchronizable() -> bool:
+    """Whether an accelerator may be waited for: not while tracing or capturing a graph."""
+    capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return not (capturing or tracing())
+
+
+def check_finite(name: str, x: Array) -> None:
+    """Raise if ``x`` holds NaN or infinity; one pass when it does not."""
+    flat = x.reshape(-1)
+    if math.isfinite(flat.dot(flat)) or np.isfinite(x).all():
+        return  # the squares of large finite numbers may overflow: then the second test decides
+    raise ValueError(
+        f"{name} must be finite, found {np.isnan(x).sum()} NaN and {np.isinf(x).sum()} infinite "
+        f"of {x.size} values"
+    )
+
+
+def check_labels(labels: Array) -> int:
+    """Raise unless every entry is 0 or 1; return the number of ones."""
+    ones = int(np.count_nonzero(labels == 1))
+    if ones == np.count_nonzero(labels):
+        return ones
+    values = np.unique(labels)
+    found = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
+    hint = "; turn labels -1/+1 into 0/1 with (target + 1) / 2" if set(values) <= {-1, 1} else ""
+    raise ValueError(f"target must hold 0 and 1 only, found {found}{hint}")
+
+
+def check_weights(weight: Array) -> None:
+    """Raise unless the weights are finite, none negative, and some positive."""
+    check_finite("weight", weight)
+    if weight.min() < 0 or weight.max() == 0:
+        raise ValueError(
+            f"weight must be non-negative with a positive sum, "
+            f"found values from {weight.min():g} to {weight.max():g}"
+        )
+
+
+def check_number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:
+    """Return ``value`` as a float if it is a number that passes ``test``."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if math.isnan(number) or not test(number):
+        raise ValueError(f"{name} must be {allowed}, found {value!r}")
+    return number
+
+
+def positive(name: str, value: object) -> float:
+    """Return ``value`` if it is a number above zero."""
+    return check_number(name, value, "a number > 0", lambda x: x > 0)
+
+
+def non_negative(name: str, value: object) -> float:
+    """Return ``value`` if it is a finite number not below zero."""
+    return check_number(name, value, "a finite number >= 0", lambda x: 0 <= x < math.inf)
+
+
+def share(name: str, value: object) -> float:
+    """Return ``value`` if it is a share strictly between zero and one."""
+    allowed = "a share strictly between 0 and 1 (the probability of a positive)"
+    return check_number(name, value, allowed, lambda x: 0 < x < 1)

@@ -1,0 +1,174 @@
+"""The AUC loss for two classes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aucmax import _checks
+from aucmax.loss._base import (
+    SaddleLoss,
+    check_binary_shapes,
+    check_binary_values,
+    computable,
+    flatten,
+    means_of_classes,
+)
+from aucmax.loss.objective import HostBatch, HostSaddle, Terms, saddle_objective, saddle_terms
+from aucmax.prior import StreamingPrior
+
+
+class AUCLoss(SaddleLoss):
+    r"""The square surrogate of the AUC as a saddle objective (Proposition 1).
+
+    Minimize it in the model, ``a`` and ``b``, maximize it in ``alpha``: :func:`minmax_groups` says
+    so to any optimizer with torch's ``maximize`` option. With ``normalize`` its value is
+
+    .. math::
+
+        m^2 + \frac{1}{p(1-p)} \cdot \frac{\sum_i w_i F(h_i, y_i)}{\sum_i w_i},
+
+    which at the best a, b, alpha, and with p the batch's share of positives, equals the pairwise
+    risk: the mean over pairs of :math:`(m - h(x^+) + h(x^-))^2`.
+
+    Args:
+        prior: the probability of a positive **in the batches this loss sees** (the sampler's
+            share, not the data's, when batches are balanced), in (0, 1). None: estimated from the
+            labels as they stream by, each batch weighted with the estimate made before it
+            (:class:`StreamingPrior`, Algorithm 4), updated in training mode only.
+        margin: m, by how much positives should outrank negatives; the paper's is 1.
+        link: "sigmoid", the paper's h in [0, 1], or "identity", the raw scores.
+        normalize: whether to divide by p(1-p), which makes one learning rate serve every
+            imbalance; False is the paper's F.
+        alpha_min: a lower limit for alpha; ``-margin`` gives the AUC-margin objective, which does
+            not push positives that outrank by more than the margin back.
+        debug: check values on accelerators too, at the price of a synchronization per call.
+
+    Shape:
+        scores (N,) or (N, 1), raw; target (N,) or the shape of scores, 0 or 1 in any real or bool
+        dtype; weight, optional, likewise. Returns a scalar, in float32 or better.
+
+    Example:
+        >>> import torch, aucmax
+        >>> model = torch.nn.Linear(5, 1)
+        >>> loss = aucmax.AUCLoss(prior=0.25)
+        >>> optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=0.1)
+        >>> x, y = torch.randn(8, 5), torch.tensor([1, 0, 0, 0, 1, 0, 0, 0])
+        >>> loss(model(x), y).backward()
+        >>> optimizer.step()
+    """
+
+    prior: float | StreamingPrior
+
+    def __init__(
+        self,
+        prior: float | None = None,
+        *,
+        margin: float = 1.0,
+        link: str = "sigmoid",
+        normalize: bool = True,
+        alpha_min: float | None = None,
+        debug: bool = False,
+    ) -> None:
+        super().__init__(
+            (1,),
+            ("sigmoid", "identity"),
+            margin=margin,
+            link=link,
+            normalize=normalize,
+            alpha_min=alpha_min,
+            debug=debug,
+        )
+        self.prior = StreamingPrior() if prior is None else _checks.share("prior", prior)
+        self._watch = _ShareWatch()
+
+    def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The objective of one batch; differentiable in scores, a, b and alpha."""
+        check_binary_shapes(scores, target, weight)
+        self._project_dual()
+        dtype = computable(scores.dtype)
+        labels = flatten(target, dtype)
+        weight = None if weight is None else flatten(weight, dtype)
+        if _checks.host_readable(scores):
+            loss = self._on_host(scores, labels, weight)
+        else:
+            loss = self._on_device(scores, labels, weight)
+        if self.training and isinstance(self.prior, StreamingPrior):
+            self.prior._count(labels.to(self.prior.positives.dtype), weight)
+        return loss
+
+    def _on_host(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
+        """Values are checked and scalars read back: cheap here, and several times faster."""
+        flat = flatten(scores, labels.dtype)
+        positives: float = check_binary_values(flat, labels, weight)
+        total: float = len(labels)
+        if weight is not None:
+            positives, total = torch.dot(weight, labels).item(), weight.sum().item()
+        elif self.training and isinstance(self.prior, float):
+            self._watch.see(positives, total, self.prior)
+        terms = self._terms(float)
+        batch = HostBatch(flat, labels, weight, positives, total, terms, self.margin, self.link)
+        value: Tensor = HostSaddle.apply(scores, self.a, self.b, self.alpha, batch)  # type: ignore[no-untyped-call]
+        return value
+
+    def _on_device(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
+        if self.debug and _checks.synchronizable():
+            check_binary_values(flatten(scores, labels.dtype), labels, weight)
+        h = self._linked(scores).reshape(-1)
+        a, b, alpha = (x.reshape(()) for x in (self.a, self.b, self.alpha))
+        return saddle_objective(h, labels, a, b, alpha, self._terms(), self.margin, weight)
+
+    def _terms(self, read: Callable[[Tensor], Any] = lambda x: x) -> Terms:
+        """F's coefficients from the prior as it stands before this batch."""
+        if isinstance(self.prior, float):
+            p, p_one_minus_p = self.prior, self.prior * (1.0 - self.prior)
+        else:
+            p, p_one_minus_p = read(self.prior.p), read(self.prior.p_one_minus_p)
+        return saddle_terms(p, p_one_minus_p, self.margin, self.normalize)
+
+    def _class_means(
+        self, scores: Tensor, target: Tensor, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        check_binary_shapes(scores, target, weight)
+        h = self._linked(scores.detach()).reshape(-1)
+        labels = flatten(target, h.dtype)
+        w = torch.ones_like(h) if weight is None else flatten(weight, h.dtype)
+        check_binary_values(flatten(scores, h.dtype), labels, w)
+        return means_of_classes(h, labels, w, "examples")
+
+    def extra_repr(self) -> str:
+        """Show the options."""
+        known = isinstance(self.prior, float)
+        return f"prior={self.prior:g}, {super().extra_repr()}" if known else super().extra_repr()
+
+
+class _ShareWatch:
+    """Warns once if the share of positives in the batches departs from the prior.
+
+    The likeliest silent mistake is to pass the data's prior and train on balanced batches. A
+    departure is five standard errors and a twentieth of the rarer class: a rounded prior is none.
+    """
+
+    def __init__(self) -> None:
+        self.positives, self.total, self.warned = 0.0, 0.0, False
+
+    def see(self, positives: float, total: float, prior: float) -> None:
+        if self.warned:
+            return
+        self.positives += positives
+        self.total += total
+        share = self.positives / self.total
+        error = math.sqrt(prior * (1.0 - prior) / self.total)
+        if abs(share - prior) > max(5.0 * error, 0.05 * min(prior, 1.0 - prior)):
+            self.warned = True
+            warnings.warn(
+                f"prior={prior:g}, but {share:.3g} of the {self.total:.0f} labels seen so far are "
+                f"positive: prior must be the share of positives in the batches",
+                UserWarning,
+                stacklevel=6,
+            )

@@ -1,0 +1,38 @@
+"""Parameter groups that say min-max in torch's own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from aucmax.loss._base import SaddleLoss
+
+
+def minmax_groups(model: nn.Module, loss: nn.Module) -> list[dict[str, Any]]:
+    """Parameter groups that minimize over the model, a and b and maximize over alpha.
+
+    They work with aucmax's optimizers and with every torch optimizer that has ``maximize``. The
+    saddle variables get no weight decay.
+
+    Args:
+        model: the model whose parameters are trained.
+        loss: one of aucmax's losses (parameters ``a``, ``b`` and ``alpha``).
+
+    Example:
+        >>> import torch, aucmax
+        >>> groups = aucmax.minmax_groups(torch.nn.Linear(3, 1), aucmax.AUCLoss(0.1))
+        >>> optimizer = torch.optim.AdamW(groups, lr=1e-3)
+        >>> [group["maximize"] for group in optimizer.param_groups]
+        [False, False, True]
+    """
+    if not isinstance(loss, SaddleLoss):
+        raise ValueError(f"loss must be one of aucmax's losses, found {type(loss).__name__}")
+    weights = list(model.parameters())
+    if not weights:
+        raise ValueError(f"model must have parameters, found none in {type(model).__name__}")
+    return [
+        {"params": weights},
+        {"params": [loss.a, loss.b], "weight_decay": 0.0},
+        {"params": [loss.alpha], "weight_decay": 0.0, "maximize": True},
+    ]

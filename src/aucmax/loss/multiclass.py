@@ -1,0 +1,155 @@
+"""The AUC loss for more than two classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from aucmax import _checks
+from aucmax.loss._base import SaddleLoss, as_shares, check_table, check_weight_shape, computable
+from aucmax.loss.objective import multiclass_objective
+
+
+class MulticlassAUCLoss(SaddleLoss):
+    r"""The objective of every ordered pair of classes, averaged (Section 4.3 of the paper).
+
+    Score i should rank class i above every other class j:
+    :math:`\frac{1}{c(c-1)} \sum_{i \ne j} F_{ij}`, whose metric is Hand and Till's M. The saddle
+    variables are c by c matrices; the diagonals are not used.
+
+    Args:
+        priors: class probabilities in the batches, c numbers in (0, 1) that sum to one.
+        margin: as for :class:`AUCLoss`.
+        link: "softmax", as in the paper, or "identity".
+        normalize: divide each pair's part by :math:`p_i p_j`.
+        pairs: average over this many pairs drawn per call instead of all c(c-1); unbiased.
+        generator: where the pairs are drawn from; None is torch's default generator.
+        alpha_min: as for :class:`AUCLoss`.
+        debug: check values on accelerators too.
+
+    Shape:
+        scores (N, c), raw; target (N,), integers 0 to c - 1; weight (N,).
+
+    Example:
+        >>> import torch, aucmax
+        >>> loss = aucmax.MulticlassAUCLoss(priors=[0.7, 0.2, 0.1])
+        >>> loss(torch.randn(4, 3), torch.tensor([0, 0, 1, 2])).shape
+        torch.Size([])
+    """
+
+    priors: Tensor
+
+    def __init__(
+        self,
+        priors: Sequence[float] | Tensor,
+        *,
+        margin: float = 1.0,
+        link: str = "softmax",
+        normalize: bool = True,
+        pairs: int | None = None,
+        generator: torch.Generator | None = None,
+        alpha_min: float | None = None,
+        debug: bool = False,
+    ) -> None:
+        shares = as_shares(priors)
+        c = len(shares)
+        if c < 2 or abs(math.fsum(shares) - 1.0) > 1e-3:
+            raise ValueError(
+                f"priors must be two or more class probabilities that sum to 1, "
+                f"found {c} that sum to {math.fsum(shares):g}"
+            )
+        if pairs is not None and not 1 <= pairs <= c * (c - 1):
+            raise ValueError(
+                f"pairs must be None or from 1 to c(c-1) = {c * (c - 1)}, found {pairs}"
+            )
+        super().__init__(
+            (c, c),
+            ("softmax", "identity"),
+            margin=margin,
+            link=link,
+            normalize=normalize,
+            alpha_min=alpha_min,
+            debug=debug,
+        )
+        self.pairs, self.generator = pairs, generator
+        self.register_buffer("priors", torch.tensor(shares))
+
+    def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The mean over the class pairs; differentiable in scores, a, b and alpha."""
+        self._project_dual()
+        h, classes, weight = self._prepare(scores, target, weight)
+        each = multiclass_objective(
+            h,
+            classes,
+            self.a,
+            self.b,
+            self.alpha,
+            self.priors.to(h.dtype),
+            self.margin,
+            self.normalize,
+            weight,
+        )
+        c = len(self.priors)
+        if self.pairs is None:
+            diagonal = torch.eye(c, dtype=torch.bool, device=each.device)
+            return each.masked_fill(diagonal, 0.0).sum() / (c * (c - 1))
+        i, j = self._draw_pairs(each.device)
+        return each[i, j].mean()
+
+    def _draw_pairs(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Distinct ordered pairs (i, j), i != j, uniformly at random."""
+        c = len(self.priors)
+        where = device if self.generator is None else self.generator.device
+        drawn = torch.randperm(c * (c - 1), generator=self.generator, device=where)[: self.pairs]
+        i, j = drawn // (c - 1), drawn % (c - 1)
+        return i.to(device), (j + (j >= i)).to(device)  # j skips i
+
+    def _prepare(
+        self, scores: Tensor, target: Tensor, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        check_table("scores", scores, len(self.priors))
+        if target.shape != scores.shape[:1]:
+            raise ValueError(
+                f"target must have shape ({len(scores)},), found {tuple(target.shape)}"
+            )
+        if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
+            raise ValueError(f"target must hold integer classes, found dtype {target.dtype}")
+        h, classes = self._linked(scores), target.long()
+        if weight is not None:
+            check_weight_shape(weight, (len(scores),))
+            weight = weight.detach().to(h.dtype)
+        if self._checking(scores):
+            _check_multiclass_values(scores.detach(), classes, weight)
+        return h, classes, weight
+
+    def _class_means(
+        self, scores: Tensor, target: Tensor, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        h, classes, weight = self._prepare(scores.detach(), target, weight)
+        w = torch.ones_like(h[:, 0]) if weight is None else weight
+        mass = torch.zeros_like(h[0]).index_add(0, classes, w)
+        if bool((mass == 0).any()):
+            absent = (mass == 0).nonzero().flatten().tolist()
+            raise ValueError(f"target must hold every class, found no example of {absent}")
+        means = torch.zeros_like(self.a, dtype=h.dtype).index_add(0, classes, w[:, None] * h)
+        means = means / mass[:, None]  # entry (k, i): class k, score i
+        return means.diagonal()[:, None].expand_as(means), means.T
+
+    def extra_repr(self) -> str:
+        """Show the options."""
+        pairs = "" if self.pairs is None else f"pairs={self.pairs}, "
+        return f"classes={len(self.priors)}, {pairs}{super().extra_repr()}"
+
+
+def _check_multiclass_values(scores: Tensor, classes: Tensor, weight: Tensor | None) -> None:
+    _checks.check_finite("scores", scores.to(computable(scores.dtype)).numpy(force=True))
+    low, high = int(classes.min()), int(classes.max())
+    if low < 0 or high >= scores.shape[1]:
+        raise ValueError(
+            f"target must hold classes 0 to {scores.shape[1] - 1}, found {low} to {high}"
+        )
+    if weight is not None:
+        _checks.check_weights(weight.numpy(force=True))

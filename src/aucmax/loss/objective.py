@@ -1,0 +1,222 @@
+r"""The saddle objective of AUC maximization, as pure functions.
+
+Labels are 0 and 1, :math:`p` is the probability of a positive **in the batches the loss sees**,
+:math:`h` the score after the link, :math:`m` the margin. Proposition 1 of the paper turns the mean
+over pairs of :math:`(m - h(x^+) + h(x^-))^2` into :math:`\min_{w,a,b} \max_\alpha E[F]` with
+
+.. math::
+
+    F = (1-p)(h-a)^2 \mathbb{I}_{y=1} + p(h-b)^2 \mathbb{I}_{y=0}
+        + 2(m+\alpha)\bigl(p\,h\,\mathbb{I}_{y=0} - (1-p)\,h\,\mathbb{I}_{y=1}\bigr)
+        - p(1-p)\alpha^2,
+
+a sum over single examples: a batch costs what cross-entropy costs, not its number of pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+LINKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "softmax": lambda scores: scores.softmax(-1),
+    "identity": lambda scores: scores,
+}
+
+
+class Terms(NamedTuple):
+    """What multiplies each part of F: a float each, or tensors where p is estimated on a device."""
+
+    positive: Any
+    negative: Any
+    dual: Any
+    constant: float
+
+
+def saddle_terms(p: Any, p_one_minus_p: Any, margin: float, normalize: bool) -> Terms:
+    r"""Coefficients of F, or of :math:`m^2 + F / (p(1-p))` with ``normalize``."""
+    scale = p_one_minus_p if normalize else 1.0
+    constant = margin * margin if normalize else 0.0
+    return Terms((1.0 - p) / scale, p / scale, p_one_minus_p / scale, constant)
+
+
+def saddle_objective(
+    h: Tensor,
+    target: Tensor,
+    a: Tensor,
+    b: Tensor,
+    alpha: Tensor,
+    terms: Terms,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """The objective averaged over the first dimension, in differentiable tensor operations.
+
+    Args:
+        h: linked scores, shape (N, ...).
+        target: 0 or 1 in h's dtype, same shape.
+        a: the positives' centre, of a shape that broadcasts to h's trailing dimensions.
+        b: the negatives' centre.
+        alpha: the dual variable.
+        terms: coefficients from :func:`saddle_terms`.
+        margin: by how much positives should outrank negatives.
+        weight: non-negative weights of h's shape.
+    """
+    reach = margin + alpha
+    positive = target * terms.positive
+    negative = (1.0 - target) * terms.negative
+    each = positive * ((h - a).square() - 2.0 * reach * h)
+    each = each + negative * ((h - b).square() + 2.0 * reach * h)
+    if weight is None:
+        mean = each.mean(0)
+    else:  # a label without any weight adds nothing
+        mean = (weight * each).sum(0) / weight.sum(0).clamp_min(torch.finfo(h.dtype).tiny)
+    value: Tensor = mean - terms.dual * alpha.square() + terms.constant
+    return value
+
+
+def multiclass_objective(
+    h: Tensor,
+    target: Tensor,
+    a: Tensor,
+    b: Tensor,
+    alpha: Tensor,
+    priors: Tensor,
+    margin: float = 1.0,
+    normalize: bool = True,
+    weight: Tensor | None = None,
+) -> Tensor:
+    r"""The objective of every ordered pair of classes: entry (i, j) is :math:`F_{ij}`.
+
+    Score i should rank class i above class j. All pairs come from the classes' shares and their
+    first and second moments of h, so the cost is O(N c + c^2). The diagonal means nothing.
+
+    Args:
+        h: linked scores, shape (N, c).
+        target: class indices, shape (N,), int64.
+        a: centres of the positive class of each pair, shape (c, c).
+        b: centres of the negative class of each pair.
+        alpha: dual variables.
+        priors: class probabilities in the batches, shape (c,).
+        margin: by how much class i should outrank class j in score i.
+        normalize: return :math:`m^2 + F_{ij} / (p_i p_j)`.
+        weight: non-negative weights, shape (N,).
+    """
+    w = torch.full_like(h[:, 0], 1.0 / len(h)) if weight is None else weight / weight.sum()
+    zeros = torch.zeros_like(a, dtype=h.dtype)
+    # Moments about each column's mean: raw scores far from zero would cancel.
+    pivot = h.detach().mean(0)
+    h = h - pivot
+    a, b = a - pivot[:, None], b - pivot[:, None]
+    share = zeros[0].index_add(0, target, w)
+    first = zeros.index_add(0, target, w[:, None] * h)  # entry (k, i): class k, score i
+    second = zeros.index_add(0, target, w[:, None] * h.square())
+
+    pairs = torch.outer(priors, priors)
+    scale = pairs if normalize else torch.ones_like(pairs)
+    positive, negative = priors[None, :] / scale, priors[:, None] / scale
+    mass_i, mass_j = positive * share[:, None], negative * share[None, :]
+    mean_i, mean_j = positive * first.diagonal()[:, None], negative * first.T
+    spread_i, spread_j = positive * second.diagonal()[:, None], negative * second.T
+    rise = mean_j - mean_i + pivot[:, None] * (mass_j - mass_i)
+    value = spread_i - 2.0 * a * mean_i + a.square() * mass_i
+    value = value + spread_j - 2.0 * b * mean_j + b.square() * mass_j
+    value = value + 2.0 * (margin + alpha) * rise - pairs / scale * alpha.square()
+    return value + margin * margin if normalize else value
+
+
+class HostBatch(NamedTuple):
+    """One checked batch on the CPU, flat and in the dtype of the computation, with its sums."""
+
+    scores: Tensor
+    labels: Tensor
+    weight: Tensor | None
+    positives: float
+    total: float
+    terms: Terms
+    margin: float
+    link: str
+
+
+class HostSaddle(torch.autograd.Function):
+    """The binary objective on the CPU: one forward that finds value and gradient together.
+
+    Completing the squares, the positives' part of F is ``(h - (a + reach))^2`` and the negatives'
+    ``(h - (b - reach))^2`` up to constants, with ``reach = margin + alpha``. So with ``d`` each
+    score's distance to its class's aim and ``k`` its coefficient, ``g = 2 k d`` is the gradient in
+    h, ``g . d / 2`` the data's part of the value, and two sums of ``g`` give the gradients in a, b
+    and alpha. Scalars are Python floats, double precision whatever the scores' dtype; arrays are
+    NumPy's, which on a batch of a few hundred start faster than torch's operations.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, a: Tensor, b: Tensor, alpha: Tensor, batch: HostBatch
+    ) -> Tensor:
+        """Value of the batch; its gradients are kept for :meth:`backward`."""
+        h, labels = LINKS[batch.link](batch.scores).numpy(), batch.labels.numpy()
+        centre_a, centre_b, dual = a.item(), b.item(), alpha.item()
+        reach = batch.margin + dual
+        aim_positive, aim_negative = centre_a + reach, centre_b - reach
+        k_positive = 2.0 * batch.terms.positive / batch.total
+        k_negative = 2.0 * batch.terms.negative / batch.total
+
+        d = labels * (aim_negative - aim_positive)
+        d += h
+        d -= aim_negative
+        g = labels * (k_positive - k_negative)
+        g += k_negative
+        g *= d
+        if batch.weight is not None:
+            g *= batch.weight.numpy()
+
+        sum_positive = float(g.dot(labels))
+        sum_negative = float(g.sum()) - sum_positive
+        mass_positive = k_positive * batch.positives
+        mass_negative = k_negative * (batch.total - batch.positives)
+        value = 0.5 * (
+            float(g.dot(d))
+            - mass_positive * reach * (aim_positive + centre_a)
+            + mass_negative * reach * (aim_negative + centre_b)
+        )
+        value += batch.terms.constant - batch.terms.dual * dual * dual
+        # Sums of k (h - a), k (h - b) and k h over a class, from those of k d.
+        grad_a = -(sum_positive + mass_positive * reach)
+        grad_b = -(sum_negative - mass_negative * reach)
+        grad_alpha = sum_negative + mass_negative * aim_negative
+        grad_alpha -= sum_positive + mass_positive * aim_positive + 2.0 * batch.terms.dual * dual
+
+        if batch.link == "sigmoid":
+            g *= h
+            g *= 1.0 - h
+        ctx.save_for_backward(scores, a, b, alpha)
+        ctx.batch = batch
+        ctx.gradients = [torch.from_numpy(g if scores.ndim == 1 else g[:, None])]
+        ctx.gradients += [torch.full_like(a, x) for x in (grad_a, grad_b, grad_alpha)]
+        return torch.full((), value, dtype=batch.scores.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients found by :meth:`forward`, times ``grad``."""
+        if torch.is_grad_enabled():  # create_graph=True: the gradient itself is differentiated
+            return (*_differentiable_gradients(ctx, grad), None)
+        factor = grad.item()
+        if factor == 1.0:
+            return (*ctx.gradients, None)
+        return (*(g * factor for g in ctx.gradients), None)
+
+
+def _differentiable_gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
+    """The gradients of :class:`HostSaddle` as a graph of their own, for second derivatives."""
+    batch, inputs = ctx.batch, ctx.saved_tensors
+    scores, *centres = inputs
+    h = LINKS[batch.link](scores.reshape(-1).to(batch.scores.dtype))
+    a, b, alpha = (x.reshape(()) for x in centres)
+    value = saddle_objective(h, batch.labels, a, b, alpha, batch.terms, batch.margin, batch.weight)
+    wanted = [x for x in inputs if x.requires_grad]
+    found = iter(torch.autograd.grad(value, wanted, grad, create_graph=True))
+    return [next(found) if x.requires_grad else None for x in inputs]

@@ -1,0 +1,400 @@
+r"""Exact ranking metrics: AUC with its interval and its test, Hand and Till's M, average precision.
+
+Scores are raw outputs of a model: tensors of any device and real dtype, NumPy arrays or lists.
+They are compared in the precision they came in, and pairs are counted in integers: no tie is made
+or lost, and a tied pair counts one half. A weight counts a row as often as it says. Without rows of
+both classes the answer is ``nan``, with a ``UserWarning``; wrong input is a ``ValueError``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from statistics import NormalDist
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from aucmax._checks import check_finite, check_labels, check_number, check_weights
+from aucmax.distributed import concat_over_ranks, world_size
+
+Values: TypeAlias = Tensor | npt.ArrayLike
+Array: TypeAlias = Any  # a NumPy array, or a tensor on a GPU where the code reads the same
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+class AUCInterval(NamedTuple):
+    """An AUC, its confidence interval and DeLong's standard error."""
+
+    auc: float
+    low: float
+    high: float
+    standard_error: float
+    level: float
+
+
+class DeLongTest(NamedTuple):
+    """Two AUCs, their difference a - b, and how surprising that is if the truth is zero."""
+
+    auc_a: float
+    auc_b: float
+    difference: float
+    standard_error: float
+    z: float
+    p_value: float
+
+
+class ROCCurve(NamedTuple):
+    """The points of a ROC curve, from (0, 0) at an infinite threshold to (1, 1)."""
+
+    fpr: Floats
+    tpr: Floats
+    thresholds: Floats
+
+
+def roc_auc(scores: Values, target: Values, weight: Values | None = None) -> float:
+    r"""The probability that a random positive scores above a random negative.
+
+    .. math::
+        \mathrm{AUC} = \frac{1}{n_+ n_-} \sum_{i: y_i = 1} \sum_{j: y_j = 0}
+            \Big(\mathbb{1}[s_i > s_j] + \tfrac12 \mathbb{1}[s_i = s_j]\Big),
+
+    each pair multiplied by :math:`w_i w_j` if weights are given. The classes are sorted apart and
+    one is looked up in the other, :math:`O(n \log n)`, on the GPU if both arguments are there.
+
+    Args:
+        scores: Raw scores, (N,) or (N, 1).
+        target: Labels 0 and 1, one per score.
+        weight: Finite weights of at least 0, one per score.
+
+    Example:
+        >>> roc_auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        0.75
+    """
+    x, positive, w = _clean_on_gpu(scores, target, weight) or _rows(scores, target, weight)
+    if not _both_classes(positive):
+        return math.nan
+    if w is None:
+        return _auc(*_split(x, positive))
+    hits, alarms, _ = _sweep(x, positive, w)
+    area = np.diff(alarms, prepend=0) @ (hits - np.diff(hits, prepend=0) / 2)
+    return min(1.0, float(area / hits[-1] / alarms[-1]))
+
+
+def roc_auc_interval(scores: Values, target: Values, level: float = 0.95) -> AUCInterval:
+    r"""The AUC with DeLong's standard error and a confidence interval (``level`` in (0, 1)).
+
+    A positive's *placement* :math:`p_i` is the share of negatives below it, a negative's
+    :math:`q_j` the share of positives above it. Both have the mean :math:`\hat\theta`, the AUC, and
+    DeLong's variance is :math:`V = S_p^2 / n_+ + S_q^2 / n_-` with their sample variances.
+
+    :math:`V` tends to be too small if a class has few rows, down to zero if they are placed alike.
+    What holds for any data is Hoeffding's bound: the AUC is a mean over all ways to form
+    :math:`k = \min(n_+, n_-)` disjoint pairs, so its variance is :math:`\theta (1 - \theta) / k` at
+    most. With B for that at :math:`\hat\theta`, V has the weight of k rows here and B that of one:
+
+    .. math::
+        \operatorname{logit}\hat\theta \pm z_{(1 + \mathrm{level})/2}
+        \frac{\sigma}{\hat\theta (1 - \hat\theta)}, \qquad \sigma^2 = \frac{k V + B}{k + 1}.
+
+    At :math:`\hat\theta = 1` all of the k disjoint pairs are won, which has probability
+    :math:`\theta^k` at most. The interval is then :math:`[(\tfrac{1 - \mathrm{level}}{2})^{1/k},
+    1]`, Clopper and Pearson's for k wins out of k (mirrored at 0). So the width is never zero. The
+    standard error is :math:`\sqrt V`, or :math:`\sqrt B` if a class has one row.
+
+    Example:
+        >>> auc, low, high, *_ = roc_auc_interval([0.1, 0.4, 0.35, 0.8, 0.9], [0, 0, 1, 1, 1])
+        >>> print(f"{auc:.3f} [{low:.3f}, {high:.3f}]")
+        0.833 [0.136, 0.994]
+    """
+    level = check_number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
+    x, positive, _ = _rows(scores, target)
+    if not _both_classes(positive):
+        return AUCInterval(math.nan, math.nan, math.nan, math.nan, level)
+    auc, wins, losses = _placements(*_split(x, positive))
+    k = min(len(wins), len(losses))
+    bound = auc * (1 - auc) / k
+    variance = _delong_variance(wins, losses) if k > 1 else bound
+    low, high = _logit_interval(auc, (k * variance + bound) / (k + 1), k, level)
+    return AUCInterval(auc, low, high, math.sqrt(variance), level)
+
+
+def delong_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTest:
+    r"""Tests whether two models that score the same rows have the same AUC (DeLong et al., 1988).
+
+    With placements as in :func:`roc_auc_interval`, the variance of the difference of the AUCs is
+    :math:`S_{p^a - p^b}^2 / n_+ + S_{q^a - q^b}^2 / n_-`, that is, :math:`V_a + V_b - 2 C_{ab}`;
+    :math:`z` is the difference over its root and the p-value is two-sided. If this variance is zero
+    although the AUCs differ, or a class has one row, the largest value that it can have while the
+    truth is zero, :math:`1 / \min(n_+, n_-)`, takes its place. Equal AUCs have z = 0 and p = 1.
+    Arguments as in :func:`roc_auc`, with the scores of two models, row by row.
+
+    Example:
+        >>> test = delong_test([0.1, 0.4, 0.35, 0.8], [0.1, 0.2, 0.35, 0.8], [0, 0, 1, 1])
+        >>> print(f"{test.difference:.2f}, p = {test.p_value:.2f}")
+        -0.25, p = 0.48
+    """
+    a, positive, _ = _rows(scores_a, target, name="scores_a")
+    b, _, _ = _rows(scores_b, target, name="scores_b")
+    if not _both_classes(positive):
+        return DeLongTest(*[math.nan] * 6)
+    auc_a, wins_a, losses_a = _placements(*_split(a, positive))
+    auc_b, wins_b, losses_b = _placements(*_split(b, positive))
+    difference, k = auc_a - auc_b, min(len(wins_a), len(losses_a))
+    error = math.sqrt(_delong_variance(wins_a - wins_b, losses_a - losses_b)) if k > 1 else 0.0
+    if difference == 0:
+        return DeLongTest(auc_a, auc_b, 0.0, error, z=0.0, p_value=1.0)
+    error = error or math.sqrt(1 / k)
+    z = difference / error
+    return DeLongTest(auc_a, auc_b, difference, error, z, math.erfc(abs(z) / math.sqrt(2)))
+
+
+def hand_till(scores: Values, target: Values) -> float:
+    r"""Hand and Till's M (2001), the AUC of c classes, whatever their frequencies.
+
+    .. math::
+        M = \frac{1}{c (c - 1)} \sum_{i \ne j} \hat A(i \mid j),
+
+    where :math:`\hat A(i \mid j)` is the AUC of column i with class i as positives, j as negatives.
+
+    Args:
+        scores: Raw scores, (N, c), one column per class.
+        target: Classes 0 to c - 1, one per row.
+
+    Example:
+        >>> hand_till([[2, 1, 0], [1, 3, 0], [0, 1, 2], [0, 2, 1]], [0, 1, 2, 2])
+        1.0
+    """
+    table = _array(scores, "scores")
+    if table.ndim != 2 or table.shape[1] < 2 or not len(table):
+        raise ValueError(f"scores must have shape (N, c) with c >= 2, found {table.shape}")
+    classes, count = _column(target, "target", len(table)), table.shape[1]
+    if wrong := set(classes.tolist()) - set(range(count)):
+        raise ValueError(
+            f"target must hold the classes 0 to {count - 1} only, found {sorted(wrong)[:5]}"
+        )
+    rows = [table[classes == k] for k in range(count)]
+    if absent := [k for k in range(count) if not len(rows[k])]:
+        warnings.warn(f"the result is nan: target lacks class {absent}", UserWarning, stacklevel=2)
+        return math.nan
+    pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
+    return math.fsum(_auc(rows[i][:, i], rows[j][:, i]) for i, j in pairs) / len(pairs)
+
+
+def average_precision(scores: Values, target: Values, weight: Values | None = None) -> float:
+    r"""The mean of precision over the recall gained, :math:`\sum_k (R_k - R_{k-1}) P_k`.
+
+    Precision :math:`P_k` and recall :math:`R_k` are those of the rows at or above the k-th highest
+    distinct score. Scores at random get the share of positives. Arguments as in :func:`roc_auc`.
+
+    Example:
+        >>> round(average_precision([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]), 4)
+        0.8333
+    """
+    x, positive, w = _rows(scores, target, weight)
+    if not _both_classes(positive):
+        return math.nan
+    hits, alarms, _ = _sweep(x, positive, w)
+    precision, recall = hits / (hits + alarms), hits / hits[-1]
+    return float(np.diff(recall, prepend=0) @ precision)
+
+
+def roc_curve(scores: Values, target: Values, weight: Values | None = None) -> ROCCurve:
+    r"""The true positive rate against the false positive rate.
+
+    These are :math:`P(s \ge t \mid y = 1)` and :math:`P(s \ge t \mid y = 0)` for the threshold t at
+    infinity and at each distinct score, the highest first; ``nan`` if the class is absent.
+    Arguments as in :func:`roc_auc`, which is the area under the curve.
+
+    Example:
+        >>> print(*roc_curve([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]))
+        [0.  0.  0.5 0.5 1. ] [0.  0.5 0.5 1.  1. ] [ inf 0.8  0.4  0.35 0.1 ]
+    """
+    x, positive, w = _rows(scores, target, weight)
+    _both_classes(positive)
+    hits, alarms, thresholds = _sweep(x, positive, w)
+    fpr, tpr = (np.append(0, sums) / (sums[-1] or math.nan) for sums in (alarms, hits))
+    return ROCCurve(fpr, tpr, np.append(math.inf, thresholds))
+
+
+class StreamingAUC:
+    """The exact AUC of batches that come one at a time, over all ranks of a process group.
+
+    Each row is kept in 24 bytes of host memory; nothing of the graph or of a GPU is held. The AUC
+    is that of all ranks' rows together, no average: a rank may lack a class, or have no rows.
+
+    Example:
+        >>> metric = StreamingAUC()
+        >>> metric.update([0.1, 0.4], [0, 0])
+        >>> metric.update([0.35, 0.8], [1, 1])
+        >>> metric.compute()
+        0.75
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def update(self, scores: Values, target: Values, weight: Values | None = None) -> None:
+        """Adds a batch, with arguments as for :func:`roc_auc`; it may be of one class or empty."""
+        x, positive, w = _rows(scores, target, weight)
+        kept = x.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # the way back may leave the integers' range
+            if not (kept.astype(x.dtype) == x).all():
+                raise ValueError(f"scores must fit float64, found {x.dtype} values it would round")
+        self._batches.append(np.stack([kept, positive, np.ones(len(x)) if w is None else w], 1))
+
+    def compute(self) -> float:
+        """The AUC of all rows so far, of all ranks; a collective call in a process group."""
+        table = torch.from_numpy(np.concatenate([np.empty((0, 3)), *self._batches]))
+        if world_size() > 1 and "cpu:" not in torch.distributed.get_backend_config():
+            table = table.cuda()  # NCCL alone carries no host memory
+        x, y, w = concat_over_ranks(table).cpu().numpy().T
+        return roc_auc(x, y, None if (w == 1).all() else w)
+
+    def reset(self) -> None:
+        """Forgets all rows."""
+        self._batches: list[Floats] = []
+
+
+def _auc(positive: Array, negative: Array) -> float:
+    """The share of pairs won; twice their number is an integer, since a tie counts one half."""
+    few, many = sorted((positive, negative), key=len)
+    sort = torch.msort if isinstance(few, Tensor) else np.sort
+    ranked, settled, pairs = sort(few), 0, len(few) * len(many)
+    if isinstance(many, np.ndarray) and many.dtype.char in "fd" and len(many) > 100_000:
+        settled, many = _screen(ranked, many)
+    twice = settled + int(_twice_below(ranked, sort(many)).sum())
+    return (twice if few is positive else 2 * pairs - twice) / (2 * pairs)
+
+
+def _screen(few: Array, many: Array, cells: int = 2**20) -> tuple[int, Array]:
+    """Settles most pairs without sorting ``many``, which is what takes the time.
+
+    A grid over ``few`` (sorted) keeps the order between its cells, so a value in a cell without any
+    of ``few`` needs no comparison. Returns twice the pairs won against these, and the other values.
+    """
+    span = min(max(float(few[-1]) - float(few[0]), 1e-30), 1e38)
+    with np.errstate(over="ignore"):
+        grid = ((x - few[0]) * few.dtype.type(cells / span) for x in (few, many))
+        own, cell = (np.clip(g, 0, cells - 1).astype(np.intp) for g in grid)
+    above = len(few) - np.cumsum(np.bincount(own, minlength=cells))
+    above[own] = -1  # a cell of few, where only a comparison tells
+    won = above[cell]
+    return 2 * int(np.maximum(won, 0).sum()), many.compress(won < 0)
+
+
+def _twice_below(x: Array, others: Array) -> Array:
+    """Twice the number of ``others`` (sorted) below each ``x``."""
+    lookup = _module(x).searchsorted
+    return lookup(others, x, side="left") + lookup(others, x, side="right")
+
+
+def _placements(positive: Array, negative: Array) -> tuple[float, Array, Array]:
+    """The AUC, twice the negatives below each positive, twice the positives above each negative."""
+    up, down = np.argsort(positive), np.argsort(negative)
+    ups, downs = positive[up], negative[down]
+    wins, losses = np.empty_like(up), np.empty_like(down)
+    wins[up] = _twice_below(ups, downs)  # sorted values are looked up in neighbouring memory
+    losses[down] = 2 * len(ups) - _twice_below(downs, ups)
+    return int(wins.sum()) / (2 * len(ups) * len(downs)), wins, losses
+
+
+def _delong_variance(wins: Array, losses: Array) -> float:
+    """DeLong's variance; placements that are all equal give exactly zero, without rounding."""
+    m, n = len(wins), len(losses)
+    s_wins, s_losses = (np.var(counts - counts[0], ddof=1) for counts in (wins, losses))
+    return float(s_wins / (4 * n * n * m) + s_losses / (4 * m * m * n))
+
+
+def _logit_interval(auc: float, variance: float, k: int, level: float) -> tuple[float, float]:
+    tail = (1 - level) / 2
+    if auc in (0, 1):
+        edge = tail ** (1 / k)
+        return (edge, 1.0) if auc else (0.0, 1 - edge)
+    centre = math.log(auc / (1 - auc))
+    half = -NormalDist().inv_cdf(tail) * math.sqrt(variance) / (auc * (1 - auc))
+    low, high = ((1 + math.tanh((centre + side) / 2)) / 2 for side in (-half, half))
+    return min(low, auc), max(high, auc)
+
+
+def _sweep(x: Array, positive: Array, weight: Array | None) -> tuple[Floats, Floats, Floats]:
+    """The weight of positives and of negatives at or above each distinct score, highest first."""
+    order = np.argsort(x)[::-1]
+    ranked, hit = x[order], positive[order]
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # of each run of ties
+    w = np.ones(len(x)) if weight is None else weight[order] / weight.max()
+    hits, alarms = (np.cumsum(np.where(side, w, 0.0))[last] for side in (hit, ~hit))
+    return hits, alarms, ranked[last].astype(np.float64)
+
+
+def _rows(
+    scores: Values, target: Values, weight: Values | None = None, name: str = "scores"
+) -> tuple[Array, Array, Array]:
+    """The scores, which rows are positive, and the weights; rows of weight zero are gone."""
+    x = _column(scores, name)
+    y = _column(target, "target", len(x))
+    check_labels(y)
+    if weight is None or not len(x):
+        return x, y == 1, None
+    w = _column(weight, "weight", len(x)).astype(np.float64)
+    with np.errstate(over="ignore"):
+        check_weights(w)
+    return x[w > 0], y[w > 0] == 1, w[w > 0]
+
+
+def _clean_on_gpu(scores: Values, target: Values, weight: Any) -> tuple[Array, Array, Any] | None:
+    """The rows of tensors on a GPU; None if NumPy is to take them, or to say what is wrong."""
+    pair = [v for v in (scores, target) if isinstance(v, Tensor) and v.is_cuda]
+    if weight is not None or len(pair) < 2 or not pair[0].is_floating_point():
+        return None
+    x, y = (v[:, 0] if v.shape[1:] == (1,) else v for v in map(_widened, pair))
+    if x.ndim == 1 and x.shape == y.shape and x.isfinite().all() & ((y == 0) | (y == 1)).all():
+        return x, y == 1, None
+    return None
+
+
+def _column(values: Values, name: str, rows: int | None = None) -> Array:
+    array = _array(values, name)
+    array = array[:, 0] if array.shape[1:] == (1,) else array
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have shape (N,) or (N, 1), found {array.shape}")
+    if rows not in (None, len(array)):
+        raise ValueError(f"{name} must have one row per score, found {len(array)} for {rows}")
+    return array
+
+
+def _array(values: Values, name: str) -> Array:
+    array = np.asarray(_widened(values).numpy(force=True) if isinstance(values, Tensor) else values)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must hold real numbers, found dtype {array.dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):  # a large score is not yet infinite
+        check_finite(name, array)
+    return array
+
+
+def _widened(x: Tensor) -> Tensor:
+    """Without bfloat16, which NumPy lacks; float32 holds every type this small exactly."""
+    return x.detach().float() if x.itemsize < 4 else x.detach()
+
+
+def _both_classes(positive: Array) -> bool:
+    """Whether both classes have rows; if not, warns the one who called the public function."""
+    rows, positives = len(positive), int(_module(positive).count_nonzero(positive))
+    if not rows:
+        raise ValueError("scores must have at least one row, found none")
+    if one_class := positives in (0, rows):
+        found = f"target has {positives} positives and {rows - positives} negatives"
+        warnings.warn(f"the result is nan: {found}", UserWarning, stacklevel=3)
+    return not one_class
+
+
+def _split(x: Array, positive: Array) -> tuple[Array, Array]:
+    where = _module(x).where  # several times as fast as a mask
+    return x[where(positive)], x[where(~positive)]
+
+
+def _module(x: Array) -> Any:
+    return torch if isinstance(x, Tensor) else np

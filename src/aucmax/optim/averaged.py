@@ -1,0 +1,113 @@
+"""The averaged model in place of the last iterate, and batch-norm statistics that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aucmax.optim._staged import StagedOptimizer
+
+
+@contextmanager
+def averaged(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterable[Any] | None = None
+) -> Iterator[nn.Module]:
+    """Put the optimizer's average into the model for the length of a ``with`` block.
+
+    For PPD-SG and PPD-AdaGrad that is the running average of the stage; for PGA the stage average
+    it drew; for OAUC the step-weighted average. Afterwards parameters, batch-norm statistics and
+    training modes are what they were, bit for bit.
+
+    Args:
+        model: the model that ``optimizer`` trains.
+        optimizer: one of aucmax's.
+        batches: inputs, or tuples that begin with inputs, from which batch-norm statistics are
+            estimated at the average. Needed if the model has batch norm: the statistics it holds
+            are those of other weights.
+
+    Raises:
+        ValueError: if the model has batch norm and there are no batches.
+
+    Example:
+        >>> import torch, aucmax
+        >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
+        >>> optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss))
+        >>> with aucmax.averaged(model, optimizer):
+        ...     scores = model(torch.zeros(3, 2))
+    """
+    if not isinstance(optimizer, StagedOptimizer):
+        raise ValueError(f"optimizer must be one of aucmax's, found {type(optimizer).__name__}")
+    norms = _batch_norms(model)
+    if norms and batches is None:
+        raise ValueError(
+            f"batches must be given: the model has {len(norms)} batch-norm layers, whose "
+            f"statistics are not those of the averaged weights"
+        )
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(b, b.clone()) for norm in norms for b in norm.buffers(recurse=False)]
+    iterates = [(p, p.detach().clone()) for p, _ in optimizer.averages()]
+    try:
+        _assign(optimizer.averages())
+        if batches is not None:
+            update_batch_norm(model, batches)
+        yield model
+    finally:
+        _assign(iterates + buffers)
+        for module, training in modes:
+            module.training = training
+
+
+@torch.no_grad()
+def update_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
+    """Estimate batch-norm statistics anew, as the mean over the batches.
+
+    Unlike :func:`torch.optim.swa_utils.update_bn` it leaves all other layers in evaluation mode:
+    dropout neither distorts the statistics nor draws random numbers.
+
+    Args:
+        model: the model whose running statistics are replaced.
+        batches: inputs, or tuples that begin with inputs; at least one.
+
+    Example:
+        >>> import torch, aucmax
+        >>> model = torch.nn.Sequential(torch.nn.BatchNorm1d(1))
+        >>> aucmax.update_batch_norm(model, [torch.tensor([[1.0], [3.0]])])
+        >>> model[0].running_mean
+        tensor([2.])
+    """
+    norms = _batch_norms(model)
+    if not norms:
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    momenta = [(norm, norm.momentum) for norm in norms]
+    model.eval()
+    for norm in norms:
+        norm.train()
+        norm.reset_running_stats()  # type: ignore[operator]
+        norm.momentum = None  # type: ignore[assignment]  # the plain mean over batches
+    count = 0
+    try:
+        for count, batch in enumerate(batches, start=1):  # noqa: B007
+            model(batch[0] if isinstance(batch, list | tuple) else batch)
+    finally:
+        for norm, momentum in momenta:
+            norm.momentum = momentum
+        for module, training in modes:
+            module.training = training
+    if count == 0:
+        raise ValueError("batches must hold at least one batch, found none")
+
+
+def _batch_norms(model: nn.Module) -> list[nn.Module]:
+    """Layers that keep running statistics."""
+    return [m for m in model.modules() if getattr(m, "running_mean", None) is not None]
+
+
+@torch.no_grad()
+def _assign(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+    for destination, source in pairs:
+        destination.copy_(source)

@@ -1,0 +1,115 @@
+"""OAUC, the online method of Ying, Wen and Lyu (2016), a baseline of the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from aucmax.optim._staged import StagedOptimizer, copy_of, scalar, take_in
+
+
+class OAUC(StagedOptimizer):
+    r"""Primal-dual stochastic gradient with a step size that decays as :math:`1/\sqrt t`.
+
+    .. math::
+
+        \begin{aligned}
+        v_{t+1} &= v_t - \eta_t\, g_v, \qquad
+        \alpha_{t+1} = \alpha_t + \eta_t\, g_\alpha, \qquad
+        \eta_t = \eta_0 / \sqrt t \\
+        \bar v_T &= \textstyle\sum_{t=1}^T \eta_t v_t \big/ \sum_{t=1}^T \eta_t
+        \end{aligned}
+
+    and likewise :math:`\bar\alpha_T`: the points at which the gradients were taken, weighted by
+    their steps, are what the method returns and what :func:`aucmax.averaged` shows. There is no
+    prox and there are no stages.
+
+    ======================  ==================  ==================================================
+    symbol                  argument            where it lives
+    ======================  ==================  ==================================================
+    :math:`\eta_0`          ``lr``              ``param_groups``
+    :math:`t`               --                  ``param_groups[i]["stage_steps"]``
+    :math:`\sum \eta_t`     --                  ``param_groups[i]["lr_sum"]``
+    :math:`\bar v_T`        --                  ``state[p]["average"]``
+    ======================  ==================  ==================================================
+
+    Differences from the 2016 paper (*Stochastic Online AUC Maximization*, NeurIPS):
+        It treats linear models and projects onto balls of known radius; here, as in the ICLR 2020
+        paper's comparison, the model is any network and nothing is projected.
+
+    Args:
+        params: parameters or groups; :func:`aucmax.minmax_groups` builds them.
+        lr: the first step's size :math:`\eta_0`.
+        maximize: whether groups are dual unless they say otherwise.
+        foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+
+    Example:
+        >>> import torch, aucmax
+        >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
+        >>> optimizer = aucmax.OAUC(aucmax.minmax_groups(model, loss), lr=0.1)
+        >>> x, y = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1])
+        >>> loss(model(x), y).backward()
+        >>> optimizer.step()
+        >>> with aucmax.averaged(model, optimizer):
+        ...     scores = model(x)
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 0.1,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "maximize": maximize, "foreach": foreach})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters; its steps are counted from here."""
+        super().add_param_group(param_group)
+        self.param_groups[-1].setdefault("lr_sum", torch.tensor(0.0, dtype=torch.float64))
+
+    def end_stage(self, restart: str = "average") -> None:
+        """Do nothing: the method has no stages."""
+
+    def _names(self, group: dict[str, Any]) -> list[str]:
+        return ["average"]
+
+    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+        return {"average": copy_of(p)}
+
+    def _rates(self, group: dict[str, Any]) -> tuple[Any, Any]:
+        lr = scalar(group["lr"]) / scalar(group["stage_steps"]) ** 0.5
+        return lr, lr / (scalar(group["lr_sum"]) + lr)
+
+    def _finish(self) -> None:
+        super()._finish()
+        for group in self.param_groups:
+            group["lr_sum"] += self._rates(group)[0]
+
+    def _move_one(
+        self,
+        group: dict[str, Any],
+        lr: Any,
+        weight: Any,
+        p: Tensor,
+        g: Tensor,
+        state: dict[str, Tensor],
+    ) -> None:
+        take_in(state["average"], p, weight)
+        p.add_(g * lr if group["maximize"] else g * -lr)
+
+    def _move_many(
+        self,
+        group: dict[str, Any],
+        lr: float,
+        weight: float,
+        ps: list[Tensor],
+        gs: list[Tensor],
+        state: dict[str, list[Tensor]],
+    ) -> None:
+        torch._foreach_lerp_(state["average"], ps, weight)
+        torch._foreach_add_(ps, gs, alpha=lr if group["maximize"] else -lr)

@@ -1,0 +1,186 @@
+"""PGA, the proximally guided algorithm (the paper's Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from aucmax.optim._staged import StagedOptimizer, copy_of, restart_from_average, scalar, take_in
+
+
+class PGA(StagedOptimizer):
+    r"""Proximally guided primal-dual stochastic gradient (Algorithm 1; Rafique et al., 2018).
+
+    .. math::
+
+        \begin{aligned}
+        v_t &= \Pi_{\|v\| \le R_1}\bigl[v_{t-1}
+            - \eta_k \bigl(g_v + \tfrac{1}{\gamma}(v_{t-1} - v_0)\bigr)\bigr] \\
+        \alpha_t &= \Pi_{\|\alpha\| \le R_2}\bigl[\alpha_{t-1} + \eta_k\, g_\alpha\bigr] \\
+        \bar v_k &= \tfrac{1}{T_k} \textstyle\sum_{t=1}^{T_k} v_t, \qquad
+        \bar\alpha_k = \tfrac{1}{T_k} \textstyle\sum_{t=1}^{T_k} \alpha_t
+        \end{aligned}
+
+    Primal and dual both go on from their averages. What the method returns is the average of a
+    stage drawn uniformly from those ended; it is drawn as the stages end, at the price of one more
+    copy, and is what :func:`aucmax.averaged` shows once a stage has ended.
+
+    ======================  ==================  ==================================================
+    paper                   argument            where it lives
+    ======================  ==================  ==================================================
+    :math:`\eta_k`          ``lr``              ``param_groups``; set it from ``stage.lr``
+    :math:`\gamma`          ``gamma``           ``param_groups``
+    :math:`R_1`             ``radius``          ``param_groups``; over all primal groups together
+    :math:`R_2`             ``dual_radius``     ``param_groups``; over all dual groups together
+    :math:`v_0^k`           --                  ``state[p]["reference"]``
+    :math:`\bar v_k`        --                  ``state[p]["average"]``
+    :math:`\bar v_\tau`     ``seed``            ``state[p]["drawn"]``
+    ======================  ==================  ==================================================
+
+    Args:
+        params: parameters or groups; :func:`aucmax.minmax_groups` builds them.
+        lr: step size :math:`\eta_k`.
+        gamma: prox parameter; large is loose, ``math.inf`` switches the prox off.
+        radius: :math:`R_1`; infinite by default, no projection.
+        dual_radius: :math:`R_2`.
+        seed: of the draw of a stage, which depends on it and the stage's number alone: a run that
+            was interrupted draws as one that was not.
+        maximize: whether groups are dual unless they say otherwise.
+        foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+
+    Example:
+        >>> import torch, aucmax
+        >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
+        >>> optimizer = aucmax.PGA(aucmax.minmax_groups(model, loss), radius=10, dual_radius=1)
+        >>> x, y = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1])
+        >>> for stage in aucmax.stages.polynomial(lr=0.1, steps=5, stages=3):
+        ...     stage.set_lr(optimizer)
+        ...     for _ in range(stage.steps):
+        ...         optimizer.zero_grad()
+        ...         loss(model(x), y).backward()
+        ...         optimizer.step()
+        ...     optimizer.end_stage()
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 0.1,
+        *,
+        gamma: float = 2000.0,
+        radius: float = math.inf,
+        dual_radius: float = math.inf,
+        seed: int = 0,
+        maximize: bool = False,
+        foreach: bool | None = None,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "gamma": gamma,
+            "radius": radius,
+            "dual_radius": dual_radius,
+            "seed": seed,
+            "stages_ended": 0,
+            "maximize": maximize,
+            "foreach": foreach,
+        }
+        super().__init__(params, defaults)
+
+    def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each parameter with its drawn stage average; in the first stage, with the running one."""
+        for p, state in self._states():
+            yield p, state.get("drawn", state["average"])
+
+    @torch.no_grad()
+    def end_stage(self, restart: str = "average") -> None:
+        """End the stage: primal and dual go on from their averages, which may be the one drawn."""
+        if restart != "average":
+            raise ValueError(f"restart must be 'average' for PGA, found {restart!r}")
+        if all(group["stage_steps"] == 0 for group in self.param_groups):
+            return
+        for group in self.param_groups:
+            group["stages_ended"] += 1
+        first = self.param_groups[0]
+        keep = _keeps(first["seed"], first["stages_ended"])
+        for _, state in self._states():
+            if keep or "drawn" not in state:
+                state["drawn"] = state["average"].clone()
+        super().end_stage(restart)
+
+    def _names(self, group: dict[str, Any]) -> list[str]:
+        return [] if group["maximize"] else ["reference"]
+
+    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+        return {name: copy_of(p) for name in [*self._names(group), "average"]}
+
+    def _rates(self, group: dict[str, Any]) -> tuple[Any, Any]:
+        return scalar(group["lr"]), 1.0 / scalar(group["stage_steps"])
+
+    def _move_one(
+        self,
+        group: dict[str, Any],
+        lr: Any,
+        weight: Any,
+        p: Tensor,
+        g: Tensor,
+        state: dict[str, Tensor],
+    ) -> None:
+        if group["maximize"]:
+            p.add_(g * lr)
+        else:
+            p.sub_((p - state["reference"]).div_(group["gamma"]).add_(g).mul_(lr))
+
+    def _move_many(
+        self,
+        group: dict[str, Any],
+        lr: float,
+        weight: float,
+        ps: list[Tensor],
+        gs: list[Tensor],
+        state: dict[str, list[Tensor]],
+    ) -> None:
+        if group["maximize"]:
+            torch._foreach_add_(ps, gs, alpha=lr)
+        else:
+            torch._foreach_lerp_(ps, state["reference"], lr / group["gamma"])
+            torch._foreach_add_(ps, gs, alpha=-lr)
+
+    def _finish(self) -> None:
+        """Project, and take the projected points into the averages."""
+        self._project(dual=False)
+        self._project(dual=True)
+        for group in self.param_groups:
+            weight = self._rates(group)[1]
+            for p in group["params"]:
+                if p in self.state:
+                    take_in(self.state[p]["average"], p, weight)
+
+    def _project(self, dual: bool) -> None:
+        """Scale all primal, or all dual, coordinates back into their ball."""
+        groups = [group for group in self.param_groups if bool(group["maximize"]) == dual]
+        radius = min((g["dual_radius" if dual else "radius"] for g in groups), default=math.inf)
+        if radius == math.inf:
+            return
+        ps = [p for group in groups for p in group["params"]]
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(ps)))
+        torch._foreach_mul_(ps, (radius / norm).clamp(max=1.0))
+
+    def _restart(self, p: Tensor, state: dict[str, Tensor], restart: str) -> None:
+        if "reference" in state:
+            restart_from_average(p, state, restart)
+        else:
+            p.copy_(state["average"])
+
+
+def _keeps(seed: int, stage: int) -> bool:
+    """Whether the stage that ends takes the drawn one's place, with probability 1 / stage.
+
+    So after k stages each of them is the drawn one with probability 1 / k.
+    """
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + stage)
+    return torch.rand((), generator=generator).item() * stage < 1.0
