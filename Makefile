@@ -32,8 +32,15 @@ docs: $(READY)   ## Build the site in docs/_build/html, warnings are errors
 demo: $(READY)   ## Digits: cross-entropy against PPD-SG and PPD-AdaGrad
 	$(BIN)/python examples/digits.py
 
-bench: $(READY)  ## Time the library against its peers, write benchmarks/results
-	$(BIN)/python benchmarks/run.py
+LIBAUC := .venv-libauc
+$(LIBAUC)/.ready:
+	$(PYTHON) -m venv $(LIBAUC)
+	$(LIBAUC)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch numpy scipy scikit-learn tqdm
+	$(LIBAUC)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps libauc==2.0.1
+	@touch $@
+
+bench: $(READY) $(LIBAUC)/.ready  ## Time the library against its peers; writes benchmarks/results
+	$(BIN)/python benchmarks/run.py --libauc $(LIBAUC)/bin/python
 
 clean:           ## Remove what the other targets made
-	rm -rf $(VENV) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(LIBAUC) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache

@@ -41,7 +41,9 @@ def synchronizable() -> bool:
 def check_finite(name: str, x: Array) -> None:
     """Raise if ``x`` holds NaN or infinity; one pass when it does not."""
     flat = x.reshape(-1)
-    if math.isfinite(flat.dot(flat)) or np.isfinite(x).all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = flat.dot(flat)
+    if math.isfinite(squares) or np.isfinite(x).all():
         return  # the squares of large finite numbers may overflow: then the second test decides
     raise ValueError(
         f"{name} must be finite, found {np.isnan(x).sum()} NaN and {np.isinf(x).sum()} infinite "

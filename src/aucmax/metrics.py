@@ -340,8 +340,7 @@ def _rows(
     if weight is None or not len(x):
         return x, y == 1, None
     w = _column(weight, "weight", len(x)).astype(np.float64)
-    with np.errstate(over="ignore"):
-        check_weights(w)
+    check_weights(w)
     return x[w > 0], y[w > 0] == 1, w[w > 0]
 
 
@@ -370,8 +369,7 @@ def _array(values: Values, name: str) -> Array:
     array = np.asarray(_widened(values).numpy(force=True) if isinstance(values, Tensor) else values)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must hold real numbers, found dtype {array.dtype}")
-    with np.errstate(over="ignore", invalid="ignore"):  # a large score is not yet infinite
-        check_finite(name, array)
+    check_finite(name, array)
     return array
 
 

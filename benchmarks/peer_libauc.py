@@ -1,0 +1,90 @@
+"""LibAUC 2.0.1 timed the same way, by an interpreter of its own environment (`make bench`).
+
+Prints one JSON object: its loss against BCEWithLogitsLoss, its optimizer's step against fused
+AdamW, its AUC against scikit-learn's, its import against torch's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from typing import Any
+
+import bench_import
+import torch
+from _timing import against, alternate
+from _workloads import SHAPES, batch, forward_backward, parameters
+from libauc.losses.auc import AUCMLoss
+from libauc.metrics import auc_roc_score
+from libauc.optimizers.pesg import PESG
+from sklearn.metrics import roc_auc_score
+from torch import Tensor, nn
+
+
+class AfterSigmoid(nn.Module):
+    """AUCMLoss on raw scores: it wants them after the sigmoid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss = AUCMLoss()
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """The loss."""
+        return self.loss(scores.sigmoid(), target)
+
+
+def loss() -> dict[str, Any]:
+    """AUCMLoss over BCEWithLogitsLoss on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    found = {}
+    for n in (128, 8192):
+        scores, target = batch(n)
+        runs = {
+            "BCEWithLogitsLoss": forward_backward(nn.BCEWithLogitsLoss(), scores, target),
+            "AUCMLoss": forward_backward(AfterSigmoid(), scores, target),
+        }
+        found[f"N = {n:,}"] = against("BCEWithLogitsLoss", alternate(runs, rounds=11, calls=50))
+    torch.set_num_threads(threads)
+    return found
+
+
+def optimizer() -> dict[str, Any]:
+    """A step of PESG over a step of AdamW."""
+    found = {}
+    for name, shapes in SHAPES.items():
+        aucm = AUCMLoss()
+        for p in aucm.parameters():
+            p.grad = torch.zeros_like(p)
+        with contextlib.redirect_stdout(io.StringIO()):
+            pesg = PESG(parameters(shapes), loss_fn=aucm, lr=1e-5, verbose=False)
+        adamw = torch.optim.AdamW(parameters(shapes), lr=1e-5, fused=True)
+        runs = {"AdamW(fused=True)": adamw.step, "PESG": pesg.step}
+        large = "25 M" in name
+        medians = alternate(runs, rounds=11, calls=1 if large else 10)
+        found[name] = against("AdamW(fused=True)", medians)
+    return found
+
+
+def metric() -> dict[str, Any]:
+    """The AUC of a million scores."""
+    scores, target = (x.detach().numpy() for x in batch(1_000_000))
+    runs = {
+        "roc_auc_score": lambda: roc_auc_score(target, scores),
+        "auc_roc_score": lambda: auc_roc_score(target, scores),
+    }
+    return {"N = 1,000,000": against("roc_auc_score", alternate(runs, rounds=7))}
+
+
+if __name__ == "__main__":
+    print(
+        json.dumps(
+            {
+                "loss": loss(),
+                "optimizer": optimizer(),
+                "metric": metric(),
+                "import": bench_import.measure("libauc.losses.auc, libauc.optimizers.pesg"),
+            }
+        )
+    )

@@ -1,0 +1,31 @@
+"""Sphinx configuration: `make docs` builds the site with warnings as errors."""
+
+import aucmax
+
+project = "aucmax"
+author = "The aucmax developers"
+copyright = "2026, The aucmax developers"
+release = version = aucmax.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build", "_tables"]
+nitpicky = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_custom_sections = ["Shape"]
+
+html_theme = "furo"
+html_title = f"aucmax {release}"
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#0b6e99", "color-brand-content": "#0b6e99"},
+    "dark_css_variables": {"color-brand-primary": "#5cc0e8", "color-brand-content": "#5cc0e8"},
+}

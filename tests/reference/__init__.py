@@ -1,0 +1,1 @@
+"""Plain NumPy transcriptions of the paper's objective and algorithms."""

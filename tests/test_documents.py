@@ -1,0 +1,57 @@
+"""What the documents show runs, and every public name is in them."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import aucmax
+
+ROOT = Path(__file__).parent.parent
+MODULES = [m.name for m in pkgutil.walk_packages(aucmax.__path__, prefix="aucmax.")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_run(name: str) -> None:
+    module = importlib.import_module(name)
+    assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(aucmax.__all__) - {"metrics", "stages"}))
+def test_every_public_class_and_function_has_an_example(name: str) -> None:
+    assert ">>>" in getattr(aucmax, name).__doc__
+
+
+def test_code_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    auc = float(re.search(r"test AUC ([\d.]+)", capsys.readouterr().out)[1])
+    assert auc > 0.9
+
+
+def test_every_public_name_is_in_the_api_reference() -> None:
+    page = (ROOT / "docs" / "api.rst").read_text()
+    shown = set(re.findall(r"auto(?:class|function):: (\w+)", page))
+    shown |= set(re.findall(r"automodule:: aucmax\.(\w+)", page))
+    assert set(aucmax.__all__) <= shown
+
+
+@pytest.mark.parametrize("module", [aucmax.metrics, aucmax.stages])
+def test_modules_shown_whole_document_each_public_name(module) -> None:
+    public = [n for n in vars(module) if not n.startswith("_")]
+    own = [getattr(module, n) for n in public]
+    own = [x for x in own if getattr(x, "__module__", "") == module.__name__]
+    assert own
+    assert all(x.__doc__ for x in own)
+
+
+def test_versions_agree() -> None:
+    version = aucmax.__version__
+    assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"version: {version}" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
