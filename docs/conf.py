@@ -1,6 +1,11 @@
 """Sphinx configuration: `make docs` builds the site with warnings as errors."""
 
+import sys
+from pathlib import Path
+
 import aucmax
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "aucmax"
 author = "The aucmax developers"
@@ -8,8 +13,8 @@ copyright = "2026, The aucmax developers"
 release = version = aucmax.__version__
 
 extensions = [
+    "mathml",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
@@ -23,7 +28,10 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_custom_sections = ["Shape"]
 
+html_math_renderer = "mathml"
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["math.css"]
 html_title = f"aucmax {release}"
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b6e99", "color-brand-content": "#0b6e99"},

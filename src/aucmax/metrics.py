@@ -60,7 +60,7 @@ def roc_auc(scores: Values, target: Values, weight: Values | None = None) -> flo
 
     .. math::
         \mathrm{AUC} = \frac{1}{n_+ n_-} \sum_{i: y_i = 1} \sum_{j: y_j = 0}
-            \Big(\mathbb{1}[s_i > s_j] + \tfrac12 \mathbb{1}[s_i = s_j]\Big),
+            \Bigl(\mathbb{1}[s_i > s_j] + \tfrac12 \mathbb{1}[s_i = s_j]\Bigr),
 
     each pair multiplied by :math:`w_i w_j` if weights are given. The classes are sorted apart and
     one is looked up in the other, :math:`O(n \log n)`, on the GPU if both arguments are there.

@@ -1,6 +1,6 @@
 r"""The stages of training and the rules for their step sizes; plain numbers, no torch.
 
-A stage :math:`k = 1, 2, \dots` is a run of optimizer steps at one learning rate around one
+A stage :math:`k = 1, 2, \ldots` is a run of optimizer steps at one learning rate around one
 reference point. A rule says how long each stage lasts, at which learning rate, and how many fresh
 samples set the dual variable when it ends:
 
@@ -67,9 +67,15 @@ class Stage:
     M: float | None = None
 
     def set_lr(self, optimizer: HasParamGroups) -> None:
-        """Write the stage's learning rate into every parameter group of ``optimizer``."""
+        """Write the stage's learning rate into every parameter group of ``optimizer``.
+
+        A learning rate that is a tensor is filled, so that a compiled step sees the new value.
+        """
         for group in optimizer.param_groups:
-            group["lr"] = self.lr
+            if hasattr(group["lr"], "fill_"):
+                group["lr"].fill_(self.lr)
+            else:
+                group["lr"] = self.lr
 
 
 def geometric(

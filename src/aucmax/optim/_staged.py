@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, ParamsT
+from torch.optim.optimizer import Optimizer
 
 from aucmax import _checks
 
@@ -28,17 +28,13 @@ class StagedOptimizer(Optimizer):
     list of tensors (:meth:`_move_many`), and says what a stage's end does (:meth:`_restart`).
     """
 
-    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
-        for name in ("lr", "momentum", "weight_decay"):
-            if name in defaults:
-                _checks.non_negative(name, defaults[name])
-        for name in ("gamma", "delta", "radius", "dual_radius"):
-            if name in defaults:
-                _checks.positive(name, defaults[name])
-        super().__init__(params, defaults)
-
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; it begins a stage of its own."""
+        for name, value in {**self.defaults, **param_group}.items():
+            if name in ("lr", "momentum", "weight_decay"):
+                _checks.non_negative(name, value)
+            elif name in ("gamma", "delta", "radius", "dual_radius"):
+                _checks.positive(name, value)
         super().add_param_group(param_group)
         self.param_groups[-1].setdefault("stage_steps", torch.tensor(0.0, dtype=torch.float64))
 

@@ -20,7 +20,7 @@ class OAUC(StagedOptimizer):
         v_{t+1} &= v_t - \eta_t\, g_v, \qquad
         \alpha_{t+1} = \alpha_t + \eta_t\, g_\alpha, \qquad
         \eta_t = \eta_0 / \sqrt t \\
-        \bar v_T &= \textstyle\sum_{t=1}^T \eta_t v_t \big/ \sum_{t=1}^T \eta_t
+        \bar v_T &= \sum_{t=1}^T \eta_t v_t \bigr/ \sum_{t=1}^T \eta_t
         \end{aligned}
 
     and likewise :math:`\bar\alpha_T`: the points at which the gradients were taken, weighted by

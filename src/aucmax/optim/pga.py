@@ -22,8 +22,8 @@ class PGA(StagedOptimizer):
         v_t &= \Pi_{\|v\| \le R_1}\bigl[v_{t-1}
             - \eta_k \bigl(g_v + \tfrac{1}{\gamma}(v_{t-1} - v_0)\bigr)\bigr] \\
         \alpha_t &= \Pi_{\|\alpha\| \le R_2}\bigl[\alpha_{t-1} + \eta_k\, g_\alpha\bigr] \\
-        \bar v_k &= \tfrac{1}{T_k} \textstyle\sum_{t=1}^{T_k} v_t, \qquad
-        \bar\alpha_k = \tfrac{1}{T_k} \textstyle\sum_{t=1}^{T_k} \alpha_t
+        \bar v_k &= \tfrac{1}{T_k} \sum_{t=1}^{T_k} v_t, \qquad
+        \bar\alpha_k = \tfrac{1}{T_k} \sum_{t=1}^{T_k} \alpha_t
         \end{aligned}
 
     Primal and dual both go on from their averages. What the method returns is the average of a

@@ -20,8 +20,8 @@ class PPDAdaGrad(StagedOptimizer):
 
         \begin{aligned}
         \hat g_t &= \bigl[\,g_v + \tfrac{1}{\gamma}(v_t - v_0)\,;\; -g_\alpha\,\bigr] \\
-        G_t &= \textstyle\sum_{\tau \le t} \hat g_\tau, \qquad
-        S_t = \textstyle\sum_{\tau \le t} \hat g_\tau^2 \\
+        G_t &= \sum_{\tau \le t} \hat g_\tau, \qquad
+        S_t = \sum_{\tau \le t} \hat g_\tau^2 \\
         u_{t+1} &= u_0 - \eta_k\, G_t / (\delta + \sqrt{S_t})
         \end{aligned}
 
@@ -91,7 +91,7 @@ class PPDAdaGrad(StagedOptimizer):
 
             \tau \ge M \max\Bigl(
                 \tfrac{1}{c}(\delta + \max_i s_i) \max(1, 8 \tilde L^2),\;
-                2c \bigl(\textstyle\sum_i s_i + (d+3)(\delta + \max_i s_i)\bigr)
+                2c \bigl(\sum_i s_i + (d+3)(\delta + \max_i s_i)\bigr)
             \Bigr)
 
         Here :math:`\tau` counts the steps of this stage and :math:`s_i` is the norm of coordinate

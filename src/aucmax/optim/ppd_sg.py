@@ -21,7 +21,7 @@ class PPDSG(StagedOptimizer):
             && \text{the primal: w, a, b} \\
         \alpha_t &= \alpha_{t-1} + \eta_k\, g_\alpha
             && \text{the dual: groups with maximize=True} \\
-        \bar v_k &= \tfrac{1}{T_k} \textstyle\sum_{t=0}^{T_k - 1} v_t
+        \bar v_k &= \tfrac{1}{T_k} \sum_{t=0}^{T_k - 1} v_t
             && \text{kept up to date at every step}
         \end{aligned}
 

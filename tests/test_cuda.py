@@ -1,0 +1,174 @@
+"""On a GPU: the same numbers as on the CPU, no wait for the device, graphs that can be captured."""
+
+import copy
+
+import pytest
+import torch
+
+import aucmax
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+LOSSES = {
+    "known prior": (lambda: aucmax.AUCLoss(0.2), 1),
+    "unknown prior": (aucmax.AUCLoss, 1),
+    "margin": (lambda: aucmax.AUCLoss(0.2, alpha_min=-1.0), 1),
+    "multi-class": (lambda: aucmax.MulticlassAUCLoss([0.5, 0.3, 0.2]), 3),
+    "multi-label": (lambda: aucmax.MultilabelAUCLoss([0.2, 0.2, 0.2]), 3),
+}
+OPTIMIZERS = {
+    "PPDSG": aucmax.PPDSG,
+    "PPDSG momentum": lambda groups, **kw: aucmax.PPDSG(
+        groups, momentum=0.9, weight_decay=1e-3, **kw
+    ),
+    "PPDAdaGrad": aucmax.PPDAdaGrad,
+    "PGA": lambda groups, **kw: aucmax.PGA(groups, radius=1.0, dual_radius=0.1, **kw),
+    "OAUC": aucmax.OAUC,
+}
+
+
+def batch(columns: int, n: int = 64, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    scores = torch.randn(n, columns, generator=g)
+    if columns == 1:
+        return scores[:, 0], (torch.rand(n, generator=g) < 0.2).float()
+    return scores, torch.randint(0, columns, (n,), generator=g)
+
+
+def make(name: str, seed: int = 0) -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
+    build, columns = LOSSES[name]
+    scores, target = batch(columns, seed=seed)
+    if name == "multi-label":
+        target = torch.nn.functional.one_hot(target, columns).float()
+        target[::5, 0] = torch.nan
+    return build(), scores, target
+
+
+def value_and_gradients(loss, scores, target):
+    scores = scores.clone().requires_grad_()
+    inputs = [scores, loss.a, loss.b, loss.alpha]
+    value = loss(scores, target)
+    return [value.detach(), *torch.autograd.grad(value, inputs)]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_give_the_numbers_of_the_cpu(name: str) -> None:
+    loss, scores, target = make(name)
+    expected = value_and_gradients(copy.deepcopy(loss), scores, target)
+    found = value_and_gradients(loss.cuda(), scores.cuda(), target.cuda())
+    for x, y in zip(found, expected, strict=True):
+        torch.testing.assert_close(x.cpu(), y, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_do_not_wait_for_the_device(name: str) -> None:
+    loss, scores, target = make(name)
+    loss, scores, target = loss.cuda(), scores.cuda().requires_grad_(), target.cuda()
+    loss(scores, target).backward()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        loss(scores, target).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_captured_in_a_graph(name: str) -> None:
+    loss, scores, target = make(name)
+    loss, static_scores, static_target = loss.cuda(), scores.cuda().requires_grad_(), target.cuda()
+    twin = copy.deepcopy(loss)
+    parameters = [static_scores, loss.a, loss.b, loss.alpha]
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.autograd.grad(copy.deepcopy(loss)(static_scores, static_target), static_scores)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_value = loss(static_scores, static_target)
+        static_gradients = torch.autograd.grad(static_value, parameters)
+    for seed in (1, 2):
+        _, scores, target = make(name, seed)
+        with torch.no_grad():
+            static_scores.copy_(scores)
+        static_target.copy_(target)
+        graph.replay()
+        expected = value_and_gradients(twin, scores.cuda(), target.cuda())
+        for x, y in zip([static_value, *static_gradients], expected, strict=True):
+            torch.testing.assert_close(x.detach(), y, rtol=1e-5, atol=1e-6)
+    for x, y in zip(loss.buffers(), twin.buffers(), strict=True):
+        assert torch.equal(x, y)  # the running prior counted the replays
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_losses_work_under_autocast(name: str, dtype: torch.dtype) -> None:
+    loss, scores, target = make(name)
+    loss, target = loss.cuda(), target.cuda()
+    columns = scores.shape[1] if scores.ndim == 2 else 1
+    model = torch.nn.Linear(4, columns).cuda()
+    with torch.autocast("cuda", dtype=dtype):
+        output = model(torch.randn(len(scores), 4, device="cuda"))
+        value = loss(output, target)
+    value.backward()
+    assert output.dtype == dtype
+    assert value.dtype == torch.float32
+    assert model.weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_compile_whole(name: str) -> None:
+    loss, scores, target = make(name)
+    loss, scores, target = loss.cuda(), scores.cuda(), target.cuda()
+    expected = value_and_gradients(copy.deepcopy(loss), scores, target)
+    compiled = torch.compile(loss, fullgraph=True)
+    found = value_and_gradients(compiled, scores, target)
+    for x, y in zip(found, expected, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-6)
+
+
+def test_values_are_checked_with_debug_alone() -> None:
+    scores, target = torch.randn(4, device="cuda"), torch.tensor([1.0, -1.0, 1.0, -1.0]).cuda()
+    aucmax.AUCLoss(0.5).cuda()(scores, target)
+    with pytest.raises(ValueError, match=r"-1/\+1"):
+        aucmax.AUCLoss(0.5, debug=True).cuda()(scores, target)
+
+
+def train(build, device: str) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    model, loss = torch.nn.Linear(5, 1).to(device), aucmax.AUCLoss(0.2).to(device)
+    optimizer = build(aucmax.minmax_groups(model, loss), lr=0.1)
+    g = torch.Generator().manual_seed(1)
+    for _ in range(2):
+        for _ in range(6):
+            x, y = torch.randn(64, 5, generator=g), torch.rand(64, generator=g) < 0.2
+            optimizer.zero_grad()
+            loss(model(x.to(device)), y.to(device)).backward()
+            optimizer.step()
+        optimizer.end_stage()
+        loss.reset_dual(model(x.to(device)), y.to(device))
+    with aucmax.averaged(model, optimizer):
+        return [p.detach().cpu().clone() for p in (*model.parameters(), *loss.parameters())]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_walk_as_on_the_cpu(name: str) -> None:
+    for x, y in zip(train(OPTIMIZERS[name], "cuda"), train(OPTIMIZERS[name], "cpu"), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_step_refuses_to_be_captured(name: str) -> None:
+    p = torch.zeros(3, device="cuda", requires_grad=True)
+    p.grad = torch.ones_like(p)
+    optimizer = OPTIMIZERS[name]([p], lr=0.1)
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="captured"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        optimizer.step()
+
+
+def test_auc_on_the_device_equals_the_host() -> None:
+    scores, target = batch(1, n=10_001)
+    scores = scores.round(decimals=1)  # ties
+    assert aucmax.metrics.roc_auc(scores.cuda(), target.cuda()) == pytest.approx(
+        aucmax.metrics.roc_auc(scores, target), abs=1e-12
+    )
