@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import _checks
+from aucmax._exact import ExactBuffers
 from aucmax.loss.objective import LINKS
 
 
-class SaddleLoss(nn.Module):
+class SaddleLoss(ExactBuffers):
     """What the three losses share: the saddle variables, the options and the closed forms."""
 
     def __init__(
@@ -29,7 +30,9 @@ class SaddleLoss(nn.Module):
         super().__init__()
         if link not in links:
             raise ValueError(f"link must be one of {', '.join(map(repr, links))}, found {link!r}")
-        self.margin = _checks.positive("margin", margin)
+        self.margin = _checks.check_number(
+            "margin", margin, "a finite number > 0", lambda x: 0 < x < math.inf
+        )
         self.link = link
         self.normalize = bool(normalize)
         self.alpha_min = alpha_min
@@ -105,15 +108,16 @@ def flatten(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def as_shares(priors: Sequence[float] | Tensor) -> list[float]:
-    values = priors.tolist() if isinstance(priors, Tensor) else list(priors)
-    if not values:
-        raise ValueError("priors must hold a share for each class or label, found none")
+    values = priors.tolist() if isinstance(priors, Tensor) else priors
+    if not isinstance(values, Sequence) or not values or isinstance(values, str):
+        raise ValueError(f"priors must be a sequence of shares in (0, 1), found {priors!r}")
     return [_checks.share(f"priors[{i}]", value) for i, value in enumerate(values)]
 
 
 def check_binary_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -> None:
     rows = scores.shape[:1]
-    if not scores.is_floating_point() or scores.shape not in (rows, (*rows, 1)) or not len(scores):
+    right_shape = scores.numel() > 0 and rows and scores.shape in (rows, (*rows, 1))
+    if not (scores.is_floating_point() and right_shape):
         raise ValueError(
             f"scores must be floating point of shape (N,) or (N, 1), N >= 1, "
             f"found {scores.dtype} of shape {tuple(scores.shape)}"

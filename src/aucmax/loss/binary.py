@@ -120,10 +120,11 @@ class AUCLoss(SaddleLoss):
         if self.debug and _checks.synchronizable():
             check_binary_values(flatten(scores, labels.dtype), labels, weight)
         h = self._linked(scores).reshape(-1)
-        a, b, alpha = (x.reshape(()) for x in (self.a, self.b, self.alpha))
-        return saddle_objective(h, labels, a, b, alpha, self._terms(), self.margin, weight)
+        a, b, alpha = (x.reshape(()).to(h.dtype) for x in (self.a, self.b, self.alpha))
+        terms = self._terms(lambda x: x.to(labels.dtype))
+        return saddle_objective(h, labels, a, b, alpha, terms, self.margin, weight)
 
-    def _terms(self, read: Callable[[Tensor], Any] = lambda x: x) -> Terms:
+    def _terms(self, read: Callable[[Tensor], Any]) -> Terms:
         """F's coefficients from the prior as it stands before this batch."""
         if isinstance(self.prior, float):
             p, p_one_minus_p = self.prior, self.prior * (1.0 - self.prior)
@@ -151,24 +152,31 @@ class _ShareWatch:
     """Warns once if the share of positives in the batches departs from the prior.
 
     The likeliest silent mistake is to pass the data's prior and train on balanced batches. A
-    departure is five standard errors and a twentieth of the rarer class: a rounded prior is none.
+    departure is five standard errors, measured by the likelihood ratio so that it holds for rare
+    classes too, and a twentieth of the rarer class: a rounded prior is none.
     """
 
     def __init__(self) -> None:
         self.positives, self.total, self.warned = 0.0, 0.0, False
 
     def see(self, positives: float, total: float, prior: float) -> None:
-        if self.warned:
-            return
         self.positives += positives
         self.total += total
         share = self.positives / self.total
-        error = math.sqrt(prior * (1.0 - prior) / self.total)
-        if abs(share - prior) > max(5.0 * error, 0.05 * min(prior, 1.0 - prior)):
-            self.warned = True
-            warnings.warn(
-                f"prior={prior:g}, but {share:.3g} of the {self.total:.0f} labels seen so far are "
-                f"positive: prior must be the share of positives in the batches",
-                UserWarning,
-                stacklevel=6,
-            )
+        rounded = abs(share - prior) <= 0.05 * min(prior, 1.0 - prior)
+        if self.warned or rounded or self.total * _divergence(share, prior) <= 5.0**2 / 2.0:
+            return
+        self.warned = True
+        warnings.warn(
+            f"prior={prior:g}, but {share:.3g} of the {self.total:.0f} labels seen so far are "
+            f"positive: prior must be the share of positives in the batches",
+            UserWarning,
+            stacklevel=6,
+        )
+
+
+def _divergence(share: float, prior: float) -> float:
+    """Kullback-Leibler divergence of two coins; half the squared standard errors per label."""
+    positive = share * math.log(share / prior) if share > 0.0 else 0.0
+    negative = (1.0 - share) * math.log((1.0 - share) / (1.0 - prior)) if share < 1.0 else 0.0
+    return positive + negative

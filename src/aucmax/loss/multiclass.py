@@ -61,9 +61,10 @@ class MulticlassAUCLoss(SaddleLoss):
                 f"priors must be two or more class probabilities that sum to 1, "
                 f"found {c} that sum to {math.fsum(shares):g}"
             )
-        if pairs is not None and not 1 <= pairs <= c * (c - 1):
+        if pairs is not None and not (isinstance(pairs, int) and 1 <= pairs <= c * (c - 1)):
             raise ValueError(
-                f"pairs must be None or from 1 to c(c-1) = {c * (c - 1)}, found {pairs}"
+                f"pairs must be None or an integer from 1 to c(c-1) = {c * (c - 1)}, "
+                f"found {pairs!r}"
             )
         super().__init__(
             (c, c),
@@ -75,7 +76,7 @@ class MulticlassAUCLoss(SaddleLoss):
             debug=debug,
         )
         self.pairs, self.generator = pairs, generator
-        self.register_buffer("priors", torch.tensor(shares))
+        self.register_buffer("priors", torch.tensor(shares, dtype=torch.float64))
 
     def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The mean over the class pairs; differentiable in scores, a, b and alpha."""

@@ -66,7 +66,7 @@ class MultilabelAUCLoss(SaddleLoss):
             alpha_min=alpha_min,
             debug=debug,
         )
-        self.register_buffer("priors", torch.tensor(shares))
+        self.register_buffer("priors", torch.tensor(shares, dtype=torch.float64))
 
     def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The mean of the labels' objectives; differentiable in scores, a, b and alpha."""
@@ -95,7 +95,7 @@ class MultilabelAUCLoss(SaddleLoss):
             check_weight_shape(weight, (len(scores),), tuple(scores.shape))
             weight = weight.detach().to(h.dtype).reshape(len(scores), -1)
         if self._checking(scores):
-            check_binary_values(scores.to(h.dtype), labels, weight)
+            check_binary_values(scores.to(h.dtype), labels[known > 0], weight)
         return h, labels, known if weight is None else known * weight
 
     def _class_means(

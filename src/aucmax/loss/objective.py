@@ -106,15 +106,16 @@ def multiclass_objective(
         normalize: return :math:`m^2 + F_{ij} / (p_i p_j)`.
         weight: non-negative weights, shape (N,).
     """
-    w = torch.full_like(h[:, 0], 1.0 / len(h)) if weight is None else weight / weight.sum()
+    w = torch.ones_like(h[:, 0]) if weight is None else weight
+    total = float(len(h)) if weight is None else weight.sum()
     zeros = torch.zeros_like(a, dtype=h.dtype)
     # Moments about each column's mean: raw scores far from zero would cancel.
     pivot = h.detach().mean(0)
     h = h - pivot
     a, b = a - pivot[:, None], b - pivot[:, None]
-    share = zeros[0].index_add(0, target, w)
-    first = zeros.index_add(0, target, w[:, None] * h)  # entry (k, i): class k, score i
-    second = zeros.index_add(0, target, w[:, None] * h.square())
+    share = zeros[0].index_add(0, target, w) / total  # counts first: their sum is exact
+    first = zeros.index_add(0, target, w[:, None] * h) / total  # entry (k, i): class k, score i
+    second = zeros.index_add(0, target, w[:, None] * h.square()) / total
 
     pairs = torch.outer(priors, priors)
     scale = pairs if normalize else torch.ones_like(pairs)
@@ -204,10 +205,7 @@ class HostSaddle(torch.autograd.Function):
         """The gradients found by :meth:`forward`, times ``grad``."""
         if torch.is_grad_enabled():  # create_graph=True: the gradient itself is differentiated
             return (*_differentiable_gradients(ctx, grad), None)
-        factor = grad.item()
-        if factor == 1.0:
-            return (*ctx.gradients, None)
-        return (*(g * factor for g in ctx.gradients), None)
+        return (*(g * grad for g in ctx.gradients), None)
 
 
 def _differentiable_gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:

@@ -1,0 +1,146 @@
+"""minmax_groups with every optimizer of torch that knows `maximize`."""
+
+import doctest
+import inspect
+
+import pytest
+import torch
+
+from aucmax import AUCLoss, MulticlassAUCLoss, MultilabelAUCLoss, minmax_groups
+from aucmax.loss import groups
+
+OPTIMIZERS = {
+    name: optimizer
+    for name, optimizer in vars(torch.optim).items()
+    if inspect.isclass(optimizer) and "maximize" in inspect.signature(optimizer).parameters
+}
+
+
+def variants():
+    """Each optimizer in each of its implementations that run on the CPU."""
+    for name, optimizer in OPTIMIZERS.items():
+        options = inspect.signature(optimizer).parameters
+        yield pytest.param(optimizer, {}, id=name)
+        for option in ("foreach", "fused"):
+            if option in options:
+                yield pytest.param(optimizer, {option: True}, id=f"{name}-{option}")
+
+
+def losses():
+    """Each loss with labels for the six rows of make_model."""
+    return {
+        "binary": (AUCLoss(0.5), 1, torch.tensor([0, 1, 0, 1, 0, 1])),
+        "multiclass": (MulticlassAUCLoss([0.5, 0.3, 0.2]), 3, torch.tensor([0, 1, 2, 0, 1, 2])),
+        "multilabel": (MultilabelAUCLoss([0.4, 0.5]), 2, torch.arange(12).reshape(6, 2) % 3 == 0),
+    }
+
+
+def make_model(outputs):
+    """A model and its inputs, not at a stationary point."""
+    generator = torch.Generator().manual_seed(0)
+    model = torch.nn.Linear(4, outputs)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return model, torch.randn(6, 4, generator=generator)
+
+
+def make_optimizer(optimizer, model, loss, **options):
+    if optimizer is torch.optim.ASGD:
+        options["lambd"] = 0.0  # a decay of its own, which no group can switch off by weight_decay
+    return optimizer(minmax_groups(model, loss), lr=0.01, **options)
+
+
+def set_gradients(parameters, optimizer, gradients):
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        sparse = optimizer is torch.optim.SparseAdam  # takes no other
+        parameter.grad = gradient.to_sparse() if sparse else gradient.clone()
+
+
+def step_and_movement(optimizer, parameters):
+    before = [p.detach().clone() for p in parameters]
+    optimizer.step()
+    return [p.detach() - start for p, start in zip(parameters, before, strict=True)]
+
+
+def test_torch_has_the_optimizers_this_file_is_about():
+    assert {"SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "SparseAdam"} <= set(OPTIMIZERS)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
+@pytest.mark.parametrize(("optimizer", "options"), list(variants()))
+def test_one_step_moves_alpha_up_its_gradient_and_all_else_down(optimizer, options, kind):
+    loss, outputs, target = losses()[kind]
+    model, x = make_model(outputs)
+    with torch.no_grad():
+        for parameter, value in zip(loss.parameters(), (0.2, -0.3, 0.1), strict=True):
+            parameter.fill_(value)
+    parameters = [*model.parameters(), loss.a, loss.b, loss.alpha]
+    gradients = torch.autograd.grad(loss(model(x), target), parameters)
+    set_gradients(parameters, optimizer, gradients)
+    moves = step_and_movement(make_optimizer(optimizer, model, loss, **options), parameters)
+    signs = [-1.0] * (len(parameters) - 1) + [1.0]
+    for move, gradient, sign in zip(moves, gradients, signs, strict=True):
+        assert gradient.abs().sum() > 0
+        assert torch.equal(move.sign(), sign * gradient.sign())
+
+
+def test_sgd_moves_along_the_gradient_itself():
+    loss, _, target = losses()["binary"]
+    model, x = make_model(1)
+    loss(model(x), target).backward()
+    parameters = [model.weight, loss.a, loss.b, loss.alpha]
+    optimizer = torch.optim.SGD(minmax_groups(model, loss), lr=0.5)
+    moves = step_and_movement(optimizer, parameters)
+    for move, parameter, sign in zip(moves, parameters, (-1, -1, -1, 1), strict=True):
+        torch.testing.assert_close(move, sign * 0.5 * parameter.grad, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("optimizer", "options"), list(variants()))
+def test_weight_decay_reaches_the_model_alone(optimizer, options):
+    loss, model = AUCLoss(0.5), make_model(1)[0]
+    parameters = [model.weight, loss.a, loss.b, loss.alpha]
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter.fill_(2.0)
+    decays = "weight_decay" in inspect.signature(optimizer).parameters
+    options = {**options, **({"weight_decay": 0.1} if decays else {})}
+    optimizer = make_optimizer(optimizer, model, loss, **options)
+    set_gradients(parameters, type(optimizer), [torch.zeros_like(p) for p in parameters])
+    weight, *saddle = step_and_movement(optimizer, parameters)
+    assert (weight < 0).all() if decays else (weight == 0).all()
+    assert all(move.item() == 0 for move in saddle)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
+def test_every_parameter_is_in_one_group(kind):
+    loss, outputs, _ = losses()[kind]
+    model, _ = make_model(outputs)
+    found = [p for group in minmax_groups(model, loss) for p in group["params"]]
+    wanted = [*model.parameters(), loss.a, loss.b, loss.alpha]
+    assert [id(p) for p in found] == [id(p) for p in wanted]
+
+
+def test_each_group_takes_options_of_its_own():
+    model, dual = minmax_groups(make_model(1)[0], AUCLoss(0.5))[::2]
+    optimizer = torch.optim.SGD([model, {**dual, "lr": 1.0}], lr=0.1, weight_decay=1e-3)
+    assert [g["lr"] for g in optimizer.param_groups] == [0.1, 1.0]
+    assert [g["weight_decay"] for g in optimizer.param_groups] == [1e-3, 0.0]
+    assert [g["maximize"] for g in optimizer.param_groups] == [False, True]
+
+
+@pytest.mark.parametrize("loss", [torch.nn.BCEWithLogitsLoss(), torch.nn.Linear(1, 1), None])
+def test_another_loss_is_named(loss):
+    with pytest.raises(ValueError, match=f"one of aucmax's losses, found {type(loss).__name__}"):
+        minmax_groups(torch.nn.Linear(1, 1), loss)
+
+
+def test_a_model_without_parameters_is_named():
+    with pytest.raises(ValueError, match="model must have parameters, found none in ReLU"):
+        minmax_groups(torch.nn.ReLU(), AUCLoss(0.5))
+
+
+def test_the_examples_in_the_docstrings():
+    results = doctest.testmod(groups)
+    assert results.attempted >= 4
+    assert results.failed == 0
