@@ -36,7 +36,7 @@ class StagedOptimizer(Optimizer):
             elif name in ("gamma", "delta", "radius", "dual_radius"):
                 _checks.positive(name, value)
         super().add_param_group(param_group)
-        self.param_groups[-1].setdefault("stage_steps", torch.tensor(0.0, dtype=torch.float64))
+        self.param_groups[-1].setdefault("stage_steps", host_zero())
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -67,14 +67,15 @@ class StagedOptimizer(Optimizer):
     def end_stage(self, restart: str = "average") -> None:
         """End the stage: the average becomes the reference, momentum and sums begin anew.
 
-        Afterwards set alpha from fresh examples with the loss's ``reset_dual``.
+        Afterwards set alpha from fresh examples with the loss's ``reset_dual``, scored at the
+        average: that is where the model stands, unless it goes on from the last iterate; then
+        score them within :func:`aucmax.averaged` before the stage ends.
 
         Args:
             restart: "average" goes on from the average, as in the paper; "last" goes on from the
                 last iterate, and the average is the reference only.
         """
-        if restart not in ("average", "last"):
-            raise ValueError(f"restart must be 'average' or 'last', found {restart!r}")
+        check_restart(restart)
         for parameter, state in self._states():
             self._restart(parameter, state, restart)
         for group in self.param_groups:
@@ -82,12 +83,17 @@ class StagedOptimizer(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; that of half-precision parameters stays in single precision."""
-        super().load_state_dict(state_dict)
-        keys = [key for group in state_dict["param_groups"] for key in group["params"]]
+        given: dict[str, Any] = {}
+        last_hook = self.register_load_state_dict_pre_hook(lambda _, final: given.update(final))
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            last_hook.remove()
+        keys = [key for group in given["param_groups"] for key in group["params"]]
         parameters = [p for group in self.param_groups for p in group["params"]]
         for key, p in zip(keys, parameters, strict=True):
             if p.dtype in _checks.LOW_PRECISION:
-                saved = state_dict["state"].get(key, {})
+                saved = given["state"].get(key, {})
                 self.state[p] = {name: x.to(p.device, copy=True) for name, x in saved.items()}
 
     def _states(self) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
@@ -169,6 +175,17 @@ class StagedOptimizer(Optimizer):
 
     def _restart(self, p: Tensor, state: dict[str, Tensor], restart: str) -> None:
         raise NotImplementedError
+
+
+def host_zero() -> Tensor:
+    """A number that a compiled step may change, on the CPU whatever the default device."""
+    return torch.zeros((), dtype=torch.float64, device="cpu")
+
+
+def check_restart(restart: str) -> None:
+    """Raise unless it is a known way to go on."""
+    if restart not in ("average", "last"):
+        raise ValueError(f"restart must be 'average' or 'last', found {restart!r}")
 
 
 def scalar(x: float | Tensor) -> Any:

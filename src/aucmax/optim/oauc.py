@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim._staged import StagedOptimizer, copy_of, scalar, take_in
+from aucmax.optim._staged import StagedOptimizer, check_restart, copy_of, host_zero, scalar, take_in
 
 
 class OAUC(StagedOptimizer):
@@ -70,10 +70,11 @@ class OAUC(StagedOptimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; its steps are counted from here."""
         super().add_param_group(param_group)
-        self.param_groups[-1].setdefault("lr_sum", torch.tensor(0.0, dtype=torch.float64))
+        self.param_groups[-1].setdefault("lr_sum", host_zero())
 
     def end_stage(self, restart: str = "average") -> None:
         """Do nothing: the method has no stages."""
+        check_restart(restart)
 
     def _names(self, group: dict[str, Any]) -> list[str]:
         return ["average"]
@@ -83,7 +84,8 @@ class OAUC(StagedOptimizer):
 
     def _rates(self, group: dict[str, Any]) -> tuple[Any, Any]:
         lr = scalar(group["lr"]) / scalar(group["stage_steps"]) ** 0.5
-        return lr, lr / (scalar(group["lr_sum"]) + lr)
+        tiny = 1e-300  # steps of size zero leave the average alone
+        return lr, lr / (scalar(group["lr_sum"]) + lr + tiny)
 
     def _finish(self) -> None:
         super()._finish()

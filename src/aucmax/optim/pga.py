@@ -163,10 +163,10 @@ class PGA(StagedOptimizer):
     def _project(self, dual: bool) -> None:
         """Scale all primal, or all dual, coordinates back into their ball."""
         groups = [group for group in self.param_groups if bool(group["maximize"]) == dual]
-        radius = min((g["dual_radius" if dual else "radius"] for g in groups), default=math.inf)
-        if radius == math.inf:
+        radius = min([math.inf, *(g["dual_radius" if dual else "radius"] for g in groups)])
+        ps = [p for group in groups for p in group["params"] if p in self.state]  # no frozen ones
+        if radius == math.inf or not ps:
             return
-        ps = [p for group in groups for p in group["params"]]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(ps)))
         torch._foreach_mul_(ps, (radius / norm).clamp(max=1.0))
 
@@ -183,4 +183,4 @@ def _keeps(seed: int, stage: int) -> bool:
     So after k stages each of them is the drawn one with probability 1 / k.
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + stage)
-    return torch.rand((), generator=generator).item() * stage < 1.0
+    return torch.rand((), generator=generator, device="cpu").item() * stage < 1.0

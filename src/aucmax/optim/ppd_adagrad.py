@@ -104,15 +104,16 @@ class PPDAdaGrad(StagedOptimizer):
         """
         _checks.positive("M", M)
         _checks.non_negative("lipschitz", lipschitz)
-        norms = [s["square_sum"].sqrt() for _, s in self._states() if "square_sum" in s]
+        sums = [s["square_sum"] for _, s in self._states() if "square_sum" in s]
+        sums = [x for x in sums if x.numel()]
         steps = max(group["stage_steps"].item() for group in self.param_groups)
-        if not norms or steps == 0:
+        if not sums or steps == 0:
             return False
-        size = sum(norm.numel() for norm in norms)
+        size = sum(x.numel() for x in sums)
         c = 1.0 / math.sqrt(size)
         delta = max(group["delta"] for group in self.param_groups)
-        largest = delta + max(norm.max().item() for norm in norms)
-        total = math.fsum(norm.sum().item() for norm in norms)
+        largest = delta + math.sqrt(max(x.max().item() for x in sums))
+        total = math.fsum(x.sqrt().sum().item() for x in sums)
         by_distance = largest * max(1.0, 8.0 * lipschitz**2) / c
         by_noise = 2.0 * c * (total + size * largest)
         return bool(steps >= M * max(by_distance, by_noise))
@@ -170,7 +171,7 @@ class PPDAdaGrad(StagedOptimizer):
         torch._foreach_addcmul_(state["square_sum"], d, d)
         del d
         d = torch._foreach_sqrt(state["square_sum"])
-        delta = d[0].new_full((), group["delta"])
+        delta = d[0].new_full((), group["delta"], dtype=torch.float64)
         torch._foreach_add_(d, delta, alpha=1.0)  # a plain number takes three times as long
         torch._foreach_copy_(ps, state["centre"])
         torch._foreach_addcdiv_(ps, state["grad_sum"], d, value=-lr)

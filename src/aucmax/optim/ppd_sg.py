@@ -95,6 +95,14 @@ class PPDSG(StagedOptimizer):
             state["momentum"].zero_()
         return state
 
+    def _begin(self, group: dict[str, Any]) -> list[Tensor]:
+        moving = super()._begin(group)
+        if group["momentum"]:  # it may have been switched on since the state began
+            for p in moving:
+                if "momentum" not in self.state[p]:
+                    self.state[p]["momentum"] = copy_of(p).zero_()
+        return moving
+
     def _move_one(
         self,
         group: dict[str, Any],
@@ -140,12 +148,13 @@ class PPDSG(StagedOptimizer):
                 torch._foreach_add_(buffers, state["reference"], alpha=-pull)
             torch._foreach_add_(ps, buffers, alpha=-lr)
         else:
-            # p - lr (pull (p - r) + decay p) = keep * lerp(p, r, lr pull / keep)
-            keep = 1.0 - lr * decay
-            if pull:
-                torch._foreach_lerp_(ps, state["reference"], lr * pull / keep)
-            if keep != 1.0:
-                torch._foreach_mul_(ps, keep)
+            # p - lr (pull (p - r) + decay p)
+            if pull and not decay:
+                torch._foreach_lerp_(ps, state["reference"], lr * pull)
+            elif decay:
+                torch._foreach_mul_(ps, 1.0 - lr * (pull + decay))
+                if pull:
+                    torch._foreach_add_(ps, state["reference"], alpha=lr * pull)
             torch._foreach_add_(ps, gs, alpha=-lr * sign)
         if not group["maximize"]:
             torch._foreach_lerp_(state["average"], ps, weight)
