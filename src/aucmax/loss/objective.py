@@ -143,8 +143,10 @@ class HostBatch(NamedTuple):
     link: str
 
 
-class HostSaddle(torch.autograd.Function):
-    """The binary objective on the CPU: one forward that finds value and gradient together.
+def host_saddle(
+    a: Tensor, b: Tensor, alpha: Tensor, batch: HostBatch
+) -> tuple[float, list[Tensor]]:
+    """The binary objective on the CPU: its value and its gradients in scores, a, b and alpha.
 
     Completing the squares, the positives' part of F is ``(h - (a + reach))^2`` and the negatives'
     ``(h - (b - reach))^2`` up to constants, with ``reach = margin + alpha``. So with ``d`` each
@@ -153,59 +155,73 @@ class HostSaddle(torch.autograd.Function):
     and alpha. Scalars are Python floats, double precision whatever the scores' dtype; arrays are
     NumPy's, which on a batch of a few hundred start faster than torch's operations.
     """
+    h, labels = LINKS[batch.link](batch.scores).numpy(), batch.labels.numpy()
+    centre_a, centre_b, dual = a.item(), b.item(), alpha.item()
+    reach = batch.margin + dual
+    aim_positive, aim_negative = centre_a + reach, centre_b - reach
+    k_positive = 2.0 * batch.terms.positive / batch.total
+    k_negative = 2.0 * batch.terms.negative / batch.total
+
+    d = labels * (aim_negative - aim_positive)
+    d += h
+    d -= aim_negative
+    g = labels * (k_positive - k_negative)
+    g += k_negative
+    g *= d
+    if batch.weight is not None:
+        g *= batch.weight.numpy()
+
+    sum_positive = float(g.dot(labels))
+    sum_negative = float(g.sum()) - sum_positive
+    mass_positive = k_positive * batch.positives
+    mass_negative = k_negative * (batch.total - batch.positives)
+    value = 0.5 * (
+        float(g.dot(d))
+        - mass_positive * reach * (aim_positive + centre_a)
+        + mass_negative * reach * (aim_negative + centre_b)
+    )
+    value += batch.terms.constant - batch.terms.dual * dual * dual
+    # Sums of k (h - a), k (h - b) and k h over a class, from those of k d.
+    grad_a = -(sum_positive + mass_positive * reach)
+    grad_b = -(sum_negative - mass_negative * reach)
+    grad_alpha = sum_negative + mass_negative * aim_negative
+    grad_alpha -= sum_positive + mass_positive * aim_positive + 2.0 * batch.terms.dual * dual
+
+    if batch.link == "sigmoid":
+        g *= h
+        g *= 1.0 - h
+    small = [torch.full_like(a, x) for x in (grad_a, grad_b, grad_alpha)]
+    return value, [torch.from_numpy(g), *small]
+
+
+class HostSaddle(torch.autograd.Function):
+    """:func:`host_saddle` as a differentiable function: the gradients come with the value."""
 
     @staticmethod
     def forward(
         ctx: Any, scores: Tensor, a: Tensor, b: Tensor, alpha: Tensor, batch: HostBatch
     ) -> Tensor:
         """Value of the batch; its gradients are kept for :meth:`backward`."""
-        h, labels = LINKS[batch.link](batch.scores).numpy(), batch.labels.numpy()
-        centre_a, centre_b, dual = a.item(), b.item(), alpha.item()
-        reach = batch.margin + dual
-        aim_positive, aim_negative = centre_a + reach, centre_b - reach
-        k_positive = 2.0 * batch.terms.positive / batch.total
-        k_negative = 2.0 * batch.terms.negative / batch.total
-
-        d = labels * (aim_negative - aim_positive)
-        d += h
-        d -= aim_negative
-        g = labels * (k_positive - k_negative)
-        g += k_negative
-        g *= d
-        if batch.weight is not None:
-            g *= batch.weight.numpy()
-
-        sum_positive = float(g.dot(labels))
-        sum_negative = float(g.sum()) - sum_positive
-        mass_positive = k_positive * batch.positives
-        mass_negative = k_negative * (batch.total - batch.positives)
-        value = 0.5 * (
-            float(g.dot(d))
-            - mass_positive * reach * (aim_positive + centre_a)
-            + mass_negative * reach * (aim_negative + centre_b)
-        )
-        value += batch.terms.constant - batch.terms.dual * dual * dual
-        # Sums of k (h - a), k (h - b) and k h over a class, from those of k d.
-        grad_a = -(sum_positive + mass_positive * reach)
-        grad_b = -(sum_negative - mass_negative * reach)
-        grad_alpha = sum_negative + mass_negative * aim_negative
-        grad_alpha -= sum_positive + mass_positive * aim_positive + 2.0 * batch.terms.dual * dual
-
-        if batch.link == "sigmoid":
-            g *= h
-            g *= 1.0 - h
+        value, ctx.gradients = host_saddle(a, b, alpha, batch)
         ctx.save_for_backward(scores, a, b, alpha)
-        ctx.batch = batch
-        ctx.gradients = [torch.from_numpy(g if scores.ndim == 1 else g[:, None])]
-        ctx.gradients += [torch.full_like(a, x) for x in (grad_a, grad_b, grad_alpha)]
+        ctx.batch, ctx.column = batch, scores.ndim == 2
         return torch.full((), value, dtype=batch.scores.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients found by :meth:`forward`, times ``grad``."""
+        """The gradients found with the value, times ``grad``; handed out once, so not copied."""
         if torch.is_grad_enabled():  # create_graph=True: the gradient itself is differentiated
             return (*_differentiable_gradients(ctx, grad), None)
-        return (*(g * grad for g in ctx.gradients), None)
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:  # a second backward, after retain_graph=True
+            _, a, b, alpha = ctx.saved_tensors
+            _, gradients = host_saddle(a, b, alpha, ctx.batch)
+        factor = grad.item()
+        if factor != 1.0:
+            for g in gradients:
+                g.mul_(factor)
+        in_scores, *rest = gradients
+        return (in_scores[:, None] if ctx.column else in_scores, *rest, None)
 
 
 def _differentiable_gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
@@ -213,7 +229,7 @@ def _differentiable_gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
     batch, inputs = ctx.batch, ctx.saved_tensors
     scores, *centres = inputs
     h = LINKS[batch.link](scores.reshape(-1).to(batch.scores.dtype))
-    a, b, alpha = (x.reshape(()) for x in centres)
+    a, b, alpha = (x.reshape(()).to(h.dtype) for x in centres)
     value = saddle_objective(h, batch.labels, a, b, alpha, batch.terms, batch.margin, batch.weight)
     wanted = [x for x in inputs if x.requires_grad]
     found = iter(torch.autograd.grad(value, wanted, grad, create_graph=True))

@@ -162,19 +162,21 @@ class PPDAdaGrad(StagedOptimizer):
         gs: list[Tensor],
         state: dict[str, list[Tensor]],
     ) -> None:
-        if group["maximize"]:
-            d = torch._foreach_neg(gs)
+        # The parameters' own memory holds scale * gradient until they are written anew.
+        scale = -1.0 if group["maximize"] else group["gamma"]
+        if group["maximize"] or scale == math.inf:
+            scale = -1.0 if group["maximize"] else 1.0
+            torch._foreach_copy_(ps, gs)
         else:
-            d = torch._foreach_add(gs, ps, alpha=1.0 / group["gamma"])
-            torch._foreach_add_(d, state["reference"], alpha=-1.0 / group["gamma"])
-        torch._foreach_add_(state["grad_sum"], d)
-        torch._foreach_addcmul_(state["square_sum"], d, d)
-        del d
-        d = torch._foreach_sqrt(state["square_sum"])
-        delta = d[0].new_full((), group["delta"], dtype=torch.float64)
-        torch._foreach_add_(d, delta, alpha=1.0)  # a plain number takes three times as long
+            torch._foreach_sub_(ps, state["reference"])
+            torch._foreach_add_(ps, gs, alpha=scale)
+        torch._foreach_add_(state["grad_sum"], ps, alpha=1.0 / scale)
+        torch._foreach_addcmul_(state["square_sum"], ps, ps, value=1.0 / scale**2)
+        roots = torch._foreach_sqrt(state["square_sum"])
+        delta = roots[0].new_full((), group["delta"], dtype=torch.float64)
+        torch._foreach_add_(roots, delta, alpha=1.0)  # a plain number takes three times as long
         torch._foreach_copy_(ps, state["centre"])
-        torch._foreach_addcdiv_(ps, state["grad_sum"], d, value=-lr)
+        torch._foreach_addcdiv_(ps, state["grad_sum"], roots, value=-lr)
         if not group["maximize"]:
             torch._foreach_lerp_(state["average"], ps, weight)
 
