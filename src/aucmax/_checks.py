@@ -38,7 +38,7 @@ def synchronizable() -> bool:
     return not (capturing or tracing())
 
 
-def check_finite(name: str, x: Array) -> None:
+def check_finite(name: str, x: Array, hint: str = "") -> None:
     """Raise if ``x`` holds NaN or infinity; one pass when it does not."""
     flat = x.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -47,7 +47,7 @@ def check_finite(name: str, x: Array) -> None:
         return  # the squares of large finite numbers may overflow: then the second test decides
     raise ValueError(
         f"{name} must be finite, found {np.isnan(x).sum()} NaN and {np.isinf(x).sum()} infinite "
-        f"of {x.size} values"
+        f"of {x.size} values{hint}"
     )
 
 

@@ -12,6 +12,8 @@ from aucmax import _checks
 from aucmax._exact import ExactBuffers
 from aucmax.loss.objective import LINKS
 
+DIVERGED = "; if training diverged, lower the learning rate"
+
 
 class SaddleLoss(ExactBuffers):
     """What the three losses share: the saddle variables, the options and the closed forms."""
@@ -148,7 +150,7 @@ def check_weight_shape(weight: Tensor, *allowed: tuple[int, ...]) -> None:
 
 def check_binary_values(scores: Tensor, labels: Tensor, weight: Tensor | None) -> int:
     """Raise unless scores are finite, labels 0 or 1 and weights usable; count the positives."""
-    _checks.check_finite("scores", scores.numpy(force=True))
+    _checks.check_finite("scores", scores.numpy(force=True), hint=DIVERGED)
     if weight is not None:
         _checks.check_weights(weight.numpy(force=True))
     return _checks.check_labels(labels.numpy(force=True))

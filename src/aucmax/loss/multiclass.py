@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from aucmax import _checks
-from aucmax.loss._base import SaddleLoss, as_shares, check_table, check_weight_shape, computable
+from aucmax.loss._base import (
+    DIVERGED,
+    SaddleLoss,
+    as_shares,
+    check_table,
+    check_weight_shape,
+    computable,
+)
 from aucmax.loss.objective import multiclass_objective
 
 
@@ -146,7 +153,8 @@ class MulticlassAUCLoss(SaddleLoss):
 
 
 def _check_multiclass_values(scores: Tensor, classes: Tensor, weight: Tensor | None) -> None:
-    _checks.check_finite("scores", scores.to(computable(scores.dtype)).numpy(force=True))
+    values = scores.to(computable(scores.dtype)).numpy(force=True)
+    _checks.check_finite("scores", values, hint=DIVERGED)
     low, high = int(classes.min()), int(classes.max())
     if low < 0 or high >= scores.shape[1]:
         raise ValueError(

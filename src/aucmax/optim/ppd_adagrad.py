@@ -50,7 +50,8 @@ class PPDAdaGrad(StagedOptimizer):
         lr: step size :math:`\eta_k`.
         gamma: prox parameter; large is loose, ``math.inf`` switches the prox off.
         delta: added to the root of the sum of squares. The theory asks for a bound on the
-            gradients' entries; in practice a smaller one makes the early steps larger.
+            gradients' entries; a smaller one makes the early steps larger, and a much smaller one
+            makes them fragile.
         maximize: whether groups are dual unless they say otherwise.
         foreach: False moves tensor by tensor in plain operations, None and True work on lists.
 
@@ -71,7 +72,7 @@ class PPDAdaGrad(StagedOptimizer):
         lr: float | Tensor = 0.1,
         *,
         gamma: float = 2000.0,
-        delta: float = 1.0,
+        delta: float = 0.1,
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
