@@ -75,12 +75,18 @@ def machine() -> dict[str, Any]:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True
     )
+    changed = subprocess.run(
+        ["git", "status", "--porcelain", "src", "benchmarks/*.py"],
+        cwd=HERE.parent,
+        capture_output=True,
+        text=True,
+    )
     return {
         "processor": processor,
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "commit": commit.stdout.strip(),
+        "commit": commit.stdout.strip() + ("-dirty" if changed.stdout.strip() else ""),
     }
 
 

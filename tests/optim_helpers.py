@@ -114,6 +114,10 @@ def walk_two_stages(optimizer, params, restart="average"):
     walk(optimizer, params, 3, first=4)
 
 
+def average_of(optimizer, p):
+    return {id(q): average for q, average in optimizer.averages()}[id(p)]
+
+
 def everything(optimizer):
     """Every number an optimizer holds: parameters, states and counters, by name."""
     values = {}

@@ -9,6 +9,7 @@ import torch
 from optim_helpers import (
     as_tensors,
     assert_same,
+    average_of,
     everything,
     make_batch,
     make_params,
@@ -128,7 +129,7 @@ def test_pga_shows_the_running_average_in_the_first_stage_and_the_drawn_one_late
     optimizer = PGA(params, lr=0.1, seed=2)
     walk(optimizer, params, 3)
     with averaged(model, optimizer):
-        assert torch.equal(params[0].detach(), optimizer.state[params[0]]["average"])
+        assert torch.equal(params[0].detach(), average_of(optimizer, params[0]))
     ends = []
     for stage in range(4):
         optimizer.end_stage()
@@ -166,7 +167,7 @@ def test_half_precision_parameters_show_the_rounded_average_and_come_back():
     walk(optimizer, params, 4)
     before = everything(optimizer)
     with averaged(nn.ParameterList(params), optimizer):
-        average = optimizer.state[params[0]]["average"]
+        average = average_of(optimizer, params[0])
         assert torch.equal(params[0].detach(), average.to(torch.bfloat16))
     assert_same(everything(optimizer), before)
 

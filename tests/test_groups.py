@@ -144,3 +144,11 @@ def test_the_examples_in_the_docstrings():
     results = doctest.testmod(groups)
     assert results.attempted >= 4
     assert results.failed == 0
+
+
+def test_a_loss_inside_the_model_is_not_listed_twice():
+    model = torch.nn.Linear(2, 1)
+    model.loss = AUCLoss(0.5)
+    found = minmax_groups(model, model.loss)
+    assert [len(group["params"]) for group in found] == [2, 2, 1]
+    torch.optim.SGD(found)

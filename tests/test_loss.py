@@ -835,3 +835,27 @@ def test_evaluation_batches_are_not_held_against_the_prior():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         walk(loss.train(), 0.09, batches=20)
+
+
+# ---- Where it lives ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("build", [AUCLoss, lambda: AUCLoss(0.3)])
+def test_a_loss_made_on_meta_can_be_moved_and_shown(build):
+    with torch.device("meta"):
+        loss = build()
+    assert "AUCLoss" in repr(loss)
+    loss = loss.to_empty(device="cpu")
+    assert all(x.is_cpu for x in (*loss.parameters(), *loss.buffers()))
+
+
+def test_the_value_is_where_the_scores_are_whatever_the_default_device():
+    loss, scores, target = AUCLoss(0.5), torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0])
+    with torch.device("meta"):
+        assert loss(scores, target).is_cpu
+
+
+def test_shared_memory_holds_the_running_prior_too():
+    loss = AUCLoss()
+    loss.share_memory()
+    assert all(x.is_shared() for x in (*loss.parameters(), *loss.buffers()))

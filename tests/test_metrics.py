@@ -579,3 +579,12 @@ def test_examples_in_the_docstrings():
     outcome = doctest.testmod(metrics)
     assert outcome.attempted >= 8
     assert outcome.failed == 0
+
+
+def test_hand_till_of_linked_scores_ignores_what_the_softmax_ignores():
+    generator = np.random.default_rng(0)
+    logits, target = torch.tensor(generator.normal(size=(60, 3))), np.arange(60) % 3
+    shifted = logits + torch.tensor(generator.normal(size=(60, 1), scale=5.0))
+    linked, also = (metrics.hand_till(x.softmax(-1), target) for x in (logits, shifted))
+    assert linked == also
+    assert metrics.hand_till(logits, target) != metrics.hand_till(shifted, target)

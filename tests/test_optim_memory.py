@@ -41,7 +41,7 @@ def copies(optimizer, parameters):
         ("PPDSG", 2, 0),  # reference, average
         ("PPDSG-momentum", 3, 1),
         ("PPDAdaGrad", 4, 3),  # two sums more; the dual has the sums and its centre
-        ("PGA", 2, 1),
+        ("PGA", 2, 2),
         ("OAUC", 1, 1),
     ],
 )
@@ -79,10 +79,10 @@ def test_copies_of_the_parameters_in_later_stages(name, restart, expected):
 def test_the_centre_is_given_back_when_a_later_stage_restarts_from_the_average():
     params = make_params((5, 5))
     optimizer = PPDAdaGrad(params)
-    for restart, expected in [("last", 5), ("average", 4)]:
+    for restart, expected in [("last", 4), ("average", 5), ("average", 4)]:
         walk(optimizer, params, 2)
-        optimizer.end_stage(restart)
         assert copies(optimizer, params) == expected
+        optimizer.end_stage(restart)
 
 
 # ---- Temporaries -------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_a_stages_end_needs_no_more_than_one_parameter_tensor_beyond_what_it_kee
 
     peak = peak_bytes(setup, action)
     before, after = kept
-    assert peak <= after - before + LARGE * FLOAT + SCALARS
+    assert peak <= max(0, after - before) + LARGE * FLOAT + SCALARS
 
 
 def kept_bytes(optimizer):

@@ -75,7 +75,7 @@ def check_weights(weight: Array) -> None:
 def check_number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:
     """Return ``value`` as a float if it is a number that passes ``test``."""
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = math.nan if isinstance(value, str) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         number = math.nan
     if math.isnan(number) or not test(number):

@@ -20,7 +20,13 @@ class ExactBuffers(nn.Module):
         self._buffers.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, buffer in exact.items():
-            device = fn(torch.empty(0, device=buffer.device)).device
-            dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
-            self._buffers[name] = buffer.to(device, dtype)
+            self._buffers[name] = _moved(buffer, fn)
         return self
+
+
+def _moved(buffer: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:
+    device = fn(torch.empty(0, device=buffer.device)).device
+    if device.type == "mps":  # which has no float64
+        return buffer.to(device, torch.float32)
+    moved = fn(buffer)
+    return moved if moved.dtype == buffer.dtype else buffer.to(device)

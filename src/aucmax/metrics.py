@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +19,19 @@ from torch import Tensor
 
 from aucmax._checks import check_finite, check_labels, check_number, check_weights
 from aucmax.distributed import concat_over_ranks, world_size
+
+__all__ = [
+    "AUCInterval",
+    "DeLongTest",
+    "ROCCurve",
+    "StreamingAUC",
+    "average_precision",
+    "delong_test",
+    "hand_till",
+    "roc_auc",
+    "roc_auc_interval",
+    "roc_curve",
+]
 
 Values: TypeAlias = Tensor | npt.ArrayLike
 Array: TypeAlias = Any  # a NumPy array, or a tensor on a GPU where the code reads the same
@@ -159,9 +171,12 @@ def hand_till(scores: Values, target: Values) -> float:
         M = \frac{1}{c (c - 1)} \sum_{i \ne j} \hat A(i \mid j),
 
     where :math:`\hat A(i \mid j)` is the AUC of column i with class i as positives, j as negatives.
+    A column is compared between rows, so pass what the model ranks by: for a model trained with
+    :class:`aucmax.MulticlassAUCLoss` and its softmax link, ``scores.double().softmax(-1)``.
+    Softmax is not monotone in a column, and a constant added to a row of raw scores changes M.
 
     Args:
-        scores: Raw scores, (N, c), one column per class.
+        scores: Scores after the link, (N, c), one column per class.
         target: Classes 0 to c - 1, one per row.
 
     Example:
@@ -314,6 +329,8 @@ def _logit_interval(auc: float, variance: float, k: int, level: float) -> tuple[
     if auc in (0, 1):
         edge = tail ** (1 / k)
         return (edge, 1.0) if auc else (0.0, 1 - edge)
+    from statistics import NormalDist  # here, for it takes longer to import than the rest
+
     centre = math.log(auc / (1 - auc))
     half = -NormalDist().inv_cdf(tail) * math.sqrt(variance) / (auc * (1 - auc))
     low, high = ((1 + math.tanh((centre + side) / 2)) / 2 for side in (-half, half))

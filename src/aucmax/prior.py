@@ -103,5 +103,7 @@ class StreamingPrior(ExactBuffers):
 
     def extra_repr(self) -> str:
         """Show the estimate and how many labels it rests on."""
+        if self.positives.is_meta:
+            return ""
         seen = self.positives + self.negatives - 2
         return f"p={self.p.item():.4g}, labels={seen.item():g}"

@@ -24,8 +24,9 @@ class MulticlassAUCLoss(SaddleLoss):
     r"""The objective of every ordered pair of classes, averaged (Section 4.3 of the paper).
 
     Score i should rank class i above every other class j:
-    :math:`\frac{1}{c(c-1)} \sum_{i \ne j} F_{ij}`, whose metric is Hand and Till's M. The saddle
-    variables are c by c matrices; the diagonals are not used.
+    :math:`\frac{1}{c(c-1)} \sum_{i \ne j} F_{ij}`, whose metric is Hand and Till's M of the
+    linked scores, ``hand_till(scores.double().softmax(-1), target)``. The saddle variables are c
+    by c matrices; the diagonals are not used.
 
     Args:
         priors: class probabilities in the batches, c numbers in (0, 1) that sum to one.
@@ -33,7 +34,8 @@ class MulticlassAUCLoss(SaddleLoss):
         link: "softmax", as in the paper, or "identity".
         normalize: divide each pair's part by :math:`p_i p_j`.
         pairs: average over this many pairs drawn per call instead of all c(c-1); unbiased.
-        generator: where the pairs are drawn from; None is torch's default generator.
+        generator: where the pairs are drawn from; None is torch's default generator. Its state is
+            not part of the loss's, and ``torch.compile(fullgraph=True)`` does not take one.
         alpha_min: as for :class:`AUCLoss`.
         debug: check values on accelerators too.
 

@@ -10,7 +10,7 @@ over pairs of :math:`(m - h(x^+) + h(x^-))^2` into :math:`\min_{w,a,b} \max_\alp
         + 2(m+\alpha)\bigl(p\,h\,\mathbb{I}_{y=0} - (1-p)\,h\,\mathbb{I}_{y=1}\bigr)
         - p(1-p)\alpha^2,
 
-a sum over single examples: a batch costs what cross-entropy costs, not its number of pairs.
+a sum over single examples: the cost is that of the batch, not of its pairs.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class HostSaddle(torch.autograd.Function):
         value, ctx.gradients = host_saddle(a, b, alpha, batch)
         ctx.save_for_backward(scores, a, b, alpha)
         ctx.batch, ctx.column = batch, scores.ndim == 2
-        return torch.full((), value, dtype=batch.scores.dtype)
+        return batch.scores.new_full((), value)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

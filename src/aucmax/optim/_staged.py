@@ -20,13 +20,21 @@ operations reads main memory once, and its temporaries stay below two megabytes 
 class StagedOptimizer(Optimizer):
     """Base of the optimizers.
 
-    A parameter's state begins with its first gradient, as a copy of its value: until then it has
-    not moved, so its average is its value. A group with ``maximize=True`` is the dual. Parameters
-    in half precision keep their state in single precision, where a running average still moves.
+    A parameter's state begins with its first gradient in a stage: until then it has not moved, so
+    its average is its value. The average is kept as the sum of the distances to a fixed point, the
+    ``drift``: a running mean in single precision would stand still in a long stage, when a step's
+    share of it falls below the last digit. A group with ``maximize=True`` is the dual. Parameters
+    in half precision keep their state in single precision.
 
-    A subclass names a group's state (:meth:`_names`), moves one tensor (:meth:`_move_one`) or a
-    list of tensors (:meth:`_move_many`), and says what a stage's end does (:meth:`_restart`).
+    A subclass names a group's state (:meth:`_names`) and moves one tensor (:meth:`_move_one`) or a
+    list of tensors (:meth:`_move_many`).
     """
+
+    counters: tuple[str, ...] = ("stage_steps",)
+    """Numbers that groups count in, tensors on the CPU."""
+
+    counts_start = True
+    """Whether the average holds the stage's starting point (Algorithm 2, line 10)."""
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; it begins a stage of its own."""
@@ -35,8 +43,10 @@ class StagedOptimizer(Optimizer):
                 _checks.non_negative(name, value)
             elif name in ("gamma", "delta", "radius", "dual_radius"):
                 _checks.positive(name, value)
+            if name in ("momentum", "weight_decay") and value and name not in self.defaults:
+                raise ValueError(f"{type(self).__name__} has no {name}, found {value!r}")
         super().add_param_group(param_group)
-        self.param_groups[-1].setdefault("stage_steps", host_zero())
+        self._keep_counters()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -50,18 +60,18 @@ class StagedOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         _refuse_capture()
-        for group in self.param_groups:
-            moving = self._begin(group)
+        moving = [self._begin(group) for group in self.param_groups]
+        for group, ps in zip(self.param_groups, moving, strict=True):
             group["stage_steps"] += 1
-            self._move(group, moving)
+            self._move(group, ps)
         self._finish()
         return loss
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each averaged parameter with its average over the running stage."""
-        for parameter, state in self._states():
-            if "average" in state:
-                yield parameter, state["average"]
+        """Each averaged parameter that has moved in the running stage, with its average."""
+        for group, p, state in self._states():
+            if "drift" in state:
+                yield p, self._average(group, state)
 
     @torch.no_grad()
     def end_stage(self, restart: str = "average") -> None:
@@ -76,9 +86,11 @@ class StagedOptimizer(Optimizer):
                 last iterate, and the average is the reference only.
         """
         check_restart(restart)
-        for parameter, state in self._states():
-            self._restart(parameter, state, restart)
         for group in self.param_groups:
+            for p in group["params"]:
+                kept = self._restart(group, p, self.state.pop(p, {}), restart)
+                if kept:
+                    self.state[p] = kept
             group["stage_steps"].zero_()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -89,6 +101,7 @@ class StagedOptimizer(Optimizer):
             super().load_state_dict(state_dict)
         finally:
             last_hook.remove()
+        self._keep_counters()
         keys = [key for group in given["param_groups"] for key in group["params"]]
         parameters = [p for group in self.param_groups for p in group["params"]]
         for key, p in zip(keys, parameters, strict=True):
@@ -96,36 +109,70 @@ class StagedOptimizer(Optimizer):
                 saved = given["state"].get(key, {})
                 self.state[p] = {name: x.to(p.device, copy=True) for name, x in saved.items()}
 
-    def _states(self) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    def _keep_counters(self) -> None:
+        """Every group has the counters, on the CPU whatever the default device or a load says."""
+        for group in self.param_groups:
+            for name in self.counters:
+                count = group.get(name, 0.0)
+                group[name] = torch.as_tensor(count, dtype=torch.float64, device="cpu")
+
+    def _states(self) -> Iterator[tuple[dict[str, Any], Tensor, dict[str, Tensor]]]:
         for group in self.param_groups:
             for p in group["params"]:
                 if p in self.state:
-                    yield p, self.state[p]
+                    yield group, p, self.state[p]
 
     def _begin(self, group: dict[str, Any]) -> list[Tensor]:
         """The parameters that have a gradient, each with its state begun."""
         moving = [p for p in group["params"] if p.grad is not None]
+        names = self._names(group)
         for p in moving:
             if p.grad.layout != torch.strided:
                 raise ValueError(f"gradients must be dense, found layout {p.grad.layout}")
-            if not self.state[p]:
+            if len(self.state.get(p, ())) < len(names):
                 _check_real(p)
-                self.state[p] = self._start(p, group)
+                self._start(p, self.state[p], names)
         return moving
+
+    def _start(self, p: Tensor, state: dict[str, Tensor], names: list[str]) -> None:
+        """Begin what the state lacks: a copy as the reference, sums at zero."""
+        for name in names:
+            if name not in state:
+                state[name] = copy_of(p)
+                if name == "drift":
+                    state[name].sub_(centre_of(state))
+                elif name != "reference":
+                    state[name].zero_()
+
+    def _restart(
+        self, group: dict[str, Any], p: Tensor, state: dict[str, Tensor], restart: str
+    ) -> dict[str, Tensor]:
+        """What of the state outlives the stage; the rest begins anew at the next step."""
+        if "drift" not in state:
+            return {}
+        average = self._average(group, state)
+        if restart == "last":
+            return {"reference": average}
+        p.copy_(average)
+        return {}
+
+    def _average(self, group: dict[str, Any], state: dict[str, Tensor]) -> Tensor:
+        points = group["stage_steps"].item() + self.counts_start
+        return torch.add(centre_of(state), state["drift"], alpha=1.0 / points)
 
     def _move(self, group: dict[str, Any], moving: list[Tensor]) -> None:
         """Move the parameters that have a gradient, as lists or one by one."""
         state = self._columns(group, [self.state[p] for p in moving])
         columns: list[list[Any]] = [moving, [p.grad for p in moving], *state.values()]
-        lr, weight = self._rates(group)
+        lr = self._lr(group)
         if wants_foreach(group, moving):
             for ps, gs, *rest in blocks(columns):
-                self._move_many(group, lr, weight, ps, gs, dict(zip(state, rest, strict=True)))
+                self._move_many(group, lr, ps, gs, dict(zip(state, rest, strict=True)))
             return
         for p, g, *row in zip(*columns, strict=True):
             with in_single_precision(p) as exact:
                 named = dict(zip(state, row, strict=True))
-                self._move_one(group, lr, weight, exact, g.to(exact.dtype), named)
+                self._move_one(group, lr, exact, g.to(exact.dtype), named)
 
     def _columns(
         self, group: dict[str, Any], states: list[dict[str, Tensor]]
@@ -133,32 +180,22 @@ class StagedOptimizer(Optimizer):
         """The state that moving needs, a list for each name."""
         return {name: [state[name] for state in states] for name in self._names(group)}
 
-    def _rates(self, group: dict[str, Any]) -> tuple[Any, Any]:
-        """The step size, and the new iterate's weight in the average of the start and all since."""
-        return scalar(group["lr"]), 1.0 / (scalar(group["stage_steps"]) + 1.0)
+    def _lr(self, group: dict[str, Any]) -> Any:
+        return scalar(group["lr"])
 
     def _finish(self) -> None:
-        """Parameters without a gradient stood still: their average takes one more equal iterate."""
+        """Parameters without a gradient stood still: one more equal point in their average."""
         for group in self.param_groups:
-            idle = [p for p in group["params"] if p.grad is None and p in self.state]
-            for p in idle:
-                if "average" in self.state[p]:
-                    take_in(self.state[p]["average"], p, self._rates(group)[1])
+            for p in group["params"]:
+                if p.grad is None and "drift" in self.state.get(p, ()):
+                    state = self.state[p]
+                    state["drift"].add_(p).sub_(centre_of(state))
 
     def _names(self, group: dict[str, Any]) -> list[str]:
         raise NotImplementedError
 
-    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-        raise NotImplementedError
-
     def _move_one(
-        self,
-        group: dict[str, Any],
-        lr: Any,
-        weight: Any,
-        p: Tensor,
-        g: Tensor,
-        state: dict[str, Tensor],
+        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
     ) -> None:
         raise NotImplementedError
 
@@ -166,20 +203,11 @@ class StagedOptimizer(Optimizer):
         self,
         group: dict[str, Any],
         lr: float,
-        weight: float,
         ps: list[Tensor],
         gs: list[Tensor],
         state: dict[str, list[Tensor]],
     ) -> None:
         raise NotImplementedError
-
-    def _restart(self, p: Tensor, state: dict[str, Tensor], restart: str) -> None:
-        raise NotImplementedError
-
-
-def host_zero() -> Tensor:
-    """A number that a compiled step may change, on the CPU whatever the default device."""
-    return torch.zeros((), dtype=torch.float64, device="cpu")
 
 
 def check_restart(restart: str) -> None:
@@ -202,20 +230,9 @@ def copy_of(p: Tensor) -> Tensor:
     return p.detach().to(exact, copy=True)
 
 
-def take_in(average: Tensor, p: Tensor, weight: Any) -> None:
-    """Move the average towards ``p`` by the share ``weight``, a number or, compiled, a tensor."""
-    if isinstance(weight, Tensor):
-        average.add_((p - average).mul_(weight))
-    else:
-        average.lerp_(p.to(average.dtype), weight)
-
-
-def restart_from_average(p: Tensor, state: dict[str, Tensor], restart: str) -> None:
-    """The average becomes the reference; the next average begins where the iterate does."""
-    state["reference"].copy_(state["average"])
-    if restart == "average":
-        p.copy_(state["average"])
-    state["average"].copy_(p)
+def centre_of(state: dict[str, Tensor]) -> Tensor:
+    """The point that the drift is measured from."""
+    return state["centre"] if "centre" in state else state["reference"]
 
 
 def wants_foreach(group: dict[str, Any], parameters: list[Tensor]) -> bool:

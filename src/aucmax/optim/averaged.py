@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -41,6 +42,9 @@ def averaged(
     """
     if not isinstance(optimizer, StagedOptimizer):
         raise ValueError(f"optimizer must be one of aucmax's, found {type(optimizer).__name__}")
+    trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if not any(id(p) in trained for p in model.parameters()):
+        raise ValueError("model must be the one that optimizer trains, found no common parameter")
     norms = _batch_norms(model)
     if norms and batches is None:
         raise ValueError(
@@ -82,6 +86,10 @@ def update_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
     norms = _batch_norms(model)
     if not norms:
         return
+    batches = iter(batches)
+    first = next(batches, None)
+    if first is None:
+        raise ValueError("batches must hold at least one batch, found none")
     modes = [(module, module.training) for module in model.modules()]
     momenta = [(norm, norm.momentum) for norm in norms]
     model.eval()
@@ -89,17 +97,14 @@ def update_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
         norm.train()
         norm.reset_running_stats()  # type: ignore[operator]
         norm.momentum = None  # type: ignore[assignment]  # the plain mean over batches
-    count = 0
     try:
-        for count, batch in enumerate(batches, start=1):  # noqa: B007
+        for batch in chain([first], batches):
             model(batch[0] if isinstance(batch, list | tuple) else batch)
     finally:
         for norm, momentum in momenta:
             norm.momentum = momentum
         for module, training in modes:
             module.training = training
-    if count == 0:
-        raise ValueError("batches must hold at least one batch, found none")
 
 
 def _batch_norms(model: nn.Module) -> list[nn.Module]:

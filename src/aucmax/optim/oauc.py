@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim._staged import StagedOptimizer, check_restart, copy_of, host_zero, scalar, take_in
+from aucmax.optim._staged import StagedOptimizer, check_restart, copy_of, scalar
 
 
 class OAUC(StagedOptimizer):
@@ -57,6 +58,8 @@ class OAUC(StagedOptimizer):
         ...     scores = model(x)
     """
 
+    counters = ("stage_steps", "lr_sum")
+
     def __init__(
         self,
         params: ParamsT,
@@ -67,51 +70,57 @@ class OAUC(StagedOptimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "maximize": maximize, "foreach": foreach})
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters; its steps are counted from here."""
-        super().add_param_group(param_group)
-        self.param_groups[-1].setdefault("lr_sum", host_zero())
-
     def end_stage(self, restart: str = "average") -> None:
         """Do nothing: the method has no stages."""
         check_restart(restart)
 
+    def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each parameter that has moved, with its step-weighted average."""
+        for _, p, state in self._states():
+            yield p, state["average"]
+
     def _names(self, group: dict[str, Any]) -> list[str]:
         return ["average"]
 
-    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-        return {"average": copy_of(p)}
+    def _start(self, p: Tensor, state: dict[str, Tensor], names: list[str]) -> None:
+        state["average"] = copy_of(p)
 
-    def _rates(self, group: dict[str, Any]) -> tuple[Any, Any]:
-        lr = scalar(group["lr"]) / scalar(group["stage_steps"]) ** 0.5
-        tiny = 1e-300  # steps of size zero leave the average alone
-        return lr, lr / (scalar(group["lr_sum"]) + lr + tiny)
+    def _lr(self, group: dict[str, Any]) -> Any:
+        return scalar(group["lr"]) / scalar(group["stage_steps"]) ** 0.5
+
+    def _weight(self, group: dict[str, Any]) -> Any:
+        """The share of this step's point in the average."""
+        lr, tiny = self._lr(group), 1e-300  # steps of size zero leave the average alone
+        return lr / (scalar(group["lr_sum"]) + lr + tiny)
 
     def _finish(self) -> None:
-        super()._finish()
         for group in self.param_groups:
-            group["lr_sum"] += self._rates(group)[0]
+            for p in group["params"]:
+                if p.grad is None and p in self.state:
+                    take_in(self.state[p]["average"], p, self._weight(group))
+            group["lr_sum"] += self._lr(group)
 
     def _move_one(
-        self,
-        group: dict[str, Any],
-        lr: Any,
-        weight: Any,
-        p: Tensor,
-        g: Tensor,
-        state: dict[str, Tensor],
+        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
     ) -> None:
-        take_in(state["average"], p, weight)
+        take_in(state["average"], p, self._weight(group))
         p.add_(g * lr if group["maximize"] else g * -lr)
 
     def _move_many(
         self,
         group: dict[str, Any],
         lr: float,
-        weight: float,
         ps: list[Tensor],
         gs: list[Tensor],
         state: dict[str, list[Tensor]],
     ) -> None:
-        torch._foreach_lerp_(state["average"], ps, weight)
+        torch._foreach_lerp_(state["average"], ps, self._weight(group))
         torch._foreach_add_(ps, gs, alpha=lr if group["maximize"] else -lr)
+
+
+def take_in(average: Tensor, p: Tensor, weight: Any) -> None:
+    """Move the average towards ``p`` by the share ``weight``, a number or, compiled, a tensor."""
+    if isinstance(weight, Tensor):
+        average.add_((p - average).mul_(weight))
+    else:
+        average.lerp_(p.to(average.dtype), weight)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim._staged import StagedOptimizer, copy_of, restart_from_average, scalar, take_in
+from aucmax.optim._staged import StagedOptimizer
 
 
 class PGA(StagedOptimizer):
@@ -38,7 +38,8 @@ class PGA(StagedOptimizer):
     :math:`R_1`             ``radius``          ``param_groups``; over all primal groups together
     :math:`R_2`             ``dual_radius``     ``param_groups``; over all dual groups together
     :math:`v_0^k`           --                  ``state[p]["reference"]``
-    :math:`\bar v_k`        --                  ``state[p]["average"]``
+    :math:`\bar v_k`        --                  ``state[p]["drift"]`` is
+                                                :math:`\sum_t (v_t - v_0^k)`
     :math:`\bar v_\tau`     ``seed``            ``state[p]["drawn"]``
     ======================  ==================  ==================================================
 
@@ -67,6 +68,8 @@ class PGA(StagedOptimizer):
         ...     optimizer.end_stage()
     """
 
+    counts_start = False
+
     def __init__(
         self,
         params: ParamsT,
@@ -93,8 +96,8 @@ class PGA(StagedOptimizer):
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter with its drawn stage average; in the first stage, with the running one."""
-        for p, state in self._states():
-            yield p, state.get("drawn", state["average"])
+        for group, p, state in self._states():
+            yield p, state["drawn"] if "drawn" in state else self._average(group, state)
 
     @torch.no_grad()
     def end_stage(self, restart: str = "average") -> None:
@@ -105,30 +108,31 @@ class PGA(StagedOptimizer):
             return
         for group in self.param_groups:
             group["stages_ended"] += 1
-        first = self.param_groups[0]
-        keep = _keeps(first["seed"], first["stages_ended"])
-        for _, state in self._states():
-            if keep or "drawn" not in state:
-                state["drawn"] = state["average"].clone()
         super().end_stage(restart)
 
     def _names(self, group: dict[str, Any]) -> list[str]:
-        return [] if group["maximize"] else ["reference"]
+        return ["reference", "drift"]
 
-    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-        return {name: copy_of(p) for name in [*self._names(group), "average"]}
+    def _begin(self, group: dict[str, Any]) -> list[Tensor]:
+        moving = super()._begin(group)
+        for p in group["params"]:
+            if "drawn" in self.state.get(p, ()) and "drift" not in self.state[p]:
+                self._start(p, self.state[p], self._names(group))  # projection may move it too
+        return moving
 
-    def _rates(self, group: dict[str, Any]) -> tuple[Any, Any]:
-        return scalar(group["lr"]), 1.0 / scalar(group["stage_steps"])
+    def _restart(
+        self, group: dict[str, Any], p: Tensor, state: dict[str, Tensor], restart: str
+    ) -> dict[str, Tensor]:
+        if "drift" not in state:
+            return state
+        average = self._average(group, state)
+        p.copy_(average)
+        first = self.param_groups[0]  # one draw for all
+        keep = _keeps(first["seed"], first["stages_ended"])
+        return {"drawn": average if keep or "drawn" not in state else state["drawn"]}
 
     def _move_one(
-        self,
-        group: dict[str, Any],
-        lr: Any,
-        weight: Any,
-        p: Tensor,
-        g: Tensor,
-        state: dict[str, Tensor],
+        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
     ) -> None:
         if group["maximize"]:
             p.add_(g * lr)
@@ -139,7 +143,6 @@ class PGA(StagedOptimizer):
         self,
         group: dict[str, Any],
         lr: float,
-        weight: float,
         ps: list[Tensor],
         gs: list[Tensor],
         state: dict[str, list[Tensor]],
@@ -154,11 +157,9 @@ class PGA(StagedOptimizer):
         """Project, and take the projected points into the averages."""
         self._project(dual=False)
         self._project(dual=True)
-        for group in self.param_groups:
-            weight = self._rates(group)[1]
-            for p in group["params"]:
-                if p in self.state:
-                    take_in(self.state[p]["average"], p, weight)
+        for _, p, state in self._states():
+            if "drift" in state:
+                state["drift"].add_(p).sub_(state["reference"])
 
     def _project(self, dual: bool) -> None:
         """Scale all primal, or all dual, coordinates back into their ball."""
@@ -169,12 +170,6 @@ class PGA(StagedOptimizer):
             return
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(ps)))
         torch._foreach_mul_(ps, (radius / norm).clamp(max=1.0))
-
-    def _restart(self, p: Tensor, state: dict[str, Tensor], restart: str) -> None:
-        if "reference" in state:
-            restart_from_average(p, state, restart)
-        else:
-            p.copy_(state["average"])
 
 
 def _keeps(seed: int, stage: int) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from aucmax import _checks
-from aucmax.optim._staged import StagedOptimizer, copy_of, restart_from_average, take_in
+from aucmax.optim._staged import StagedOptimizer, centre_of, copy_of
 
 
 class PPDAdaGrad(StagedOptimizer):
@@ -39,7 +39,8 @@ class PPDAdaGrad(StagedOptimizer):
     :math:`v_0^k`           --                  ``state[p]["reference"]``
     :math:`\alpha_0^k`      --                  ``state[p]["centre"]`` of the dual, read at the
                                                 stage's first step
-    :math:`\bar v_k`        --                  ``state[p]["average"]``
+    :math:`\bar v_k`        --                  :meth:`averages`; ``state[p]["drift"]`` is
+                                                :math:`\sum_t (v_t - u_0)`
     ======================  ==================  ==================================================
 
     With ``end_stage(restart="last")`` the primal begins its stage at the last iterate, which is
@@ -105,7 +106,7 @@ class PPDAdaGrad(StagedOptimizer):
         """
         _checks.positive("M", M)
         _checks.non_negative("lipschitz", lipschitz)
-        sums = [s["square_sum"] for _, s in self._states() if "square_sum" in s]
+        sums = [s["square_sum"] for *_, s in self._states() if "square_sum" in s]
         sums = [x for x in sums if x.numel()]
         steps = max(group["stage_steps"].item() for group in self.param_groups)
         if not sums or steps == 0:
@@ -120,31 +121,22 @@ class PPDAdaGrad(StagedOptimizer):
         return bool(steps >= M * max(by_distance, by_noise))
 
     def _names(self, group: dict[str, Any]) -> list[str]:
-        names = ["grad_sum", "square_sum"]
-        return names if group["maximize"] else [*names, "reference", "average"]
+        sums = ["grad_sum", "square_sum"]
+        return ["centre", *sums] if group["maximize"] else ["reference", "drift", *sums]
 
-    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-        state = {name: copy_of(p) for name in self._names(group)}
-        if group["maximize"]:
-            state["centre"] = copy_of(p)  # the primal's is the reference
-        state["grad_sum"].zero_()
-        state["square_sum"].zero_()
-        return state
+    def _start(self, p: Tensor, state: dict[str, Tensor], names: list[str]) -> None:
+        if "centre" in names or "reference" in state:
+            # The dual, or a primal that goes on from its last iterate: u_0 is where it is now.
+            state["centre"] = copy_of(p)
+        super()._start(p, state, names)
 
     def _columns(
         self, group: dict[str, Any], states: list[dict[str, Tensor]]
     ) -> dict[str, list[Tensor]]:
-        centres = [s["centre"] if "centre" in s else s["reference"] for s in states]
-        return {"centre": centres, **super()._columns(group, states)}
+        return {**super()._columns(group, states), "centre": [centre_of(s) for s in states]}
 
     def _move_one(
-        self,
-        group: dict[str, Any],
-        lr: Any,
-        weight: Any,
-        p: Tensor,
-        g: Tensor,
-        state: dict[str, Tensor],
+        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
     ) -> None:
         d = -g if group["maximize"] else (p - state["reference"]).div_(group["gamma"]).add_(g)
         state["grad_sum"].add_(d)  # Alg. 3, line 3
@@ -152,42 +144,29 @@ class PPDAdaGrad(StagedOptimizer):
         d.copy_(state["square_sum"]).sqrt_().add_(group["delta"])  # line 4: H
         p.copy_(state["centre"]).addcdiv_(state["grad_sum"], d.div_(-lr))  # line 5
         if not group["maximize"]:
-            take_in(state["average"], p, weight)
+            state["drift"].add_(p).sub_(state["centre"])
 
     def _move_many(
         self,
         group: dict[str, Any],
         lr: float,
-        weight: float,
         ps: list[Tensor],
         gs: list[Tensor],
         state: dict[str, list[Tensor]],
     ) -> None:
-        # The parameters' own memory holds scale * gradient until they are written anew.
-        scale = -1.0 if group["maximize"] else group["gamma"]
-        if group["maximize"] or scale == math.inf:
-            scale = -1.0 if group["maximize"] else 1.0
-            torch._foreach_copy_(ps, gs)
+        if group["maximize"]:
+            d = torch._foreach_neg(gs)
         else:
-            torch._foreach_sub_(ps, state["reference"])
-            torch._foreach_add_(ps, gs, alpha=scale)
-        torch._foreach_add_(state["grad_sum"], ps, alpha=1.0 / scale)
-        torch._foreach_addcmul_(state["square_sum"], ps, ps, value=1.0 / scale**2)
-        roots = torch._foreach_sqrt(state["square_sum"])
-        delta = roots[0].new_full((), group["delta"], dtype=torch.float64)
-        torch._foreach_add_(roots, delta, alpha=1.0)  # a plain number takes three times as long
+            d = torch._foreach_add(gs, ps, alpha=1.0 / group["gamma"])
+            torch._foreach_add_(d, state["reference"], alpha=-1.0 / group["gamma"])
+        torch._foreach_add_(state["grad_sum"], d)
+        torch._foreach_addcmul_(state["square_sum"], d, d)
+        del d
+        d = torch._foreach_sqrt(state["square_sum"])
+        dtype = d[0].dtype if len({x.dtype for x in d}) == 1 else torch.float64
+        delta = d[0].new_full((), group["delta"], dtype=dtype)
+        torch._foreach_add_(d, delta, alpha=1.0)  # a plain number takes three times as long
         torch._foreach_copy_(ps, state["centre"])
-        torch._foreach_addcdiv_(ps, state["grad_sum"], roots, value=-lr)
+        torch._foreach_addcdiv_(ps, state["grad_sum"], d, value=-lr)
         if not group["maximize"]:
-            torch._foreach_lerp_(state["average"], ps, weight)
-
-    def _restart(self, p: Tensor, state: dict[str, Tensor], restart: str) -> None:
-        if "reference" not in state:
-            state.clear()  # the dual's centre is read at the next step, after reset_dual
-            return
-        restart_from_average(p, state, restart)
-        state["grad_sum"].zero_()
-        state["square_sum"].zero_()
-        state.pop("centre", None)
-        if restart == "last":
-            state["centre"] = copy_of(p)
+            torch._foreach_addcdiv_(state["drift"], state["grad_sum"], d, value=-lr)

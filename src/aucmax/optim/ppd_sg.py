@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim._staged import StagedOptimizer, copy_of, restart_from_average, take_in
+from aucmax.optim._staged import StagedOptimizer
 
 
 class PPDSG(StagedOptimizer):
@@ -34,7 +34,8 @@ class PPDSG(StagedOptimizer):
     :math:`\eta_k`          ``lr``              ``param_groups``; set it from ``stage.lr``
     :math:`\gamma`          ``gamma``           ``param_groups``; ``math.inf`` switches the prox off
     :math:`v_0^k`           --                  ``state[p]["reference"]``
-    :math:`\bar v_k`        --                  ``state[p]["average"]``
+    :math:`\bar v_k`        --                  :meth:`averages`; ``state[p]["drift"]`` is
+                                                :math:`\sum_t (v_t - v_0^k)`
     :math:`t`               --                  ``param_groups[i]["stage_steps"]``
     ======================  ==================  ==================================================
 
@@ -86,31 +87,11 @@ class PPDSG(StagedOptimizer):
         super().__init__(params, defaults)
 
     def _names(self, group: dict[str, Any]) -> list[str]:
-        names = [] if group["maximize"] else ["reference", "average"]
+        names = [] if group["maximize"] else ["reference", "drift"]
         return [*names, "momentum"] if group["momentum"] else names
 
-    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-        state = {name: copy_of(p) for name in self._names(group)}
-        if group["momentum"]:
-            state["momentum"].zero_()
-        return state
-
-    def _begin(self, group: dict[str, Any]) -> list[Tensor]:
-        moving = super()._begin(group)
-        if group["momentum"]:  # it may have been switched on since the state began
-            for p in moving:
-                if "momentum" not in self.state[p]:
-                    self.state[p]["momentum"] = copy_of(p).zero_()
-        return moving
-
     def _move_one(
-        self,
-        group: dict[str, Any],
-        lr: Any,
-        weight: Any,
-        p: Tensor,
-        g: Tensor,
-        state: dict[str, Tensor],
+        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
     ) -> None:
         if group["maximize"]:
             d = -g
@@ -124,13 +105,12 @@ class PPDSG(StagedOptimizer):
         else:
             p.sub_(d.mul_(lr))
         if not group["maximize"]:
-            take_in(state["average"], p, weight)  # line 10
+            state["drift"].add_(p).sub_(state["reference"])  # line 10
 
     def _move_many(
         self,
         group: dict[str, Any],
         lr: float,
-        weight: float,
         ps: list[Tensor],
         gs: list[Tensor],
         state: dict[str, list[Tensor]],
@@ -157,10 +137,5 @@ class PPDSG(StagedOptimizer):
                     torch._foreach_add_(ps, state["reference"], alpha=lr * pull)
             torch._foreach_add_(ps, gs, alpha=-lr * sign)
         if not group["maximize"]:
-            torch._foreach_lerp_(state["average"], ps, weight)
-
-    def _restart(self, p: Tensor, state: dict[str, Tensor], restart: str) -> None:
-        if "reference" in state:
-            restart_from_average(p, state, restart)
-        if "momentum" in state:
-            state["momentum"].zero_()
+            torch._foreach_add_(state["drift"], ps)
+            torch._foreach_sub_(state["drift"], state["reference"])

@@ -1,0 +1,133 @@
+"""What must hold across stages and long stages, whatever the algorithm."""
+
+import numpy as np
+import pytest
+import torch
+from optim_helpers import average_of, make_params, set_grads, walk
+from torch import nn
+
+import aucmax
+from aucmax import OAUC, PGA, PPDSG, PPDAdaGrad
+
+STAGED = pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad, PGA])
+PPD = pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad])
+
+
+@STAGED
+@pytest.mark.parametrize("foreach", [None, False])
+def test_an_average_in_single_precision_does_not_stand_still_in_a_long_stage(cls, foreach):
+    """Each step is a hundred-millionth of the point: lost in a running mean, not in a sum."""
+    p = nn.Parameter(torch.ones(8))
+    optimizer = cls([p], lr=0.0, foreach=foreach)
+    points = [p.detach().double().numpy().copy()]
+    for t in range(20_000):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+        if cls is PPDSG or cls is PGA:  # PPD-AdaGrad's points follow from its sums alone
+            with torch.no_grad():
+                p.fill_(1.0 + 1e-3 * t / 20_000)
+        points.append(p.detach().double().numpy().copy())
+    found = average_of(optimizer, p).double().numpy()
+    if cls is PPDAdaGrad:
+        assert np.array_equal(found, points[0])
+    else:  # the point of step t is seen at step t + 1
+        expected = np.mean(points[:-1] if cls is PGA else [points[0], *points[:-1]], axis=0)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert abs(found[0] - 1.0) > 4e-4
+
+
+@PPD
+def test_what_is_set_between_stages_is_where_the_next_one_begins(cls):
+    model, loss = nn.Linear(3, 1), aucmax.AUCLoss(0.5)
+    optimizer = cls(aucmax.minmax_groups(model, loss), lr=1e-6)
+    x, y = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+    optimizer.end_stage()
+    loss.reset_primal(model(x), y)
+    loss.reset_dual(model(x), y)
+    expected = [v.item() for v in (loss.a, loss.b, loss.alpha)]
+    optimizer.zero_grad()
+    loss(model(x), y).backward()
+    optimizer.step()
+    assert [v.item() for v in (loss.a, loss.b, loss.alpha)] == pytest.approx(expected, abs=1e-4)
+    assert average_of(optimizer, loss.a).item() == pytest.approx(expected[0], abs=1e-4)
+
+
+def test_an_interrupted_adagrad_step_leaves_parameters_in_place(monkeypatch):
+    (p,) = make_params((4,))
+    optimizer = PPDAdaGrad([p], lr=0.1)
+    walk(optimizer, [p], 1)
+    before = p.detach().clone()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "_foreach_sqrt", interrupt)
+    set_grads([p], 1)
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step()
+    assert torch.equal(p.detach(), before)
+
+
+def test_a_loose_prox_is_no_prox_however_large_gamma_is():
+    results = []
+    for gamma in (1e30, torch.inf):
+        (p,) = make_params((4,), dtype=torch.float32)
+        walk(PPDAdaGrad([p], lr=0.1, gamma=gamma), [p], 3)
+        results.append(p.detach())
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("cls", [PPDAdaGrad, PGA, OAUC])
+def test_options_that_a_method_lacks_are_refused(cls):
+    params = make_params((2,))
+    with pytest.raises(ValueError, match=r"has no weight_decay, found 0\.01"):
+        cls([{"params": params, "weight_decay": 0.01}])
+    cls([{"params": params, "weight_decay": 0.0}])  # as minmax_groups says it
+
+
+@STAGED
+def test_nothing_moves_if_any_gradient_is_sparse(cls):
+    first, second = make_params((2,), (2,))
+    optimizer = cls([{"params": [first]}, {"params": [second]}])
+    set_grads([first], 0)
+    second.grad = torch.zeros_like(second).to_sparse()
+    before = first.detach().clone()
+    with pytest.raises(ValueError, match="gradients must be dense"):
+        optimizer.step()
+    assert torch.equal(first.detach(), before)
+
+
+@STAGED
+def test_counters_stay_on_the_cpu_and_are_there_after_any_load(cls):
+    params = make_params((2,))
+    optimizer = cls(params)
+    state = optimizer.state_dict()
+    del state["param_groups"][0]["stage_steps"]
+    optimizer.load_state_dict(state)
+    walk(optimizer, params, 1)
+    assert optimizer.param_groups[0]["stage_steps"].item() == 1.0
+    assert optimizer.param_groups[0]["stage_steps"].is_cpu
+
+
+def test_averaged_refuses_a_model_that_is_not_trained():
+    model, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    optimizer = PPDSG(model.parameters())
+    with (
+        pytest.raises(ValueError, match="found no common parameter"),
+        aucmax.averaged(other, optimizer),
+    ):
+        pass
+
+
+def test_statistics_survive_when_there_are_no_batches():
+    model = nn.Sequential(nn.BatchNorm1d(1))
+    model(torch.tensor([[1.0], [3.0]]))
+    before = model[0].running_mean.clone()
+    with pytest.raises(ValueError, match="at least one batch"):
+        aucmax.update_batch_norm(model, [])
+    assert torch.equal(model[0].running_mean, before)
+    assert model.training
