@@ -1,0 +1,74 @@
+"""A stage, and the checks of numbers that make one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Protocol
+
+FEWEST_DUAL_SAMPLES = 2  # the closed form of alpha needs a sample of each class
+
+
+class HasParamGroups(Protocol):
+    """What :meth:`Stage.set_lr` needs of an optimizer."""
+
+    param_groups: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    r"""One stage of training.
+
+    Attributes:
+        index: the stage's number :math:`k`, counted from 1.
+        lr: the learning rate :math:`\eta_k`.
+        steps: optimizer steps in the stage; None where the stage ends by another rule.
+        dual_samples: fresh samples :math:`m_k` that set the dual variable when the stage ends;
+            0 where the dual variable is averaged instead.
+        M: the factor :math:`M_k` of the stopping time of Lemma 3; None elsewhere.
+    """
+
+    index: int
+    lr: float
+    steps: int | None
+    dual_samples: int
+    M: float | None = None
+
+    def set_lr(self, optimizer: HasParamGroups) -> None:
+        """Write the stage's learning rate into every parameter group of ``optimizer``.
+
+        A learning rate that is a tensor is filled, so that a compiled step sees the new value.
+        """
+        for group in optimizer.param_groups:
+            if hasattr(group["lr"], "fill_"):
+                group["lr"].fill_(self.lr)
+            else:
+                group["lr"] = self.lr
+
+
+def round_up(x: float) -> int:
+    """The smallest integer not below ``x``, where ``x`` carries the noise of a few roundings.
+
+    ``100 * 1.1**2`` is 121.00000000000001 in floating point and means 121.
+    """
+    nearest = round(x)
+    return nearest if math.isclose(x, nearest, rel_tol=1e-12) else math.ceil(x)
+
+
+def number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:
+    """Return ``value`` as a float if it is a real number that passes ``test``."""
+    if not (isinstance(value, Real) and test(float(value))):
+        raise ValueError(f"{name} must be {allowed}, found {value!r}")
+    return float(value)
+
+
+def positive(name: str, value: object) -> float:
+    return number(name, value, "a finite number > 0", lambda x: 0 < x < math.inf)
+
+
+def count(name: str, value: object, least: int = 1) -> int:
+    if not (isinstance(value, Integral) and int(value) >= least):
+        raise ValueError(f"{name} must be an integer >= {least}, found {value!r}")
+    return int(value)
