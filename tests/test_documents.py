@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,20 @@ def test_code_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
         exec(compile(block, "README.md", "exec"), {})
     auc = float(re.search(r"test AUC ([\d.]+)", capsys.readouterr().out)[1])
     assert auc > 0.9
+
+
+def recipes() -> list[str]:
+    page = (ROOT / "docs" / "recipes.rst").read_text()
+    blocks = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", page)
+    return [textwrap.dedent(block) for block in blocks]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_recipes_run_and_rank(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(recipes()[number], "recipes.rst", "exec"), {})
+    aucs = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
+    assert all(auc > 0.7 for auc in aucs)
+    assert len(recipes()) == 4
 
 
 def test_every_public_name_is_in_the_api_reference() -> None:

@@ -859,3 +859,41 @@ def test_shared_memory_holds_the_running_prior_too():
     loss = AUCLoss()
     loss.share_memory()
     assert all(x.is_shared() for x in (*loss.parameters(), *loss.buffers()))
+
+
+# ---- The optimizer that does not know of maximize ----------------------------------------------
+
+
+def test_an_alpha_that_runs_off_is_named_once():
+    loss = AUCLoss(0.5)
+    loss.alpha.data.fill_(4.0)
+    scores, target = torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0])
+    with pytest.warns(UserWarning, match=r"alpha = 4, .*minmax_groups"):
+        loss(scores, target)
+    loss(scores, target)  # a second warning would be an error
+
+
+def test_minimizing_over_alpha_is_noticed():
+    model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
+    optimizer = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
+    x, y = torch.eye(2), torch.tensor([0.0, 1.0])
+
+    def train():
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+
+    with pytest.warns(UserWarning, match="maximized over"):
+        train()
+
+
+def test_no_warning_in_evaluation_or_for_raw_scores():
+    for loss in (AUCLoss(0.5).eval(), AUCLoss(0.5, link="identity")):
+        loss.alpha.data.fill_(9.0)
+        loss(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]))
+
+
+def test_arrays_are_refused_by_name():
+    with pytest.raises(ValueError, match="target must be a tensor, found ndarray"):
+        AUCLoss(0.5)(torch.zeros(2), np.zeros(2))

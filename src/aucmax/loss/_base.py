@@ -116,7 +116,14 @@ def as_shares(priors: Sequence[float] | Tensor) -> list[float]:
     return [_checks.share(f"priors[{i}]", value) for i, value in enumerate(values)]
 
 
+def check_tensors(scores: object, target: object) -> None:
+    for name, x in (("scores", scores), ("target", target)):
+        if not isinstance(x, Tensor):
+            raise ValueError(f"{name} must be a tensor, found {type(x).__name__}")
+
+
 def check_binary_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -> None:
+    check_tensors(scores, target)
     rows = scores.shape[:1]
     right_shape = scores.numel() > 0 and rows and scores.shape in (rows, (*rows, 1))
     if not (scores.is_floating_point() and right_shape):
@@ -125,9 +132,9 @@ def check_binary_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -
             f"found {scores.dtype} of shape {tuple(scores.shape)}"
         )
     if target.shape not in (rows, scores.shape):
+        allowed = " or ".join(map(str, dict.fromkeys([tuple(rows), tuple(scores.shape)])))
         raise ValueError(
-            f"target must have shape {tuple(rows)} or that of scores, {tuple(scores.shape)}, "
-            f"found {tuple(target.shape)}"
+            f"target must have shape {allowed} to go with these scores, found {tuple(target.shape)}"
         )
     if weight is not None:
         check_weight_shape(weight, tuple(rows), tuple(scores.shape))
@@ -164,7 +171,8 @@ def means_of_classes(
     mass = torch.stack([positive.sum(0), negative.sum(0)])
     if bool((mass == 0).any()):
         raise ValueError(
-            f"target must hold both classes among the {whose}, found positives "
-            f"{mass[0].tolist()} and negatives {mass[1].tolist()}"
+            f"target must hold both classes among the {whose}, found weights "
+            f"{mass[0].tolist()} of positives and {mass[1].tolist()} of negatives: "
+            f"draw more, or as many of each class"
         )
     return (positive * h).sum(0) / mass[0], (negative * h).sum(0) / mass[1]

@@ -86,6 +86,7 @@ class AUCLoss(SaddleLoss):
         )
         self.prior = StreamingPrior() if prior is None else _checks.share("prior", prior)
         self._watch = _ShareWatch()
+        self._warned_of_alpha = False
 
     def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The objective of one batch; differentiable in scores, a, b and alpha."""
@@ -111,10 +112,24 @@ class AUCLoss(SaddleLoss):
             positives, total = torch.dot(weight, labels).item(), weight.sum().item()
         elif self.training and isinstance(self.prior, float):
             self._watch.see(positives, total, self.prior)
+        if self.training and self.link == "sigmoid" and not self._warned_of_alpha:
+            self._warn_of_alpha()
         terms = self._terms(float)
         batch = HostBatch(flat, labels, weight, positives, total, terms, self.margin, self.link)
         value: Tensor = HostSaddle.apply(scores, self.a, self.b, self.alpha, batch)  # type: ignore[no-untyped-call]
         return value
+
+    def _warn_of_alpha(self) -> None:
+        """The likeliest mistake with the optimizer: alpha minimized over, and off to infinity."""
+        if abs(alpha := self.alpha.item()) > 3.0:
+            self._warned_of_alpha = True
+            warnings.warn(
+                f"alpha = {alpha:.3g}, but its best value lies between -1 and 1: it must be "
+                f"maximized over, as aucmax.minmax_groups(model, loss) tells the optimizer, at a "
+                f"step size well below 1",
+                UserWarning,
+                stacklevel=5,
+            )
 
     def _on_device(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         if self.debug and _checks.synchronizable():

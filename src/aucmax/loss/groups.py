@@ -28,6 +28,8 @@ def minmax_groups(model: nn.Module, loss: nn.Module) -> list[dict[str, Any]]:
     """
     if not isinstance(loss, SaddleLoss):
         raise ValueError(f"loss must be one of aucmax's losses, found {type(loss).__name__}")
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model must be a torch.nn.Module, found {type(model).__name__}")
     own = {id(p) for p in loss.parameters()}  # the loss may be a part of the model
     weights = [p for p in model.parameters() if id(p) not in own]
     if not weights:

@@ -14,6 +14,7 @@ from aucmax.loss._base import (
     SaddleLoss,
     as_shares,
     check_table,
+    check_tensors,
     check_weight_shape,
     computable,
 )
@@ -120,6 +121,7 @@ class MulticlassAUCLoss(SaddleLoss):
     def _prepare(
         self, scores: Tensor, target: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
+        check_tensors(scores, target)
         check_table("scores", scores, len(self.priors))
         if target.shape != scores.shape[:1]:
             raise ValueError(
@@ -143,7 +145,9 @@ class MulticlassAUCLoss(SaddleLoss):
         mass = torch.zeros_like(h[0]).index_add(0, classes, w)
         if bool((mass == 0).any()):
             absent = (mass == 0).nonzero().flatten().tolist()
-            raise ValueError(f"target must hold every class, found no example of {absent}")
+            raise ValueError(
+                f"target must hold every class, found no example of {absent}: draw more"
+            )
         means = torch.zeros_like(self.a, dtype=h.dtype).index_add(0, classes, w[:, None] * h)
         means = means / mass[:, None]  # entry (k, i): class k, score i
         return means.diagonal()[:, None].expand_as(means), means.T

@@ -13,6 +13,7 @@ from aucmax.loss._base import (
     as_shares,
     check_binary_values,
     check_table,
+    check_tensors,
     check_weight_shape,
     means_of_classes,
 )
@@ -81,6 +82,7 @@ class MultilabelAUCLoss(SaddleLoss):
         self, scores: Tensor, target: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Linked scores, labels with 0 where missing, and weights with 0 where missing."""
+        check_tensors(scores, target)
         check_table("scores", scores, len(self.priors))
         if target.shape != scores.shape:
             raise ValueError(

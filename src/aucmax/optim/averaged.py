@@ -86,6 +86,10 @@ def update_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
     norms = _batch_norms(model)
     if not norms:
         return
+    if isinstance(batches, Tensor):
+        raise ValueError(
+            "batches must be an iterable of batches, found one tensor: put it in a list"
+        )
     batches = iter(batches)
     first = next(batches, None)
     if first is None:
