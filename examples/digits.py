@@ -11,9 +11,10 @@ the same number of steps, and the test AUC says how well each of them ranks:
 Run it with ``make demo`` or ``python examples/digits.py``. :func:`train` is the loop to copy.
 
 The negatives are the rare class here, which is all the same to the AUC. One split is one roll of
-the dice, so three seeds run; ``--seeds 12`` runs those from 0 to 11. There the test AUC of the stage
-average was, as mean and standard deviation, 0.972 and 0.008 for cross-entropy (0.977 and 0.009 with step size 1, in
-hindsight the better choice), 0.971 and 0.009 for PPD-SG, 0.980 and 0.006 for PPD-AdaGrad.
+the dice, so three seeds run; ``--seeds 12`` runs those from 0 to 11. There the test AUC of the
+stage average was, as mean and standard deviation, 0.972 and 0.008 for cross-entropy (0.977 and
+0.009 with step size 1, in hindsight the better choice), 0.971 and 0.009 for PPD-SG, 0.980 and 0.006
+for PPD-AdaGrad.
 """
 
 from __future__ import annotations

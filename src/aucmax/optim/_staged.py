@@ -60,10 +60,10 @@ class StagedOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         _refuse_capture()
-        moving = [self._begin(group) for group in self.param_groups]
-        for group, ps in zip(self.param_groups, moving, strict=True):
+        begun = [self._begin(group) for group in self.param_groups]
+        for group, (moving, states) in zip(self.param_groups, begun, strict=True):
             group["stage_steps"] += 1
-            self._move(group, ps)
+            self._move(group, moving, states)
         self._finish()
         return loss
 
@@ -122,17 +122,18 @@ class StagedOptimizer(Optimizer):
                 if p in self.state:
                     yield group, p, self.state[p]
 
-    def _begin(self, group: dict[str, Any]) -> list[Tensor]:
-        """The parameters that have a gradient, each with its state begun."""
+    def _begin(self, group: dict[str, Any]) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+        """The parameters that have a gradient, and the state of each, begun."""
         moving = [p for p in group["params"] if p.grad is not None]
+        states = [self.state[p] for p in moving]
         names = self._names(group)
-        for p in moving:
+        for p, state in zip(moving, states, strict=True):
             if p.grad.layout != torch.strided:
                 raise ValueError(f"gradients must be dense, found layout {p.grad.layout}")
-            if len(self.state.get(p, ())) < len(names):
+            if len(state) < len(names):
                 _check_real(p)
-                self._start(p, self.state[p], names)
-        return moving
+                self._start(p, state, names)
+        return moving, states
 
     def _start(self, p: Tensor, state: dict[str, Tensor], names: list[str]) -> None:
         """Begin what the state lacks: a copy as the reference, sums at zero."""
@@ -160,9 +161,11 @@ class StagedOptimizer(Optimizer):
         points = group["stage_steps"].item() + self.counts_start
         return torch.add(centre_of(state), state["drift"], alpha=1.0 / points)
 
-    def _move(self, group: dict[str, Any], moving: list[Tensor]) -> None:
+    def _move(
+        self, group: dict[str, Any], moving: list[Tensor], states: list[dict[str, Tensor]]
+    ) -> None:
         """Move the parameters that have a gradient, as lists or one by one."""
-        state = self._columns(group, [self.state[p] for p in moving])
+        state = self._columns(group, states)
         columns: list[list[Any]] = [moving, [p.grad for p in moving], *state.values()]
         lr = self._lr(group)
         if wants_foreach(group, moving):

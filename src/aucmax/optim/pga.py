@@ -113,12 +113,12 @@ class PGA(StagedOptimizer):
     def _names(self, group: dict[str, Any]) -> list[str]:
         return ["reference", "drift"]
 
-    def _begin(self, group: dict[str, Any]) -> list[Tensor]:
-        moving = super()._begin(group)
+    def _begin(self, group: dict[str, Any]) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+        begun = super()._begin(group)
         for p in group["params"]:
             if "drawn" in self.state.get(p, ()) and "drift" not in self.state[p]:
                 self._start(p, self.state[p], self._names(group))  # projection may move it too
-        return moving
+        return begun
 
     def _restart(
         self, group: dict[str, Any], p: Tensor, state: dict[str, Tensor], restart: str
