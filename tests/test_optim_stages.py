@@ -65,7 +65,7 @@ def test_an_interrupted_adagrad_step_leaves_parameters_in_place(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(torch, "_foreach_sqrt", interrupt)
+    monkeypatch.setattr(torch, "_foreach_sqrt_", interrupt)
     set_grads([p], 1)
     with pytest.raises(KeyboardInterrupt):
         optimizer.step()

@@ -161,8 +161,8 @@ class PPDAdaGrad(StagedOptimizer):
             torch._foreach_add_(d, state["reference"], alpha=-1.0 / group["gamma"])
         torch._foreach_add_(state["grad_sum"], d)
         torch._foreach_addcmul_(state["square_sum"], d, d)
-        del d
-        d = torch._foreach_sqrt(state["square_sum"])
+        torch._foreach_copy_(d, state["square_sum"])
+        torch._foreach_sqrt_(d)
         dtype = d[0].dtype if len({x.dtype for x in d}) == 1 else torch.float64
         delta = d[0].new_full((), group["delta"], dtype=dtype)
         torch._foreach_add_(d, delta, alpha=1.0)  # a plain number takes three times as long
