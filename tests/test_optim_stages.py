@@ -56,20 +56,23 @@ def test_what_is_set_between_stages_is_where_the_next_one_begins(cls):
     assert average_of(optimizer, loss.a).item() == pytest.approx(expected[0], abs=1e-4)
 
 
-def test_an_interrupted_adagrad_step_leaves_parameters_in_place(monkeypatch):
-    (p,) = make_params((4,))
-    optimizer = PPDAdaGrad([p], lr=0.1)
-    walk(optimizer, [p], 1)
-    before = p.detach().clone()
+@pytest.mark.parametrize(
+    ("operation", "shapes"), [("_foreach_sqrt_", [(4,), (4,)]), ("sqrt", [(4,)])]
+)
+def test_an_interrupted_adagrad_step_leaves_parameters_in_place(monkeypatch, operation, shapes):
+    params = make_params(*shapes)
+    optimizer = PPDAdaGrad(params, lr=0.1)
+    walk(optimizer, params, 1)
+    before = [p.detach().clone() for p in params]
 
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(torch, "_foreach_sqrt_", interrupt)
-    set_grads([p], 1)
+    monkeypatch.setattr(torch, operation, interrupt)
+    set_grads(params, 1)
     with pytest.raises(KeyboardInterrupt):
         optimizer.step()
-    assert torch.equal(p.detach(), before)
+    assert all(torch.equal(p.detach(), x) for p, x in zip(params, before, strict=True))
 
 
 def test_a_loose_prox_is_no_prox_however_large_gamma_is():
