@@ -23,7 +23,8 @@ def folder(tmp_path_factory):
             save(folder / f"{case}.{cut}.cut", task, optimizer, step=step)
     here = Path(__file__).parent
     command = [sys.executable, "-W", "error", here / "resume_child.py", folder]
-    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(here)})
+    path = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": path})
     return folder
 
 
