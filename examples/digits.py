@@ -12,8 +12,8 @@ Run it with ``make demo`` or ``python examples/digits.py``. :func:`train` is the
 
 The negatives are the rare class here, which is all the same to the AUC. One split is one roll of
 the dice, so three seeds run; ``--seeds 12`` runs those from 0 to 11. There the test AUC of the
-stage average was, as mean and standard deviation, 0.972 and 0.008 for cross-entropy, 0.970 and 0.009
-for PPD-SG, 0.980 and 0.006 for PPD-AdaGrad; in hindsight step size 1 would have served
+stage average was, as mean and standard deviation, 0.972 and 0.008 for cross-entropy, 0.970 and
+0.009 for PPD-SG, 0.980 and 0.006 for PPD-AdaGrad; in hindsight step size 1 would have served
 cross-entropy better than the 2 that cross-validation chose.
 """
 
