@@ -285,7 +285,7 @@ def _check_real(p: Tensor) -> None:
 
 
 def _refuse_capture() -> None:
-    """The average's weight is read on the host: a captured graph would repeat it for ever."""
+    """Steps are counted on the host: a captured graph that is replayed would not count them."""
     if torch.compiler.is_compiling() or not torch.cuda.is_available():
         return
     if torch.cuda.is_current_stream_capturing():
