@@ -128,13 +128,11 @@ class PPDSG(StagedOptimizer):
                 torch._foreach_add_(buffers, state["reference"], alpha=-pull)
             torch._foreach_add_(ps, buffers, alpha=-lr)
         else:
-            # p - lr (pull (p - r) + decay p)
-            if pull and not decay:
-                torch._foreach_lerp_(ps, state["reference"], lr * pull)
-            elif decay:
+            if decay:  # p - lr (pull (p - r) + decay p)
                 torch._foreach_mul_(ps, 1.0 - lr * (pull + decay))
-                if pull:
-                    torch._foreach_add_(ps, state["reference"], alpha=lr * pull)
+                torch._foreach_add_(ps, state["reference"], alpha=lr * pull)
+            elif pull:
+                torch._foreach_lerp_(ps, state["reference"], lr * pull)
             torch._foreach_add_(ps, gs, alpha=-lr * sign)
         if not group["maximize"]:
             torch._foreach_add_(state["drift"], ps)
