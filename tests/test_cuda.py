@@ -161,13 +161,39 @@ def test_optimizers_walk_as_on_the_cpu(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_step_refuses_to_be_captured(name: str) -> None:
+def test_a_step_that_counts_on_the_host_refuses_to_be_captured(name: str) -> None:
     p = torch.zeros(3, device="cuda", requires_grad=True)
     p.grad = torch.ones_like(p)
     optimizer = OPTIMIZERS[name]([p], lr=0.1)
     optimizer.step()
     with pytest.raises(RuntimeError, match="captured"), torch.cuda.graph(torch.cuda.CUDAGraph()):
         optimizer.step()
+
+
+def walk(build, steps: int, captured: bool) -> list[torch.Tensor]:
+    """The averages after steps with equal gradients, taken one by one or replayed."""
+    torch.manual_seed(0)
+    ps = [torch.randn(40, 3, device="cuda", requires_grad=True) for _ in range(3)]
+    for p in ps:
+        p.grad = torch.randn_like(p)
+    groups = [{"params": ps[:2]}, {"params": ps[2:], "maximize": True}]
+    optimizer = build(groups, lr=0.05, capturable=captured)
+    for _ in range(3):
+        optimizer.step()
+    if captured:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            optimizer.step()
+    for _ in range(steps):
+        graph.replay() if captured else optimizer.step()
+    return [x.clone() for pair in optimizer.averages() for x in pair]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_captured_step_walks_and_averages_as_an_eager_one(name: str) -> None:
+    found, expected = (walk(OPTIMIZERS[name], 20, captured) for captured in (True, False))
+    for x, y in zip(found, expected, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-6)
 
 
 def test_auc_on_the_device_equals_the_host() -> None:

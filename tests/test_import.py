@@ -10,12 +10,24 @@ import pytest
 import aucmax
 
 ROOT = Path(aucmax.__file__).parent
-HEAVY = ["sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "rich", "tyro", "optuna", "tabm"]
+HEAVY = [
+    "sklearn",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "matplotlib",
+    "rich",
+    "tyro",
+    "optuna",
+    "tabm",
+    "safetensors",
+    "tensorboard",
+]
 
 # Each row may import from the rows above it. `optim` knows torch and the checks alone.
 LAYERS = [
-    ["_checks", "_exact", "distributed"],
-    ["prior"],
+    ["_checks", "_exact", "_random", "distributed"],
+    ["prior", "_sharded"],
     ["loss", "stages", "metrics", "data", "models", "history"],
     ["optim", "checkpoint"],
     ["train"],

@@ -1,15 +1,25 @@
 """Train PyTorch models to maximize AUC: to rank positives above negatives on imbalanced data."""
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aucmax.loss import AUCLoss, MulticlassAUCLoss, MultilabelAUCLoss, minmax_groups
-from aucmax.optim import OAUC, PGA, PPDSG, PPDAdaGrad, averaged, update_batch_norm
+from aucmax.optim import (
+    OAUC,
+    PGA,
+    PPDSG,
+    IterateAverage,
+    PPDAdaGrad,
+    averaged,
+    update_batch_norm,
+)
 from aucmax.prior import StreamingPrior
 
 if TYPE_CHECKING:
-    from aucmax import metrics, stages
+    from aucmax import history, metrics, stages
+    from aucmax.checkpoint import load_weights
+    from aucmax.data import BatchSampler
+    from aucmax.train import DivergedError, FitResult, evaluate, fit
 
 __version__ = "0.1.0"
 __all__ = [
@@ -17,22 +27,41 @@ __all__ = [
     "PGA",
     "PPDSG",
     "AUCLoss",
+    "BatchSampler",
+    "DivergedError",
+    "FitResult",
+    "IterateAverage",
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
     "PPDAdaGrad",
     "StreamingPrior",
     "averaged",
+    "evaluate",
+    "fit",
+    "history",
+    "load_weights",
     "metrics",
     "minmax_groups",
     "stages",
     "update_batch_norm",
 ]
 
+_LATER = {
+    "BatchSampler": "aucmax.data",
+    "DivergedError": "aucmax.train",
+    "FitResult": "aucmax.train",
+    "evaluate": "aucmax.train",
+    "fit": "aucmax.train",
+    "load_weights": "aucmax.checkpoint",
+}
+"""Where names come from that are loaded when they are first used, to keep the import light."""
 
-def __getattr__(name: str) -> ModuleType:
-    """Load ``metrics`` and ``stages`` when they are first used, to keep the import light."""
-    if name in ("metrics", "stages"):
+
+def __getattr__(name: str) -> Any:
+    if name in ("history", "metrics", "stages"):
         return import_module(f"aucmax.{name}")
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'aucmax' has no attribute {name!r}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,10 @@ from torch import Tensor
 Array = NDArray[np.floating[Any]]
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
+
+
+class NotFiniteError(ValueError):
+    """NaN or infinity where there must be none."""
 
 
 def tracing() -> bool:
@@ -45,7 +50,7 @@ def check_finite(name: str, x: Array, hint: str = "") -> None:
         squares = flat.dot(flat)
     if math.isfinite(squares) or np.isfinite(x).all():
         return  # the squares of large finite numbers may overflow: then the second test decides
-    raise ValueError(
+    raise NotFiniteError(
         f"{name} must be finite, found {np.isnan(x).sum()} NaN and {np.isinf(x).sum()} infinite "
         f"of {x.size} values{hint}"
     )
@@ -91,6 +96,13 @@ def positive(name: str, value: object) -> float:
 def non_negative(name: str, value: object) -> float:
     """Return ``value`` if it is a finite number not below zero."""
     return check_number(name, value, "a finite number >= 0", lambda x: 0 <= x < math.inf)
+
+
+def count(name: str, value: object, least: int = 1) -> int:
+    """Return ``value`` if it is an integer not below ``least``."""
+    if isinstance(value, bool) or not (isinstance(value, Integral) and int(value) >= least):
+        raise ValueError(f"{name} must be an integer >= {least}, found {value!r}")
+    return int(value)
 
 
 def share(name: str, value: object) -> float:

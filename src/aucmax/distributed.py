@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -10,6 +15,11 @@ from torch import Tensor
 def world_size() -> int:
     """Number of processes that train together, 1 without a process group."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """This process's number among them, 0 without a process group."""
+    return dist.get_rank() if world_size() > 1 else 0
 
 
 def sum_over_ranks(x: Tensor) -> Tensor:
@@ -37,3 +47,50 @@ def concat_over_ranks(x: Tensor) -> Tensor:
     parts = [torch.empty_like(padded) for _ in counts]
     dist.all_gather(parts, padded)
     return torch.cat([part[:n] for part, n in zip(parts, counts, strict=True)])
+
+
+def gather_objects(value: Any) -> list[Any]:
+    """Every rank's ``value``, in rank order: small plain objects, not tensors."""
+    if world_size() == 1:
+        return [value]
+    values: list[Any] = [None] * world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def broadcast_object(value: Any) -> Any:
+    """Rank 0's ``value``."""
+    if world_size() == 1:
+        return value
+    values = [value]
+    dist.broadcast_object_list(values)
+    return values[0]
+
+
+@torch.no_grad()
+def average_buffers(module: torch.nn.Module) -> None:
+    """Give every rank the mean of the ranks' floating point buffers, as batch norm has them."""
+    if world_size() == 1:
+        return
+    for buffer in module.buffers():
+        if buffer.is_floating_point():
+            dist.all_reduce(buffer)
+            buffer.div_(world_size())
+
+
+@contextmanager
+def process_group(device: torch.device) -> Iterator[None]:
+    """Join the other processes that torchrun started, if it did and nobody has joined yet."""
+    launched = dist.is_available() and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if not launched or dist.is_initialized():
+        yield
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        dist.init_process_group("cpu:gloo,cuda:nccl")
+    else:
+        dist.init_process_group("gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,19 @@ class SaddleLoss(ExactBuffers):
         self.a = nn.Parameter(torch.zeros(shape))
         self.b = nn.Parameter(torch.zeros(shape))
         self.alpha = nn.Parameter(torch.zeros(shape))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move or cast; a, b and alpha stay in single precision or better.
+
+        In half precision they would stand still: a step of 1e-3 is lost beside a value of 0.5.
+        """
+        exact = {name: getattr(self, name).detach().clone() for name in ("a", "b", "alpha")}
+        super()._apply(fn, recurse)
+        for name, value in exact.items():
+            p = getattr(self, name)
+            if p.dtype in _checks.LOW_PRECISION:
+                p.data = value.to(p.device)
+        return self
 
     def _linked(self, scores: Tensor) -> Tensor:
         """h, in single precision or better."""

@@ -13,7 +13,7 @@ def minmax_groups(model: nn.Module, loss: nn.Module) -> list[dict[str, Any]]:
     """Parameter groups that minimize over the model, a and b and maximize over alpha.
 
     They work with aucmax's optimizers and with every torch optimizer that has ``maximize``. The
-    saddle variables get no weight decay.
+    saddle variables get no weight decay. Build them before a framework wraps the model.
 
     Args:
         model: the model whose parameters are trained.

@@ -31,7 +31,8 @@ class StagedOptimizer(Optimizer):
     """
 
     counters: tuple[str, ...] = ("stage_steps",)
-    """Numbers that groups count in, tensors on the CPU."""
+    """Numbers that groups count in, tensors: on the CPU, or with ``capturable`` on the device of
+    the parameters, where a CUDA graph counts them at every replay."""
 
     counts_start = True
     """Whether the average holds the stage's starting point (Algorithm 2, line 10)."""
@@ -59,7 +60,7 @@ class StagedOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        _refuse_capture()
+        self._check_capture()
         begun = [self._begin(group) for group in self.param_groups]
         for group, (moving, states) in zip(self.param_groups, begun, strict=True):
             group["stage_steps"] += 1
@@ -110,11 +111,22 @@ class StagedOptimizer(Optimizer):
                 self.state[p] = {name: x.to(p.device, copy=True) for name, x in saved.items()}
 
     def _keep_counters(self) -> None:
-        """Every group has the counters, on the CPU whatever the default device or a load says."""
+        """Every group has the counters, where they belong whatever a load or a default says."""
         for group in self.param_groups:
+            place = group["params"][0].device if group["capturable"] else "cpu"
             for name in self.counters:
                 count = group.get(name, 0.0)
-                group[name] = torch.as_tensor(count, dtype=torch.float64, device="cpu")
+                group[name] = torch.as_tensor(count, dtype=torch.float64, device=place)
+
+    def _check_capture(self) -> None:
+        """Steps that are counted on the host are not counted when a captured graph is replayed."""
+        if torch.compiler.is_compiling() or not torch.cuda.is_available():
+            return
+        if torch.cuda.is_current_stream_capturing() and not self.defaults["capturable"]:
+            raise RuntimeError(
+                "the step cannot be captured in a CUDA graph: build the optimizer with "
+                "capturable=True"
+            )
 
     def _states(self) -> Iterator[tuple[dict[str, Any], Tensor, dict[str, Tensor]]]:
         for group in self.param_groups:
@@ -167,8 +179,11 @@ class StagedOptimizer(Optimizer):
         """Move the parameters that have a gradient, as lists or one by one."""
         state = self._columns(group, states)
         columns: list[list[Any]] = [moving, [p.grad for p in moving], *state.values()]
+        if any(map(is_sharded, moving)):  # elementwise work is that of the shards
+            columns = [[local(x) for x in column] for column in columns]
+            moving = columns[0]
         lr = self._lr(group)
-        if wants_foreach(group, moving):
+        if wants_foreach(group, moving, lr):
             for ps, gs, *rest in blocks(columns):
                 self._move_many(group, lr, ps, gs, dict(zip(state, rest, strict=True)))
             return
@@ -222,9 +237,11 @@ def check_restart(restart: str) -> None:
 def scalar(x: float | Tensor) -> Any:
     """A Python number; while compiling a tensor stays one, so that a new value recompiles nothing.
 
-    Only groups hold these tensors, on the CPU, so reading them does not wait for an accelerator.
+    So does one on an accelerator: reading it would wait for that, and a graph could not.
     """
-    return x.item() if isinstance(x, Tensor) and not torch.compiler.is_compiling() else x
+    if not isinstance(x, Tensor) or torch.compiler.is_compiling() or not x.is_cpu:
+        return x
+    return x.item()
 
 
 def copy_of(p: Tensor) -> Tensor:
@@ -233,14 +250,31 @@ def copy_of(p: Tensor) -> Tensor:
     return p.detach().to(exact, copy=True)
 
 
+def local(x: Tensor) -> Tensor:
+    """This rank's part of a tensor that is sharded over ranks; others as they are."""
+    return x.to_local() if is_sharded(x) else x  # type: ignore[attr-defined]
+
+
+def full(x: Tensor) -> Tensor:
+    """The whole of a tensor that is sharded over ranks; others as they are."""
+    return x.full_tensor() if is_sharded(x) else x  # type: ignore[attr-defined]
+
+
+def is_sharded(x: Tensor) -> bool:
+    """Whether it is a DTensor, found without importing what makes those."""
+    return type(x) not in (Tensor, torch.nn.Parameter) and hasattr(x, "to_local")
+
+
 def centre_of(state: dict[str, Tensor]) -> Tensor:
     """The point that the drift is measured from."""
     return state["centre"] if "centre" in state else state["reference"]
 
 
-def wants_foreach(group: dict[str, Any], parameters: list[Tensor]) -> bool:
+def wants_foreach(group: dict[str, Any], parameters: list[Tensor], lr: Any) -> bool:
     """Whether to move the group's tensors as lists; the compiler fuses single tensors better."""
     if group.get("foreach") is False or torch.compiler.is_compiling():
+        return False
+    if isinstance(lr, Tensor):  # lists are scaled by Python numbers only
         return False
     return not any(p.dtype in _checks.LOW_PRECISION for p in parameters)
 
@@ -282,11 +316,3 @@ def blocks(columns: list[list[Tensor]]) -> Iterator[list[list[Tensor]]]:
 def _check_real(p: Tensor) -> None:
     if not p.is_floating_point():
         raise ValueError(f"parameters must be real floating point, found {p.dtype}")
-
-
-def _refuse_capture() -> None:
-    """Steps are counted on the host: a captured graph that is replayed would not count them."""
-    if torch.compiler.is_compiling() or not torch.cuda.is_available():
-        return
-    if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("the step cannot be captured in a CUDA graph")

@@ -11,11 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from aucmax.optim._staged import StagedOptimizer
+from aucmax.optim.iterate_average import IterateAverage
 
 
 @contextmanager
 def averaged(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterable[Any] | None = None
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | IterateAverage,
+    batches: Iterable[Any] | None = None,
 ) -> Iterator[nn.Module]:
     """Put the optimizer's average into the model for the length of a ``with`` block.
 
@@ -25,7 +28,7 @@ def averaged(
 
     Args:
         model: the model that ``optimizer`` trains.
-        optimizer: one of aucmax's.
+        optimizer: one of aucmax's, or the :class:`IterateAverage` of another.
         batches: inputs, or tuples that begin with inputs, from which batch-norm statistics are
             estimated at the average. Needed if the model has batch norm: the statistics it holds
             are those of other weights.
@@ -40,8 +43,13 @@ def averaged(
         >>> with aucmax.averaged(model, optimizer):
         ...     scores = model(torch.zeros(3, 2))
     """
-    if not isinstance(optimizer, StagedOptimizer):
-        raise ValueError(f"optimizer must be one of aucmax's, found {type(optimizer).__name__}")
+    if not isinstance(optimizer, IterateAverage):
+        optimizer = getattr(optimizer, "optimizer", optimizer)  # a framework may have wrapped it
+    if not isinstance(optimizer, StagedOptimizer | IterateAverage):
+        raise ValueError(
+            f"optimizer must be one of aucmax's, found {type(optimizer).__name__}: "
+            f"others are averaged by aucmax.IterateAverage"
+        )
     trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
     if not any(id(p) in trained for p in model.parameters()):
         raise ValueError("model must be the one that optimizer trains, found no common parameter")

@@ -46,6 +46,7 @@ class OAUC(StagedOptimizer):
         lr: the first step's size :math:`\eta_0`.
         maximize: whether groups are dual unless they say otherwise.
         foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+        capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
 
     Example:
         >>> import torch, aucmax
@@ -67,8 +68,10 @@ class OAUC(StagedOptimizer):
         *,
         maximize: bool = False,
         foreach: bool | None = None,
+        capturable: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "maximize": maximize, "foreach": foreach})
+        defaults = {"lr": lr, "maximize": maximize, "foreach": foreach, "capturable": capturable}
+        super().__init__(params, defaults)
 
     def end_stage(self, restart: str = "average") -> None:
         """Do nothing: the method has no stages."""

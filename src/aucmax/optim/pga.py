@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim._staged import StagedOptimizer
+from aucmax.optim._staged import StagedOptimizer, full, local
 
 
 class PGA(StagedOptimizer):
@@ -53,6 +53,7 @@ class PGA(StagedOptimizer):
             was interrupted draws as one that was not.
         maximize: whether groups are dual unless they say otherwise.
         foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+        capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
 
     Example:
         >>> import torch, aucmax
@@ -81,6 +82,7 @@ class PGA(StagedOptimizer):
         seed: int = 0,
         maximize: bool = False,
         foreach: bool | None = None,
+        capturable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -91,6 +93,7 @@ class PGA(StagedOptimizer):
             "stages_ended": 0,
             "maximize": maximize,
             "foreach": foreach,
+            "capturable": capturable,
         }
         super().__init__(params, defaults)
 
@@ -168,8 +171,9 @@ class PGA(StagedOptimizer):
         ps = [p for group in groups for p in group["params"] if p in self.state]  # no frozen ones
         if radius == math.inf or not ps:
             return
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(ps)))
-        torch._foreach_mul_(ps, (radius / norm).clamp(max=1.0))
+        norms = [full(torch.linalg.vector_norm(p)) for p in ps]
+        norm = torch.linalg.vector_norm(torch.stack(norms))
+        torch._foreach_mul_([local(p) for p in ps], (radius / norm).clamp(max=1.0))
 
 
 def _keeps(seed: int, stage: int) -> bool:

@@ -55,6 +55,7 @@ class PPDAdaGrad(StagedOptimizer):
             makes them fragile.
         maximize: whether groups are dual unless they say otherwise.
         foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+        capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
 
     Example:
         >>> import torch, aucmax
@@ -76,6 +77,7 @@ class PPDAdaGrad(StagedOptimizer):
         delta: float = 0.1,
         maximize: bool = False,
         foreach: bool | None = None,
+        capturable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -83,6 +85,7 @@ class PPDAdaGrad(StagedOptimizer):
             "delta": delta,
             "maximize": maximize,
             "foreach": foreach,
+            "capturable": capturable,
         }
         super().__init__(params, defaults)
 

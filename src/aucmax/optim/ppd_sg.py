@@ -49,6 +49,7 @@ class PPDSG(StagedOptimizer):
         weight_decay: L2 penalty of the primal.
         maximize: whether groups are dual unless they say otherwise.
         foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+        capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
 
     Example:
         >>> import torch, aucmax
@@ -75,6 +76,7 @@ class PPDSG(StagedOptimizer):
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
+        capturable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -83,6 +85,7 @@ class PPDSG(StagedOptimizer):
             "weight_decay": weight_decay,
             "maximize": maximize,
             "foreach": foreach,
+            "capturable": capturable,
         }
         super().__init__(params, defaults)
 

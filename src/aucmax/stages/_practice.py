@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from aucmax.stages._stage import (
@@ -105,19 +105,29 @@ class Plateau:
         self.stages = stages
         self.patience = patience
         self.min_gain = min_gain
-        self._begin_stage()
+        self.begin_stage()
 
     def __iter__(self) -> Iterator[Stage]:
         for stage in self.stages:
-            self._begin_stage()
+            self.begin_stage()
             yield stage
 
     def __len__(self) -> int:
         return len(self.stages)
 
-    def _begin_stage(self) -> None:
+    def begin_stage(self) -> None:
+        """Forget the reports so far; iterating does it for every stage."""
         self._best = -math.inf
         self._reports_without_gain = 0
+
+    def state_dict(self) -> dict[str, float]:
+        """What the running stage has been told: its best AUC and the reports without a gain."""
+        return {"best": self._best, "reports_without_gain": self._reports_without_gain}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Go on with the reports of a saved stage."""
+        self._best = float(state["best"])
+        self._reports_without_gain = int(state["reports_without_gain"])
 
     def report(self, auc: float) -> bool:
         """Take note of a validation AUC and say whether the stage has saturated.

@@ -1,0 +1,247 @@
+"""Files that hold a run: tensors in safetensors, the rest in JSON, a SHA-256 over both.
+
+A checkpoint NAME is two files. ``NAME.safetensors`` is written first; ``NAME.json`` names its
+SHA-256 and its own, and is what makes the checkpoint count. Each is written under another name,
+flushed to the disk and renamed, so a file of that name is whole or was damaged later, which its
+digest shows. No pickle is written or read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from aucmax import _sharded, distributed
+
+FORMAT = "aucmax 1"
+
+
+class DamagedError(ValueError):
+    """A file of a run that is not what was written."""
+
+
+def save(folder: Path, name: str, state: Any) -> None:
+    """Write the state, any tree of dicts, lists, numbers, strings and tensors.
+
+    Args:
+        folder: where; it must exist.
+        name: of the checkpoint, without a suffix.
+        state: what to keep.
+
+    Raises:
+        OSError: if it could not be written; what was there before is whole.
+    """
+    tensors: dict[str, Tensor] = {}
+    tree = _pack(state, name="", tensors=tensors)
+    spread = {key: tensors.pop(key) for key in list(tensors) if _sharded.is_sharded(tensors[key])}
+    shards = {}
+    if spread:
+        files = _sharded.write(folder / f"{name}.shards", spread)
+        shards = {path.name: sha256(path) for path in files} if distributed.rank() == 0 else {}
+    if distributed.rank() == 0:
+        layout = {k: [list(x.shape), str(x.dtype).split(".")[1]] for k, x in spread.items()}
+        digest = _write_tensors(folder / f"{name}.safetensors", tensors)
+        content = {"sha256": digest, "shards": shards, "layout": layout, "state": tree}
+        _write_json(folder / f"{name}.json", {"format": FORMAT, **content})
+
+
+def load(folder: Path, name: str, mesh: Any = None) -> Any:
+    """Read what :func:`save` wrote; ``mesh`` is that of the model if it is sharded.
+
+    Raises:
+        DamagedError: if a file is missing, cut off or altered; its message names the file.
+    """
+    content = _read_json(folder / f"{name}.json")
+    path = folder / f"{name}.safetensors"
+    tensors = _read_tensors(path, content["sha256"])
+    for file, digest in content["shards"].items():
+        _check_file(folder / f"{name}.shards" / file, digest)
+    if content["shards"]:
+        tensors |= _sharded.read(folder / f"{name}.shards", content["layout"], mesh)
+    return _unpack(content["state"], tensors)
+
+
+def save_weights(folder: Path, name: str, model: nn.Module, notes: dict[str, Any]) -> None:
+    """Write a model's state_dict under its own names, and notes beside it."""
+    state = {key: x for key, x in model.state_dict().items() if isinstance(x, Tensor)}
+    weights = {k: x.full_tensor() if _sharded.is_sharded(x) else x for k, x in state.items()}  # type: ignore[attr-defined]
+    if distributed.rank() != 0:
+        return
+    digest = _write_tensors(folder / f"{name}.safetensors", weights)
+    _write_json(folder / f"{name}.json", {"format": FORMAT, "sha256": digest, **notes})
+
+
+def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> dict[str, Any]:
+    """Load the weights that :func:`aucmax.fit` left in its ``out`` folder into a model.
+
+    The files are checked against their SHA-256 first. They hold tensors and text, no code.
+
+    Args:
+        model: of the architecture that was trained.
+        folder: the ``out`` of the run.
+        name: of the files, without a suffix.
+
+    Returns:
+        What stands beside the weights in ``model.json``: step, AUC, which iterate it is.
+
+    Raises:
+        ValueError: if a file is missing, damaged or not a model file, or does not fit the model.
+
+    Example:
+        >>> import tempfile, torch, aucmax
+        >>> x, y = torch.randn(64, 3), torch.tensor([1.0, 0.0] * 32)
+        >>> out = tempfile.mkdtemp()
+        >>> _ = aucmax.fit(torch.nn.Linear(3, 1), (x, y), steps=4, out=out, progress=False)
+        >>> model = torch.nn.Linear(3, 1)
+        >>> aucmax.load_weights(model, out)["step"]
+        4
+    """
+    folder = Path(folder)
+    notes = _read_json(folder / f"{name}.json")
+    path = folder / f"{name}.safetensors"
+    weights = _read_tensors(path, notes["sha256"])
+    try:
+        if _sharded.mesh_of(model) is None:
+            model.load_state_dict(weights)
+        else:
+            _sharded.load_whole(model, weights)
+    except RuntimeError as error:
+        raise ValueError(f"{path} must fit the model: {error}") from None
+    return notes
+
+
+def remove(folder: Path, name: str) -> None:
+    """Remove a checkpoint, first the file that makes it count."""
+    for suffix in (".json", ".safetensors"):
+        (folder / f"{name}{suffix}").unlink(missing_ok=True)
+    shutil.rmtree(folder / f"{name}.shards", ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Another name to write ``path`` under: renamed on success, removed on failure."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(error.errno, f"could not write it: {error.strerror}", str(path)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """The rename itself reaches the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file in one piece."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", "utf-8")
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    write_json(path, {"self": _digest(content), **content})
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        claimed = content.pop("self")
+    except FileNotFoundError:
+        raise DamagedError(f"{path} is missing") from None
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise DamagedError(f"{path} is cut off or altered: it is no whole JSON") from None
+    if claimed != _digest(content):
+        raise DamagedError(f"{path} is altered: its SHA-256 is not the one it was written with")
+    if content.get("format") != FORMAT:
+        raise DamagedError(f"{path} must be of format {FORMAT!r}, found {content.get('format')!r}")
+    return content
+
+
+def _digest(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
+    from safetensors.torch import save
+
+    # Copies: safetensors refuses memory that two names share, as tied weights do.
+    own = {key: x.detach().to("cpu", copy=True).contiguous() for key, x in tensors.items()}
+    content = save(own)
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _read_tensors(path: Path, digest: str) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    _check_file(path, digest)
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise DamagedError(f"{path} is no safetensors file: {error}") from None
+
+
+def _check_file(path: Path, digest: str) -> None:
+    if not path.exists():
+        raise DamagedError(f"{path} is missing")
+    if sha256(path) != digest:
+        raise DamagedError(f"{path} is cut off or altered: its SHA-256 is not the one in the JSON")
+
+
+def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """JSON in place of the tree; tensors go into ``tensors`` and leave their name."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"tensor": name}
+    if isinstance(value, dict):
+        items = [[k, _pack(v, f"{name}.{k}".lstrip("."), tensors)] for k, v in value.items()]
+        return {"dict": items}
+    if isinstance(value, list | tuple):
+        parts = [_pack(v, f"{name}.{i}", tensors) for i, v in enumerate(value)]
+        return {"tuple": parts} if isinstance(value, tuple) else {"list": parts}
+    if isinstance(value, float):
+        return {"float": value.hex()}  # also infinity and NaN
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise ValueError(f"a checkpoint cannot hold {type(value).__name__} ({name})")
+
+
+def _unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, content),) = tree.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "float":
+        return float.fromhex(content)
+    if kind == "dict":
+        return {k: _unpack(v, tensors) for k, v in content}
+    parts = [_unpack(v, tensors) for v in content]
+    return tuple(parts) if kind == "tuple" else parts

@@ -1,0 +1,119 @@
+"""What the labels are: two classes, several classes or several labels, and how often each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, TensorDataset
+
+from aucmax import _checks
+
+TASKS = ("binary", "multiclass", "multilabel")
+
+
+def as_tensor(name: str, values: Any) -> Tensor:
+    """A tensor of an array, a data frame or a list; tensors as they are."""
+    if isinstance(values, Tensor):
+        return values.detach()
+    array = np.asarray(values)
+    if array.dtype == object or array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must hold numbers, found dtype {array.dtype}")
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def known_labels(data: Any, labels: Any = None) -> Tensor | None:
+    """The training labels, if they can be had without going through the data."""
+    if labels is None and isinstance(data, tuple):
+        labels = data[1]
+    if labels is None and isinstance(data, TensorDataset):
+        labels = data.tensors[1]
+    if labels is None and isinstance(data, Dataset):
+        labels = next(
+            (x for name in ("targets", "labels") if (x := getattr(data, name, None)) is not None),
+            None,
+        )
+    if labels is None:
+        return None
+    y = as_tensor("labels", labels)
+    return y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
+
+
+def find_task(task: str, labels: Tensor | None) -> str:
+    """The task that was asked for, or the one that the labels' shape and values suggest."""
+    if task in TASKS:
+        return task
+    if task != "auto":
+        allowed = ", ".join(map(repr, ("auto", *TASKS)))
+        raise ValueError(f"task must be one of {allowed}, found {task!r}")
+    if labels is None:
+        return "binary"
+    if labels.ndim == 2:
+        return "multilabel"
+    whole = not labels.is_floating_point() and labels.dtype != torch.bool
+    return "multiclass" if whole and len(labels) and int(labels.max()) > 1 else "binary"
+
+
+def typed(labels: Tensor, task: str) -> Tensor:
+    """Labels in the dtype the losses work in."""
+    return labels.long() if task == "multiclass" else labels.to(torch.float32)
+
+
+def check(labels: Tensor, task: str) -> None:
+    """Raise unless the labels fit the task and hold every class."""
+    if len(labels) == 0:
+        raise ValueError("train must have rows, found none")
+    if task == "multiclass":
+        _check_classes(labels)
+    elif task == "binary":
+        _check_column("train", labels)
+    else:
+        if labels.ndim != 2:
+            raise ValueError(
+                f"multilabel targets must have shape (N, L), found {tuple(labels.shape)}"
+            )
+        for j, column in enumerate(labels.T):
+            _check_column(f"label {j} of train", column[~column.isnan()])
+
+
+def shares(labels: Tensor, weight: Tensor | None, task: str) -> float | list[float]:
+    """The probability of a positive, or of each class, or of each label's positive."""
+    w = torch.ones(len(labels), dtype=torch.float64) if weight is None else weight.double().cpu()
+    y = labels.cpu()
+    if task == "multiclass":
+        mass = torch.zeros(int(y.max()) + 1, dtype=torch.float64).index_add(0, y.long(), w)
+        found: list[float] = (mass / mass.sum()).tolist()
+        return found
+    if task == "binary":
+        return float((w * y.double()).sum() / w.sum())
+    w = w if w.ndim == 2 else w[:, None]
+    known = w * ~y.isnan()
+    per_label: list[float] = ((known * y.double().nan_to_num()).sum(0) / known.sum(0)).tolist()
+    return per_label
+
+
+def _check_column(whose: str, labels: Tensor) -> None:
+    if labels.ndim != 1:
+        raise ValueError(f"binary targets must have shape (N,), found {tuple(labels.shape)}")
+    ones = _checks.check_labels(labels.double().numpy(force=True))
+    if not 0 < ones < len(labels):
+        raise ValueError(
+            f"{whose} must hold both classes, found {ones} positives "
+            f"and {len(labels) - ones} negatives"
+        )
+
+
+def _check_classes(labels: Tensor) -> None:
+    if labels.ndim != 1 or labels.is_floating_point():
+        raise ValueError(
+            f"multiclass targets must be integers of shape (N,), "
+            f"found {labels.dtype} of shape {tuple(labels.shape)}"
+        )
+    counts = torch.bincount(labels.cpu().long()) if int(labels.min()) >= 0 else torch.zeros(1)
+    if len(counts) < 2 or int(counts.min()) == 0:
+        raise ValueError(
+            f"train must hold every class from 0 on, at least two, "
+            f"found counts {counts.long().tolist()}"
+        )

@@ -1,0 +1,163 @@
+"""Which rows make up batch number k: a function of the seed and k alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from aucmax import _checks
+
+DRAWN_AT_ONCE = 1 << 14
+
+
+class BatchSampler:
+    r"""Endless batches of row numbers, natural or with a fixed share of positives.
+
+    Batch k depends on the seed and k alone, so its place in the sequence is all there is to save,
+    and any batch can be asked for without the ones before it (:meth:`rows`). Without replacement
+    every row comes once before any comes again; a batch may hold the end of one round and the
+    beginning of the next, so all batches have the same size. With ``positives`` the two classes go
+    round on their own.
+
+    It is a batch sampler for :class:`torch.utils.data.DataLoader` too.
+
+    Args:
+        labels: one label per row; 0 and 1 if ``positives`` is given.
+        batch_size: rows per batch.
+        positives: share of positives in every batch, in (0, 1), rounded to whole rows and at least
+            one of each class; None takes rows as they come.
+        replacement: draw rows independently of each other.
+        seed: of the order.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.data import BatchSampler
+        >>> labels = torch.tensor([1, 0, 0, 0, 0, 0, 1, 0, 0, 0])
+        >>> sampler = BatchSampler(labels, batch_size=4, positives=0.5)
+        >>> labels[sampler.rows(0)].sum().item(), sampler.prior
+        (2, 0.5)
+    """
+
+    def __init__(
+        self,
+        labels: Tensor | npt.ArrayLike,
+        batch_size: int,
+        *,
+        positives: float | None = None,
+        replacement: bool = False,
+        seed: int = 0,
+    ) -> None:
+        y = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
+        if len(y) == 0:
+            raise ValueError("labels must not be empty")
+        self.batch_size = _checks.count("batch_size", batch_size)
+        self.positives = positives
+        self.batch = 0
+        if positives is None:
+            self._streams = [_RowStream(torch.arange(len(y)), batch_size, replacement, seed, 0)]
+            return
+        ones = _rows_of_both_classes(y)
+        first = round(_checks.share("positives", positives) * batch_size)
+        first = min(max(first, 1), batch_size - 1)
+        if first < 1:
+            raise ValueError(
+                f"batch_size must be 2 or more to hold both classes, found {batch_size}"
+            )
+        self._streams = [
+            _RowStream(ones.nonzero().flatten(), first, replacement, seed, 1),
+            _RowStream((~ones).nonzero().flatten(), batch_size - first, replacement, seed, 2),
+        ]
+
+    @property
+    def prior(self) -> float | None:
+        """The share of positives in every batch, exactly; None if batches are natural."""
+        return None if self.positives is None else self._streams[0].size / self.batch_size
+
+    def rows(self, k: int) -> Tensor:
+        """The rows of batch ``k``, counted from 0; positives first if they have a fixed share."""
+        parts = [stream.part(k) for stream in self._streams]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def to(self, device: torch.device) -> None:
+        """Keep the row numbers on a device."""
+        for stream in self._streams:
+            stream.to(device)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Go on from batch number ``batch``, which is counted up."""
+        while True:
+            rows = self.rows(self.batch)
+            self.batch += 1
+            yield rows.tolist()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place in the sequence."""
+        return {"batch": self.batch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved place."""
+        self.batch = int(state["batch"])
+
+
+class _RowStream:
+    """Some rows in random order, over and over, cut into parts of equal size."""
+
+    def __init__(self, rows: Tensor, size: int, replacement: bool, seed: int, stream: int) -> None:
+        self.candidates, self.size, self.replacement = rows, size, replacement
+        self.seed, self.stream = seed, stream
+        self._round, self._order = -1, rows
+
+    def part(self, k: int) -> Tensor:
+        """Rows k size to (k + 1) size - 1 of the stream."""
+        position, missing, parts = k * self.size, self.size, []
+        length = DRAWN_AT_ONCE if self.replacement else len(self.candidates)
+        while missing:
+            number, offset = divmod(position, length)
+            part = self._ordered(number)[offset : offset + missing]
+            parts.append(part)
+            position += len(part)
+            missing -= len(part)
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _ordered(self, number: int) -> Tensor:
+        """All rows in the order of one round; the latest is kept."""
+        if number != self._round:
+            generator = torch.Generator().manual_seed(derive(self.seed, self.stream, number))
+            n = len(self.candidates)
+            if self.replacement:
+                order = torch.randint(n, (DRAWN_AT_ONCE,), generator=generator, device="cpu")
+            else:
+                order = torch.randperm(n, generator=generator, device="cpu")
+            self._order = self.candidates[order.to(self.candidates.device)]
+            self._round = number
+        return self._order
+
+    def to(self, device: torch.device) -> None:
+        """Keep the order on a device, where parts of it are cut without a copy."""
+        self.candidates, self._round = self.candidates.to(device), -1
+
+
+def derive(*numbers: int) -> int:
+    """A seed that mixes several numbers; equal everywhere, for ever."""
+    digest = hashlib.sha256(repr(numbers).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def _rows_of_both_classes(labels: Tensor) -> Tensor:
+    if labels.ndim != 1:
+        raise ValueError(
+            f"positives is for labels of shape (N,) in two classes, found {tuple(labels.shape)}"
+        )
+    ones = _checks.check_labels(labels.double().numpy(force=True))
+    if not 0 < ones < len(labels):
+        raise ValueError(
+            f"labels must hold both classes, found {ones} positives "
+            f"and {len(labels) - ones} negatives"
+        )
+    return labels == 1

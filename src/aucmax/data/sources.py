@@ -1,0 +1,324 @@
+"""Where batches come from: arrays on the device, a Dataset, a DataLoader, a stream.
+
+A source hands out training batches without end, and can say and be told where it stands.
+:func:`evaluation_batches` goes once through data of the same kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+from torch.utils.data.distributed import DistributedSampler
+
+from aucmax import _random, distributed
+from aucmax.data import labels as _labels
+from aucmax.data.sampling import BatchSampler, derive
+
+
+class Batch(NamedTuple):
+    """Inputs (a tensor, or a tuple or dict of them), labels, and weights if there are any."""
+
+    x: Any
+    y: Tensor
+    weight: Tensor | None = None
+
+
+class Place(NamedTuple):
+    """Where batches go, and as what."""
+
+    device: torch.device
+    dtype: torch.dtype
+    task: str
+
+    def put(self, batch: Batch) -> Batch:
+        """The batch on the device, its real numbers in the model's precision."""
+        x = tree_map(self._put, batch.x)
+        y = _labels.typed(batch.y.to(self.device, non_blocking=True), self.task)
+        weight = batch.weight
+        return Batch(x, y, None if weight is None else self._put(weight))
+
+    def _put(self, x: Tensor) -> Tensor:
+        dtype = self.dtype if x.is_floating_point() else x.dtype
+        return x.to(self.device, dtype, non_blocking=True)
+
+
+class Source:
+    """Training batches without end.
+
+    :meth:`draw` does what the host must do and gives tensors of constant shape; :meth:`load` turns
+    them into a batch with work on the device alone, which can be captured in a graph.
+    """
+
+    weight: Tensor | None = None
+
+    def draw(self) -> tuple[Any, ...]:
+        """What :meth:`load` needs for the next batch; StopIteration if there is no more."""
+        raise NotImplementedError
+
+    def load(self, *drawn: Any) -> Batch:
+        """The batch, on the device."""
+        return Batch(*drawn)
+
+    def position(self, ago: int = 0) -> str:
+        """The last batch in words, or one that many before it."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the source stands."""
+        raise NotImplementedError
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved place; it may use up random numbers: restore those afterwards."""
+        raise NotImplementedError
+
+
+class _Sampled(Source):
+    """A source whose batches a sampler numbers."""
+
+    batch = 0
+
+    def position(self, ago: int = 0) -> str:
+        return f"batch {self.batch - 1 - ago}"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"batch": self.batch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.batch = int(state["batch"])
+
+
+class ArraySource(_Sampled):
+    """Arrays that live on the device; a batch is one gather there."""
+
+    def __init__(self, arrays: Batch, sampler: BatchSampler, place: Place) -> None:
+        self.arrays, self.sampler = place.put(arrays), sampler
+        self.weight = self.arrays.weight
+        sampler.to(place.device)
+
+    def draw(self) -> tuple[Any, ...]:
+        """The rows."""
+        rows = own_part(self.sampler.rows(self.batch))
+        self.batch += 1
+        return (rows,)
+
+    def load(self, *drawn: Any) -> Batch:
+        """A gather."""
+        (rows,) = drawn
+        x, y, weight = self.arrays
+        picked = tree_map(lambda values: values.index_select(0, rows), x)
+        return Batch(picked, y[rows], None if weight is None else weight[rows])
+
+
+class DatasetSource(_Sampled):
+    """A map-style Dataset, loaded by worker processes.
+
+    The random numbers that an item's transforms draw depend on the seed and the batch alone, so
+    the number of workers changes nothing, nor does an interruption.
+    """
+
+    def __init__(
+        self, dataset: Dataset[Any], sampler: BatchSampler, place: Place, workers: int, seed: int
+    ) -> None:
+        self.sampler, self.place, self.seed = sampler, place, seed
+        self.loader = DataLoader(
+            _SeededBatches(dataset),
+            batch_size=None,
+            sampler=_Keys(self),
+            num_workers=workers,
+            pin_memory=place.device.type == "cuda",
+            generator=torch.Generator(),
+        )
+        self._iterator: Iterator[Any] | None = None
+
+    def draw(self) -> tuple[Any, ...]:
+        """The next batch of the workers."""
+        if self._iterator is None:
+            self._iterator = iter(self.loader)
+        batch = self.place.put(as_batch(next(self._iterator)))
+        self.batch += 1
+        return tuple(batch)
+
+    def keys(self) -> Iterator[tuple[int, list[int]]]:
+        """Seed and rows of each batch, from where the source stands."""
+        k = self.batch
+        while True:
+            rows = own_part(self.sampler.rows(k))
+            yield derive(self.seed, k, distributed.rank()), rows.tolist()
+            k += 1
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Workers begin anew, at the saved batch."""
+        super().load_state_dict(state)
+        self._iterator = None
+
+
+class IterableSource(Source):
+    """A DataLoader or any other iterable of batches, taken from its beginning over and over.
+
+    Nothing in it can be asked where it stands, so the way back is to begin the round again with
+    the random numbers it began with and pass over the batches that were used.
+    """
+
+    def __init__(self, data: Iterable[Any], place: Place) -> None:
+        self.data, self.place = data, place
+        self.round, self.taken = 0, 0
+        self.generators = _generators(data)
+        self._began: dict[str, Any] | None = None
+        self._iterator: Iterator[Any] | None = None
+
+    def draw(self) -> tuple[Any, ...]:
+        """The next batch, of the next round if this one is over."""
+        item = next(self._items(), None)
+        if item is None:
+            if self.taken == 0 or self._iterator is self.data:
+                raise StopIteration
+            self.round, self.taken, self._iterator = self.round + 1, 0, None
+            return self.draw()
+        self.taken += 1
+        return tuple(self.place.put(as_batch(item)))
+
+    def _items(self) -> Iterator[Any]:
+        if self._iterator is None:
+            states = [generator.get_state() for generator in self.generators]
+            self._began = {"global": _random.get_state(), "own": states}
+            sampler: Any = getattr(self.data, "sampler", None)
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(self.round)
+            self._iterator = iter(self.data)
+        return self._iterator
+
+    def position(self, ago: int = 0) -> str:
+        """Round and batch."""
+        return f"batch {self.taken - 1 - ago} of round {self.round}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """The round, how it began, and how far it is."""
+        return {"round": self.round, "taken": self.taken, "began": self._began}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begin the round again and pass over what was used."""
+        self.round, self.taken, self._iterator = int(state["round"]), 0, None
+        if state["began"] is None:
+            return
+        _random.set_state(state["began"]["global"])
+        for generator, saved in zip(self.generators, state["began"]["own"], strict=True):
+            generator.set_state(saved)
+        for _ in range(int(state["taken"])):
+            if next(self._items(), None) is None:
+                raise ValueError(
+                    f"train must give the batches it gave before, found {self.taken} "
+                    f"where {state['taken']} had been used"
+                )
+            self.taken += 1
+
+
+def as_arrays(name: str, data: Any) -> Batch | None:
+    """The arrays of ``(x, y)``, ``(x, y, weight)`` or a TensorDataset; None for other data."""
+    if isinstance(data, Batch):
+        return data
+    parts = data.tensors if isinstance(data, TensorDataset) else data
+    if not isinstance(parts, tuple):
+        return None
+    if len(parts) not in (2, 3):
+        raise ValueError(
+            f"{name} must be (inputs, labels) or (inputs, labels, weights), "
+            f"found {len(parts)} parts"
+        )
+    x = tree_map(lambda values: _labels.as_tensor(f"{name}'s inputs", values), _unframed(parts[0]))
+    y, *weight = (_labels.as_tensor(f"{name}'s labels and weights", values) for values in parts[1:])
+    sizes = {len(leaf) for leaf in tree_leaves(x)} | {len(y), *map(len, weight)}
+    if len(sizes) != 1:
+        raise ValueError(f"{name} must have one label per row, found lengths {sorted(sizes)}")
+    return Batch(x, y, *weight)
+
+
+def as_batch(item: Any) -> Batch:
+    """What a loader or a stream gave, as a batch."""
+    if isinstance(item, tuple | list) and len(item) in (2, 3):
+        return Batch(item[0], *(torch.as_tensor(part) for part in item[1:]))
+    found = f"{len(item)} parts" if isinstance(item, tuple | list) else type(item).__name__
+    raise ValueError(
+        f"batches must be (inputs, labels) or (inputs, labels, weights), found {found}"
+    )
+
+
+def evaluation_batches(
+    data: Any, place: Place, batch_size: int, workers: int = 0
+) -> Iterator[Batch]:
+    """Each row once, in order; under a process group this rank's part of them."""
+    arrays = as_arrays("valid", data)
+    if arrays is not None:
+        rows = own_part(torch.arange(len(arrays.y), device=arrays.y.device))
+        for part in torch.split(rows, batch_size):
+            weight = None if arrays.weight is None else arrays.weight[part]
+            x = tree_map(lambda values, part=part: values[part], arrays.x)
+            yield place.put(Batch(x, arrays.y[part], weight))
+        return
+    skip = distributed.world_size()
+    if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
+        rows = own_part(torch.arange(len(data)))  # type: ignore[arg-type]
+        data = DataLoader(data, batch_size, sampler=rows.tolist(), num_workers=workers)
+        skip = 1
+    if isinstance(getattr(data, "sampler", None), DistributedSampler):
+        skip = 1
+    for k, item in enumerate(data):
+        if k % skip == distributed.rank() % skip:
+            yield place.put(as_batch(item))
+
+
+def own_part(rows: Tensor) -> Tensor:
+    """This rank's share of a batch that all ranks make up together."""
+    size = distributed.world_size()
+    return rows if size == 1 else rows[distributed.rank() :: size]
+
+
+class _SeededBatches(Dataset[Any]):
+    """Whole batches of a dataset, each with random numbers of its own."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, key: tuple[int, list[int]]) -> Any:
+        seed, rows = key
+        with _random.isolated(seed):
+            fetch: Callable[..., Any] | None = getattr(self.dataset, "__getitems__", None)
+            items = fetch(rows) if fetch else [self.dataset[i] for i in rows]
+            return default_collate(items)
+
+
+class _Keys:
+    """The sampler's side of a :class:`DatasetSource`."""
+
+    def __init__(self, source: DatasetSource) -> None:
+        self.source = source
+
+    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
+        return self.source.keys()
+
+
+def _generators(data: Any) -> list[torch.Generator]:
+    """The generators that a DataLoader and its samplers were given."""
+    sampler, batches = getattr(data, "sampler", None), getattr(data, "batch_sampler", None)
+    holders = [data, sampler, batches, getattr(batches, "sampler", None)]
+    found = {
+        id(g): g for x in holders if isinstance(g := getattr(x, "generator", None), torch.Generator)
+    }
+    return list(found.values())
+
+
+def _unframed(x: Any) -> Any:
+    """Data frames and sequences of numbers are one array, not a tree."""
+    if hasattr(x, "__array__") or isinstance(x, list):
+        return (
+            x.to_numpy()
+            if hasattr(x, "to_numpy")
+            else x
+            if isinstance(x, Tensor)
+            else _labels.as_tensor("inputs", x)
+        )
+    return x

@@ -1,0 +1,7 @@
+"""Training: the one loop that the estimator, the command line and the experiments call."""
+
+from aucmax.train._evaluate import evaluate
+from aucmax.train._fit import fit
+from aucmax.train._result import DivergedError, FitResult
+
+__all__ = ["DivergedError", "FitResult", "evaluate", "fit"]

@@ -1,0 +1,123 @@
+"""The whole step as one CUDA graph: forward, loss, backward, clipping, optimizer, average."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from aucmax import distributed
+from aucmax.data.sources import Source
+from aucmax.train._methods import Phase
+from aucmax.train._options import Options
+from aucmax.train._step import Step
+
+WARM_UP = 3
+"""Steps of a stage that run operation by operation before the capture: they begin the optimizer's
+state and let the libraries choose their algorithms."""
+
+
+class CapturedStep(Step):
+    """Replays one captured graph per step; a new one for every stage.
+
+    What the host decides, the rows or the batch, is copied into the tensors that the graph reads.
+    If the capture fails, steps go on operation by operation, and ``note`` is told why.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        phase: Phase,
+        source: Source,
+        options: Options,
+        note: Callable[[str], None],
+    ) -> None:
+        super().__init__(model, phase, source, options)
+        self.note = note
+        self.failed = False
+        self.stream = torch.cuda.Stream(options.device)  # type: ignore[no-untyped-call]
+        self.begin_stage()
+
+    def begin_stage(self) -> None:
+        """The step size and the optimizer's state are new, and so must be the graph."""
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.static: list[tuple[Any, ...]] = []
+        self.warm = 0
+
+    def __call__(self) -> bool:
+        drawn = [self.source.draw() for _ in range(self.options.accumulate)]
+        self.losses += 1
+        if self.failed or self.warm < WARM_UP:
+            return self._warm_up(drawn)
+        if self.graph is None and not self._capture(drawn):
+            return self.run(drawn)
+        if not self._fill(drawn):
+            return self.run(drawn)  # a batch of another shape, such as the last of an epoch
+        assert self.graph is not None
+        self.graph.replay()
+        return True
+
+    def _warm_up(self, drawn: list[tuple[Any, ...]]) -> bool:
+        self.warm += 1
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            taken = self.run(drawn)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return taken
+
+    def _capture(self, drawn: list[tuple[Any, ...]]) -> bool:
+        """Record the step, which does not run it; say why not if that fails."""
+        self.static = tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, drawn)
+        self.phase.optimizer.zero_grad(set_to_none=True)
+        graph, random = torch.cuda.CUDAGraph(), torch.cuda.get_rng_state(self.options.device)
+        try:
+            with torch.cuda.graph(graph, stream=self.stream):
+                self.run(self.static)
+        except Exception as error:  # whatever the model does that a graph cannot hold
+            torch.cuda.synchronize()
+            _revive_generator(self.options.device, random)
+            self.phase.optimizer.zero_grad(set_to_none=True)
+            self.failed = True
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            self.note(f"the step is not captured as a CUDA graph: {reason}")
+            return False
+        self.graph = graph
+        return True
+
+    def _fill(self, drawn: list[tuple[Any, ...]]) -> bool:
+        """Copy what was drawn to where the graph reads; False if the shapes are others."""
+        pairs = list(zip(tree_leaves(self.static), tree_leaves(drawn), strict=False))
+        tensors = [(a, b) for a, b in pairs if isinstance(a, Tensor)]
+        if any(a.shape != b.shape for a, b in tensors):
+            return False
+        for static, new in tensors:
+            static.copy_(new, non_blocking=True)
+        return True
+
+
+def _revive_generator(device: torch.device, state: Tensor) -> None:
+    """A capture that failed leaves the device's generator waiting for its end: begin it anew."""
+    fresh = torch.Generator(device)
+    fresh.set_state(state)
+    generator = torch.cuda.default_generators[device.index or 0]
+    generator.graphsafe_set_state(fresh.graphsafe_get_state())
+
+
+def why_not(options: Options, phase: Phase) -> str | None:
+    """Why the step of a phase cannot be captured; None if it can be tried."""
+    if options.device.type != "cuda":
+        return "it needs a CUDA device"
+    if options.amp == "fp16":
+        return "the gradient scaler of amp='fp16' decides on the host"
+    if distributed.world_size() > 1:
+        return "it would hold communication between processes"
+    defaults = phase.optimizer.defaults
+    counts_on_host = "capturable" in defaults and not defaults["capturable"]
+    if counts_on_host and not isinstance(phase.optimizer, torch.optim.SGD):
+        return f"{type(phase.optimizer).__name__} was built with capturable=False"
+    if isinstance(phase.optimizer, torch.optim.Adagrad):
+        return "torch.optim.Adagrad counts steps on the host"
+    return None

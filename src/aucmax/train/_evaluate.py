@@ -1,0 +1,117 @@
+"""The AUC of a model on data, exact over all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from aucmax import metrics
+from aucmax.data.labels import find_task, known_labels
+from aucmax.data.sources import Batch, Place, evaluation_batches
+from aucmax.distributed import concat_over_ranks
+from aucmax.train._options import AMP, find_device
+
+
+def evaluate(
+    model: nn.Module,
+    data: Any,
+    *,
+    task: str = "auto",
+    batch_size: int = 1024,
+    workers: int = 0,
+    device: str | torch.device = "auto",
+    amp: str | None = None,
+) -> float:
+    """The AUC of a model on data of any kind that :func:`aucmax.fit` takes.
+
+    For several classes it is Hand and Till's M of the softmax, for several labels the mean of
+    their AUCs. Under a process group each rank scores its part, and the AUC is that of all rows
+    together, not a mean of AUCs.
+
+    Args:
+        model: gives raw scores; it is scored in evaluation mode and left in the mode it was in.
+        data: ``(x, y)``, a Dataset, a DataLoader or another iterable of batches.
+        task: "auto", "binary", "multiclass" or "multilabel".
+        batch_size: rows at a time, for arrays and Datasets.
+        workers: processes that load a Dataset.
+        device: where to score; "auto" is the GPU if there is one. The model goes there.
+        amp: "bf16" or "fp16" for mixed precision.
+
+    Returns:
+        The AUC; nan, with a warning, if a class is missing.
+
+    Example:
+        >>> import torch, aucmax
+        >>> model = torch.nn.Linear(1, 1)
+        >>> _ = torch.nn.init.ones_(model.weight)
+        >>> aucmax.evaluate(model, (torch.tensor([[0.1], [0.4], [0.3], [0.8]]), [0, 0, 1, 1]))
+        0.75
+    """
+    where = find_device(device)
+    model.to(where)
+    place = Place(where, model_dtype(model), find_task(task, known_labels(data)))
+    context = nullcontext() if amp is None else torch.autocast(where.type, AMP[amp])
+    with context:
+        scored = score(model, evaluation_batches(data, place, batch_size, workers))
+    return auc(scored, place.task)
+
+
+def model_dtype(model: nn.Module) -> torch.dtype:
+    """The precision of the model's real parameters."""
+    return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+
+
+class Scored(NamedTuple):
+    """Scores, labels and, if there are any, weights of the same rows."""
+
+    scores: Tensor
+    target: Tensor
+    weight: Tensor | None
+
+    def with_more(self, more: Scored) -> Scored:
+        """These rows and others."""
+        return Scored(*map(_joined, zip(self, more, strict=True)))  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def score(model: nn.Module, batches: Iterable[Batch]) -> Scored:
+    """All rows of all ranks, scored in evaluation mode."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        parts = [(model(batch.x), batch.y, batch.weight) for batch in batches]
+    finally:
+        for module, training in modes:
+            module.training = training
+    if not parts:
+        raise ValueError("the data must have rows for every process, found none")
+    columns = map(_joined, zip(*parts, strict=True))
+    return Scored(*(None if x is None else concat_over_ranks(x) for x in columns))  # type: ignore[arg-type]
+
+
+def auc(scored: Scored, task: str) -> float:
+    """The AUC that fits the task; nan with a warning where a class is missing."""
+    scores, target, weight = scored
+    if not bool(scores.isfinite().all()):
+        return math.nan  # a model that diverged; the loop says so
+    if task == "binary":
+        return metrics.roc_auc(scores, target, weight)
+    if task == "multiclass":
+        return metrics.hand_till(scores.double().softmax(-1), target)
+    columns = [_known(scores[:, j], target[:, j]) for j in range(target.shape[1])]
+    return math.fsum(metrics.roc_auc(*column) for column in columns) / len(columns)
+
+
+def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if known else None
+
+
+def _known(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    known = ~target.isnan()
+    return scores[known], target[known]

@@ -1,0 +1,271 @@
+"""fit(): sets a run up and hands it to the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+from torch.utils.data import Dataset, IterableDataset
+
+from aucmax import _random, distributed
+from aucmax.data import BatchSampler
+from aucmax.data import labels as _labels
+from aucmax.data.sampling import derive
+from aucmax.data.sources import (
+    ArraySource,
+    DatasetSource,
+    IterableSource,
+    Place,
+    Source,
+    as_arrays,
+)
+from aucmax.stages import Plateau, Stage
+from aucmax.train._evaluate import model_dtype
+from aucmax.train._loop import Loop
+from aucmax.train._options import Options, digest, find_device
+from aucmax.train._result import FitResult
+
+
+def fit(
+    model: nn.Module,
+    train: Any,
+    valid: Any = None,
+    *,
+    method: str = "ppd-sg",
+    steps: int,
+    task: str = "auto",
+    loss: nn.Module | None = None,
+    optimizer: Optimizer | None = None,
+    lr: float | None = None,
+    stages: Sequence[Stage] | Plateau | None = None,
+    restart: str | None = None,
+    lipschitz: float | None = None,
+    optimizer_options: Mapping[str, Any] | None = None,
+    loss_options: Mapping[str, Any] | None = None,
+    pretrain: int = 0,
+    pretrain_lr: float = 0.1,
+    batch_size: int = 128,
+    positives: float | None = None,
+    replacement: bool = False,
+    labels: Any = None,
+    augment: Callable[[Any], Any] | None = None,
+    workers: int = 0,
+    seed: int = 0,
+    eval_every: int | None = None,
+    probe: int = 512,
+    patience: int | None = None,
+    out: str | Path | None = None,
+    save_every: int | None = None,
+    tensorboard: bool = False,
+    progress: bool = True,
+    device: str | torch.device = "auto",
+    amp: str | None = None,
+    clip_norm: float | None = None,
+    accumulate: int = 1,
+    compile: bool = False,  # noqa: A002
+    cuda_graph: bool | None = None,
+    parallel: str = "ddp",
+) -> FitResult:
+    r"""Train a model to rank: the stages, the averages, evaluation, checkpoints, resuming.
+
+    Each step draws a batch, each stage ends as the method says: for the PPD methods the average of
+    the stage's iterates becomes start and reference, batch-norm statistics are estimated at it
+    from :math:`m_k` fresh samples, and alpha is set from their scores. Every evaluation looks at
+    both iterates, the last one and the running average; the model ends with the weights that
+    validation liked best, without validation with the iterate that the method returns.
+
+    With ``out`` a run that was interrupted, however roughly, goes on when the same call is made
+    again, and on the CPU ends with the same bits as one that was not. Under ``torchrun`` the same
+    call trains data-parallel; ``batch_size`` is that of all processes together.
+
+    Args:
+        model: gives raw scores: (N,) or (N, 1) for two classes, (N, c) for c classes or labels.
+            It is trained in place.
+        train: ``(x, y)`` or ``(x, y, weight)`` arrays or tensors, which are kept on the device (x
+            may also be a tuple or dict of arrays); a Dataset; a DataLoader; or any iterable of
+            such batches, whose share of positives is then estimated as it goes by.
+        valid: data of the same kinds to choose by, or None.
+        method: "ppd-sg", "ppd-adagrad", "pga" or "oauc" on the AUC loss; "sgd", "adagrad" or
+            "adamw" on cross-entropy, the step size divided by 10 after 1/2 and 3/4 of the steps.
+        steps: optimizer steps in all.
+        task: "binary", "multiclass" or "multilabel"; "auto" goes by the labels.
+        loss: one of your own in place of the method's; called with scores and labels.
+        optimizer: one of your own, built on the parameters of model and ``loss``; its step sizes
+            are left alone unless ``stages`` are given.
+        lr: the first stage's step size: 0.1, but 0.01 for "adagrad" and 0.001 for "adamw".
+        stages: stages from :mod:`aucmax.stages` in place of the method's.
+        restart: "average" or "last", where a stage begins; see the optimizers' ``end_stage``.
+        lipschitz: for stages that end by Lemma 3, see :meth:`PPDAdaGrad.should_stop`.
+        optimizer_options: more arguments of the method's optimizer, such as ``gamma``.
+        loss_options: more arguments of the method's loss, such as ``margin`` or ``link``.
+        pretrain: this many steps of SGD on cross-entropy before the method's own.
+        pretrain_lr: their step size.
+        batch_size: rows per step, for arrays and Datasets; a loader or stream has its own.
+        positives: share of positives in every batch; None takes rows as they come.
+        replacement: draw rows independently of each other, not round by round.
+        labels: the training labels of a Dataset that has no ``targets`` or ``labels``.
+        augment: changes the inputs of a training batch, on the device, with torch's random numbers.
+        workers: processes that load a Dataset.
+        seed: of the batches and of the random numbers drawn in training; the caller's own are left
+            as they were.
+        eval_every: steps between evaluations; one fortieth of the steps.
+        probe: fresh training samples per evaluation, for the training AUC and, where the model has
+            batch norm, for the statistics at the average.
+        patience: stop after this many evaluations without a better validation AUC.
+        out: a folder for checkpoints, history and result.
+        save_every: steps between checkpoints; as ``eval_every``.
+        tensorboard: write TensorBoard files into ``out`` too.
+        progress: a bar in a terminal, lines elsewhere, on standard error.
+        device: "auto" is the GPU if there is one.
+        amp: "bf16" or "fp16" for mixed precision.
+        clip_norm: limit of the gradient's norm.
+        accumulate: parts that a batch is worked on in, to save memory; a loader's or stream's
+            batches are taken this many at a time.
+        compile: compile model and loss with ``torch.compile``.
+        cuda_graph: capture the whole step as a CUDA graph; None where it is possible.
+        parallel: "ddp", or "fsdp" to shard the model over the processes.
+
+    Returns:
+        The chosen model and how it came about.
+
+    Raises:
+        ValueError: for arguments or data that cannot be right.
+        DivergedError: if the loss or a gradient is NaN or infinite.
+        SystemExit: 130 or 143 after Ctrl-C or SIGTERM, the state saved.
+
+    Example:
+        >>> import torch, aucmax
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> y = (torch.rand(1000, generator=generator) < 0.1).float()
+        >>> x = torch.randn(1000, 5, generator=generator) + y[:, None]
+        >>> result = aucmax.fit(
+        ...     torch.nn.Linear(5, 1), (x[:800], y[:800]), (x[800:], y[800:]),
+        ...     steps=400, lr=0.3, positives=0.5, progress=False,
+        ... )
+        >>> result.auc > 0.85
+        True
+    """
+    where = find_device(device)
+    with distributed.process_group(where):
+        every = eval_every if eval_every is not None else max(1, -(-int(steps) // 40))
+        options = Options(
+            method=method,
+            steps=steps,
+            task=task,
+            loss=loss,
+            optimizer=optimizer,
+            lr=lr,
+            stages=stages,
+            restart=restart,
+            lipschitz=lipschitz,
+            optimizer_options=dict(optimizer_options or {}),
+            loss_options=dict(loss_options or {}),
+            pretrain=pretrain,
+            pretrain_lr=pretrain_lr,
+            batch_size=batch_size,
+            positives=positives,
+            replacement=replacement,
+            augment=augment,
+            workers=workers,
+            seed=seed,
+            eval_every=every,
+            probe=probe,
+            patience=patience,
+            out=None if out is None else Path(out),
+            save_every=save_every if save_every is not None else every,
+            tensorboard=tensorboard,
+            progress=progress,
+            device=where,
+            amp=amp,
+            clip_norm=clip_norm,
+            accumulate=accumulate,
+            compile=compile,
+            cuda_graph=cuda_graph,
+            parallel=parallel,
+        )
+        return _run(model, train, valid, labels, options)
+
+
+def _run(model: nn.Module, train: Any, valid: Any, labels: Any, options: Options) -> FitResult:
+    y = _labels.known_labels(train, labels)
+    task = _labels.find_task(options.task, y)
+    if y is not None:
+        _labels.check(y, task)
+    _check_valid(valid, options)
+    with _random.isolated(derive(options.seed, distributed.rank()), options.device):
+        model.to(options.device)
+        place = Place(options.device, model_dtype(model), task)
+        source = make_source(train, y, place, options)
+        prior = _prior(y, source, options, task)
+        data = {
+            "task": task,
+            "rows": None if y is None else len(y),
+            "labels": digest(y),
+        }
+        return Loop(model, source, valid, place, prior, options, data).run()
+
+
+def make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> Source:
+    """The batches of whatever was passed as training data."""
+    size = options.batch_size // options.accumulate
+    arrays = as_arrays("train", train)
+    mapped = isinstance(train, Dataset) and not isinstance(train, IterableDataset)
+    if arrays is None and not mapped:
+        return _iterable_source(train, place, options)
+    if labels is None and options.positives is not None:
+        raise ValueError(
+            "labels must be given for a fixed share of positives: "
+            "the Dataset has neither targets nor labels"
+        )
+    sampler = BatchSampler(
+        torch.empty(len(train)) if labels is None else labels,
+        size,
+        positives=options.positives,
+        replacement=options.replacement,
+        seed=options.seed,
+    )
+    if arrays is not None:
+        return ArraySource(arrays, sampler, place)
+    if labels is not None and len(labels) != len(train):
+        raise ValueError(
+            f"labels must be one per row of the Dataset, {len(train)}, found {len(labels)}"
+        )
+    return DatasetSource(train, sampler, place, options.workers, options.seed)
+
+
+def _iterable_source(train: Any, place: Place, options: Options) -> Source:
+    if isinstance(train, IterableDataset) or not hasattr(train, "__iter__"):
+        raise ValueError(
+            f"train must be (x, y) arrays, a Dataset, a DataLoader or an iterable of batches, "
+            f"found {type(train).__name__}"
+            + (": wrap it in a DataLoader" if isinstance(train, IterableDataset) else "")
+        )
+    if options.positives is not None:
+        raise ValueError(
+            "positives must be None for a DataLoader or a stream, which draw their own batches, "
+            f"found {options.positives!r}"
+        )
+    return IterableSource(train, place)
+
+
+def _prior(labels: Tensor | None, source: Source, options: Options, task: str) -> Any:
+    """The share of positives in the batches, or the classes' shares; None if nobody knows."""
+    sampler = getattr(source, "sampler", None)
+    if options.positives is not None and sampler is not None:
+        if source.weight is None:
+            return sampler.prior
+        return None  # weights change the share of positives: it is estimated
+    return None if labels is None else _labels.shares(labels, source.weight, task)
+
+
+def _check_valid(valid: Any, options: Options) -> None:
+    if valid is None and (options.patience is not None or isinstance(options.stages, Plateau)):
+        raise ValueError("valid must be given: patience and plateau stages go by its AUC")
+    if valid is not None and hasattr(valid, "__next__"):
+        raise ValueError(
+            "valid must be data that can be gone through again, found an iterator: put it in a list"
+        )

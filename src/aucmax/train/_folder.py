@@ -1,0 +1,130 @@
+"""The folder of a run: its configuration, its checkpoints, its result, one process group at a time.
+
+::
+
+    config.json              what decides the result
+    history.jsonl            a line per evaluation
+    checkpoints/step-*       the last two states of the run
+    checkpoints/best-*       the best weights that these states know of
+    model.safetensors/.json  the result, once the run is over
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from aucmax import checkpoint, distributed
+from aucmax.checkpoint import DamagedError
+from aucmax.train._options import differences
+
+KEPT = 2
+
+
+class RunFolder:
+    """Reads and writes the files of a run; the first rank writes.
+
+    Args:
+        path: the ``out`` of the run.
+        note: is told what is skipped.
+        mesh: that of the model if it is sharded over ranks, which then all write; else None.
+    """
+
+    def __init__(self, path: Path, note: Callable[[str], None], mesh: Any) -> None:
+        self.path, self.note, self.mesh = path, note, mesh
+        self.checkpoints = path / "checkpoints"
+        self.kept: list[tuple[str, str]] = []
+        self._lock: IO[str] | None = None
+
+    @property
+    def history(self) -> Path:
+        """The file of the records."""
+        return self.path / "history.jsonl"
+
+    def open(self, config: dict[str, Any]) -> None:
+        """Take the folder for this run: nobody else has it, no other configuration is in it."""
+        if distributed.rank() == 0:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            self._take()
+            self._check(config)
+        distributed.broadcast_object(None)  # the others wait until it stands
+
+    def close(self) -> None:
+        """Let another process have the folder."""
+        if self._lock is not None:
+            self._lock.close()
+
+    def _take(self) -> None:
+        self._lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"out must be a folder of one run, found another process at work in {self.path}"
+            ) from None
+
+    def _check(self, config: dict[str, Any]) -> None:
+        path, plain = self.path / "config.json", json.loads(json.dumps(config))
+        if not path.exists():
+            checkpoint.write_json(path, plain)
+            return
+        try:
+            found = differences(json.loads(path.read_text("utf-8")), plain)
+        except (ValueError, AttributeError):
+            raise DamagedError(f"{path} is cut off or altered: it is no whole JSON") from None
+        if found:
+            raise ValueError(
+                f"out must be a new folder or hold the same configuration, found {self.path} "
+                f"with another: {'; '.join(found)}"
+            )
+
+    def is_finished(self) -> bool:
+        """Whether the run is over."""
+        return (self.path / "model.json").exists()
+
+    def latest(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The newest whole state and the best weights it knows of; None if none was saved.
+
+        Raises:
+            DamagedError: if there are states and none is whole.
+        """
+        names = sorted((p.stem for p in self.checkpoints.glob("step-*.json")), reverse=True)
+        reasons = []
+        for name in names:
+            try:
+                state = checkpoint.load(self.checkpoints, name, self.mesh)
+                best = checkpoint.load(self.checkpoints, state["best"], self.mesh)
+            except DamagedError as error:
+                reasons.append(str(error))
+                self.note(f"skipped a checkpoint: {error}")
+                continue
+            self.kept = [(name, state["best"])]
+            return state, best
+        if reasons:
+            raise DamagedError(
+                f"out must hold a whole checkpoint to go on from, found none: "
+                f"{'; '.join(reasons)}. Nothing was changed; to begin anew use another folder"
+            )
+        return None
+
+    def save(self, state: dict[str, Any], best: dict[str, Any]) -> None:
+        """Write the state, and the best weights before it if they are not there yet."""
+        if distributed.rank() != 0 and self.mesh is None:
+            return
+        name = f"step-{state['progress']['step']:010d}"
+        if state["best"] not in {known for _, known in self.kept}:
+            checkpoint.save(self.checkpoints, state["best"], best)
+        checkpoint.save(self.checkpoints, name, state)
+        others = [pair for pair in self.kept if pair[0] != name]
+        self.kept = [*others, (name, state["best"])][-KEPT:]
+        if distributed.rank() == 0:
+            self._prune()
+
+    def _prune(self) -> None:
+        kept = {name for pair in self.kept for name in pair}
+        names = {p.name.split(".")[0] for p in self.checkpoints.iterdir()}
+        for name in sorted(names - kept):
+            checkpoint.remove(self.checkpoints, name)

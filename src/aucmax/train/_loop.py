@@ -1,0 +1,467 @@
+"""The loop: stages of steps, evaluations and checkpoints between them."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from aucmax import _random, checkpoint, distributed
+from aucmax._checks import NotFiniteError
+from aucmax._sharded import mesh_of, shard
+from aucmax.data.sources import Batch, Place, Source
+from aucmax.history import History, read
+from aucmax.optim import PPDAdaGrad, update_batch_norm
+from aucmax.stages import Stage
+from aucmax.train._captured import CapturedStep, why_not
+from aucmax.train._folder import RunFolder
+from aucmax.train._judge import Best, Judge
+from aucmax.train._methods import Phase, make_phases
+from aucmax.train._options import Options, fingerprint
+from aucmax.train._report import Reporter
+from aucmax.train._result import DivergedError, FitResult
+from aucmax.train._signals import Interrupts, exit_code
+from aucmax.train._step import Step, autocast
+
+POLL_EVERY = 64  # steps after which a device is asked whether it diverged
+ASK_LEMMA_EVERY = 100  # steps between two looks at the stopping time of Lemma 3
+TRIES = 100  # to find every class among fresh samples
+FEWEST_STEPS_SKIPPED = 50  # in a row, by the gradient scaler, that mean divergence
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    step: int = 0
+    phase: int = 0
+    stage: int = 0
+    stage_step: int = 0
+    seconds: float = 0.0
+    evaluations_without_gain: int = 0
+    reason: str = ""
+
+
+class Loop:
+    """A run from its beginning, or from its last checkpoint, to its end."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        source: Source,
+        valid: Any,
+        place: Place,
+        prior: Any,
+        options: Options,
+        data: dict[str, Any],
+    ) -> None:
+        self.model, self.source, self.options, self.place = model, source, options, place
+        self.config = fingerprint(options, model, data)
+        if options.parallel == "fsdp" and distributed.world_size() > 1:
+            shard(model, options.device)
+        graph = options.device.type == "cuda" and options.cuda_graph is not False
+        self.phases = make_phases(model, options, place.task, prior, capturable=graph)
+        self.total = options.pretrain + options.steps
+        self.at = Progress()
+        self.judge = Judge(model, valid, place, options)
+        self.history = History()
+        self.folder = (
+            None if options.out is None else RunFolder(options.out, self._say, mesh_of(model))
+        )
+        self.reporter: Reporter | None = None
+        self.interrupts = Interrupts()
+        self.stepping_seconds, self.recorded_step = 0.0, 0
+
+    # --- the run ------------------------------------------------------------------------------
+
+    def run(self) -> FitResult:
+        """Train, or go on, or find that it is all done."""
+        if self.folder is not None:
+            self.folder.open(self.config)
+            if self.folder.is_finished():
+                return self._finished()
+        try:
+            with self.interrupts:
+                return self._run()
+        except DivergedError as error:
+            raise self._explained(error) from None
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise RuntimeError(
+                f"a DataLoader worker died after step {self.at.step:,}: {error}"
+            ) from None
+        finally:
+            self._close()
+
+    def _run(self) -> FitResult:
+        self._enter_phase()
+        self._resume()
+        out = self.options.out
+        self.reporter = Reporter(
+            self.phase.name,
+            self.total,
+            self.at.step,
+            self.options.progress,
+            out / "tensorboard" if out and self.options.tensorboard else None,
+        )
+        self._say_whether_captured()
+        self.model.train()
+        while not self.at.reason:
+            self._walk(self.phase.stages[self.at.stage])
+        return self._finish()
+
+    def _walk(self, stage: Stage) -> None:
+        """Steps up to the next event, and the event."""
+        ended = self._advance(stage)
+        over = self._is_over(stage)
+        if over or ended or self.at.step % self.options.eval_every == 0:
+            saturated = self._evaluate(stage)
+            over = over or saturated
+        if ended and not self.at.reason:
+            self.at.reason = "the data came to an end"
+        if over and not self.at.reason:
+            self._leave_stage(stage)
+        told = self.interrupts.received if self.stopping else 0
+        if told or self.at.reason or self.at.step % self.options.save_every == 0:
+            self._save()
+        if told and not self.at.reason:
+            self._interrupted(told)
+
+    def _advance(self, stage: Stage) -> bool:
+        """Take steps until something is due; True if the data came to an end."""
+        target, skipped, began = self._next_event(stage), 0, time.perf_counter()
+        step, at, tick, heed = self.step, self.at, self.reporter.tick, self.interrupts.heed  # type: ignore[union-attr]
+        self.stopping, ended = False, False
+        while at.step < target and not self.stopping:
+            try:
+                taken = step()
+            except StopIteration:
+                ended = True
+                break
+            if taken:
+                at.step += 1
+                at.stage_step += 1
+                skipped = 0
+            else:
+                skipped += 1
+                if skipped >= FEWEST_STEPS_SKIPPED:
+                    raise DivergedError(f"the gradient scaler skipped {skipped} steps in a row")
+            tick(at.step)
+            self.stopping = bool(heed(at.step))
+        step.settle()
+        self.stepping_seconds += time.perf_counter() - began
+        self.at.seconds += time.perf_counter() - began
+        return ended
+
+    def _next_event(self, stage: Stage) -> int:
+        """The step at which something else than a step is due."""
+        at, options = self.at, self.options
+        due = [every * (at.step // every + 1) for every in (options.eval_every, options.save_every)]
+        if stage.steps is not None:
+            due.append(at.step + stage.steps - at.stage_step)
+        if stage.M is not None:
+            due.append(at.step + ASK_LEMMA_EVERY - at.stage_step % ASK_LEMMA_EVERY)
+        if options.device.type != "cpu":
+            due.append(at.step + POLL_EVERY)
+        return min(*due, self.total)
+
+    def _is_over(self, stage: Stage) -> bool:
+        at, optimizer = self.at, self.phase.optimizer
+        if at.step >= self.total:
+            return True
+        if stage.steps is not None:
+            return at.stage_step >= stage.steps
+        if stage.M is None or at.stage_step % ASK_LEMMA_EVERY:
+            return False
+        if not isinstance(optimizer, PPDAdaGrad) or self.options.lipschitz is None:
+            raise ValueError("stages that end by Lemma 3 need PPDAdaGrad and lipschitz=")
+        return optimizer.should_stop(stage.M, self.options.lipschitz)
+
+    # --- stages -------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> Phase:
+        """The one that is walked."""
+        return self.phases[self.at.phase]
+
+    def _enter_phase(self) -> None:
+        """Make the step of the phase and set its step size."""
+        reason = why_not(self.options, self.phase)
+        if self.options.cuda_graph is not False and reason is None:
+            self.step: Step = CapturedStep(
+                self.model, self.phase, self.source, self.options, self._say
+            )
+        else:
+            self.step = Step(self.model, self.phase, self.source, self.options)
+        self._enter_stage()
+
+    def _enter_stage(self) -> None:
+        stage = self.phase.stages[self.at.stage]
+        if self.phase.sets_lr:
+            stage.set_lr(self.phase.optimizer)
+        self.step.begin_stage()
+
+    def _leave_stage(self, stage: Stage) -> None:
+        """To the next stage, the next phase, or the end."""
+        at, last = self.at, self.at.stage + 1 == len(self.phase.stages)
+        if at.step >= self.total:
+            at.reason = "all steps taken"
+        elif not last:
+            self._end_stage(stage)
+            at.stage, at.stage_step = at.stage + 1, 0
+            if self.phase.plateau is not None:
+                self.phase.plateau.begin_stage()
+            self._enter_stage()
+        elif at.phase + 1 < len(self.phases):
+            at.phase, at.stage, at.stage_step = at.phase + 1, 0, 0
+            self._enter_phase()
+            self._set_saddle(self._samples(self.phase.stages[0]), primal=True)
+        else:
+            at.reason = "all stages ended"
+
+    def _end_stage(self, stage: Stage) -> None:
+        """Alg. 2, lines 10 to 12: the average is start and reference, alpha is set at it."""
+        phase, samples = self.phase, self._samples(stage)
+        if phase.restart == "last":
+            drawn = self._draw(samples)
+            with self.judge.at_average(phase, self._again(drawn)):
+                self._reset_dual(drawn)
+            phase.average.end_stage(restart="last")
+            return
+        phase.average.end_stage(restart="average")
+        drawn = self._draw(max(samples, 1) if self.judge.has_norms else samples)
+        if self.judge.has_norms and drawn:
+            with autocast(self.options):
+                update_batch_norm(self.model, (batch.x for batch in self._again(drawn)()))
+            distributed.average_buffers(self.model)
+        self._reset_dual(drawn)
+
+    def _samples(self, stage: Stage) -> int:
+        """How many fresh samples a stage's end takes."""
+        probe = self.options.probe if self.judge.has_norms else 0
+        return max(stage.dual_samples, probe)
+
+    def _set_saddle(self, samples: int, primal: bool) -> None:
+        """a, b and alpha at their best for a model that has learned something already."""
+        if self.phase.saddle is not None:
+            self._reset_dual(self._draw(max(samples, 2)), primal)
+
+    def _reset_dual(self, drawn: list[tuple[Any, ...]], primal: bool = False) -> None:
+        """Alpha in closed form from fresh samples, more of them if a class is missing."""
+        saddle = self.phase.saddle
+        if saddle is None or not drawn or self.phase.name == "pga":
+            return  # PGA goes on from the average of alpha
+        scored = self.judge.score(self._again(drawn)())
+        for attempt in range(TRIES):
+            try:
+                if primal:
+                    saddle.reset_primal(*scored)
+                saddle.reset_dual(*scored)
+                return
+            except NotFiniteError as error:
+                raise DivergedError(str(error)) from None
+            except ValueError:
+                more = self._draw(len(scored.target)) if attempt + 1 < TRIES else []
+                if not more:
+                    raise
+                scored = scored.with_more(self.judge.score(self._again(more)()))
+
+    def _draw(self, samples: int) -> list[tuple[Any, ...]]:
+        """At least that many fresh samples over all ranks, or what is left of the data."""
+        drawn: list[tuple[Any, ...]] = []
+        while samples > 0:
+            try:
+                drawn.append(self.source.draw())
+            except StopIteration:
+                break
+            samples -= len(tree_leaves(drawn[-1])[0]) * distributed.world_size()
+        return drawn
+
+    def _again(self, drawn: list[tuple[Any, ...]]) -> Callable[[], Iterator[Batch]]:
+        """The batches of what was drawn, as often as they are asked for."""
+        return lambda: (self.step.load(*part) for part in drawn)
+
+    # --- evaluation ---------------------------------------------------------------------------
+
+    def _evaluate(self, stage: Stage) -> bool:
+        """Record both iterates; True if a plateau rule says that the stage has saturated."""
+        began, at = time.perf_counter(), self.at
+        distributed.average_buffers(self.model)
+        probe = self._draw(
+            max(self.options.probe, 1) if self.judge.has_norms else self.options.probe
+        )
+        found = self.judge.evaluate(self.phase, at.step, self._again(probe))
+        gained = self.judge.best.step == at.step
+        at.evaluations_without_gain = 0 if gained else at.evaluations_without_gain + 1
+        if at.evaluations_without_gain == self.options.patience:
+            at.reason = f"no better validation AUC in {self.options.patience} evaluations"
+        at.seconds += time.perf_counter() - began
+        record = self._record(stage, found)
+        self.history.append(record)
+        assert self.reporter is not None
+        self.reporter.evaluation(record)
+        self.model.train()
+        best = max((found[f"valid_auc_{x}"] for x in ("last", "average")), default=math.nan)
+        return self.phase.plateau is not None and best == best and self.phase.plateau.report(best)
+
+    def _record(self, stage: Stage, found: dict[str, float]) -> dict[str, Any]:
+        at, saddle = self.at, self.phase.saddle
+        steps, seconds = at.step - self.recorded_step, self.stepping_seconds
+        self.recorded_step, self.stepping_seconds = at.step, 0.0
+        return {
+            "step": at.step,
+            "phase": self.phase.name,
+            "stage": stage.index,
+            "lr": float(self.phase.optimizer.param_groups[0]["lr"]),
+            "seconds": round(at.seconds, 3),
+            "steps_per_second": steps / seconds if seconds else math.nan,
+            "loss": self.step.mean_loss(),
+            **{name: _plain(getattr(saddle, name, None)) for name in ("a", "b", "alpha")},
+            **found,
+        }
+
+    # --- saving and resuming ------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Any]:
+        own = {"source": self.source.state_dict(), "random": _random.get_state(self.options.device)}
+        return {
+            "progress": asdict(self.at),
+            "recorded": [self.recorded_step, self.stepping_seconds],
+            "model": self.model.state_dict(),
+            "step": self.step.state_dict(),
+            "parts": {name: part.state_dict() for name, part in self.phase.modules().items()},
+            "ranks": distributed.gather_objects(own),
+            "history": self.history.records,
+            "best": self.judge.best.name,
+        }
+
+    def _save(self) -> None:
+        if self.folder is None:
+            return
+        began = time.perf_counter()
+        state = self._state()
+        self.folder.save(state, dict(vars(self.judge.best)))
+        self.at.seconds += time.perf_counter() - began
+
+    def _resume(self) -> None:
+        """Go on from the folder's newest whole checkpoint, if there is one."""
+        found = None if self.folder is None else self.folder.latest()
+        if found is not None:
+            self._load(*found)
+            self._say(f"going on from step {self.at.step:,} of {self.total:,}")
+        if self.folder is not None and distributed.rank() == 0:
+            self.history = History(self.folder.history, self.history.records)
+
+    def _load(self, state: dict[str, Any], best: dict[str, Any]) -> None:
+        self.at = Progress(**state["progress"])
+        self.recorded_step, self.stepping_seconds = state["recorded"]
+        self.model.load_state_dict(state["model"])
+        self._enter_phase()
+        self.step.load_state_dict(state["step"])
+        for name, part in self.phase.modules().items():
+            part.load_state_dict(state["parts"][name])
+        self.judge.best = Best(**best)
+        self.history = History(records=state["history"])
+        ranks, rank = state["ranks"], distributed.rank()
+        self.source.load_state_dict(ranks[min(rank, len(ranks) - 1)]["source"])
+        if rank < len(ranks):
+            _random.set_state(ranks[rank]["random"], self.options.device)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _finish(self) -> FitResult:
+        best = self.judge.best
+        self.model.load_state_dict(best.weights)
+        self.model.eval()
+        if self.folder is not None:
+            notes = {"step": best.step, "iterate": best.iterate, "reason": self.at.reason}
+            notes |= {"steps": self.at.step, "auc": None if math.isnan(best.auc) else best.auc}
+            checkpoint.save_weights(self.folder.path, "model", self.model, notes)
+        return self._result(best.auc, best.step, best.iterate, self.at.step, self.at.reason)
+
+    def _finished(self) -> FitResult:
+        """The result of a run that was over before."""
+        assert self.folder is not None
+        notes = checkpoint.load_weights(self.model, self.folder.path)
+        self.model.eval()
+        self.history = History(records=read(self.folder.history))
+        self._say(f"{self.folder.path} holds a finished run ({notes['reason']})")
+        self._close()
+        auc = math.nan if notes["auc"] is None else notes["auc"]
+        return self._result(auc, notes["step"], notes["iterate"], notes["steps"], notes["reason"])
+
+    def _result(self, auc: float, step: int, iterate: str, steps: int, reason: str) -> FitResult:
+        return FitResult(
+            model=self.model,
+            loss=self.phases[-1].loss,
+            auc=auc,
+            step=step,
+            iterate=iterate,
+            steps=steps,
+            reason=reason,
+            history=self.history.records,
+            out=self.options.out,
+        )
+
+    def _interrupted(self, number: int) -> NoReturn:
+        name, out = signal.Signals(number).name, self.options.out
+        how = "nothing was saved: pass out=" if out is None else f"the same call goes on from {out}"
+        self._close()
+        if distributed.rank() == 0:
+            print(f"aucmax: stopped by {name} after step {self.at.step:,}; {how}", file=sys.stderr)
+        raise SystemExit(exit_code(number))
+
+    def _explained(self, error: DivergedError) -> DivergedError:
+        """The error with step and batch; the model gets good weights back if its own are not."""
+        ago = getattr(error, "steps_ago", None)
+        failed = (
+            self.at.step + 1 if self.options.device.type == "cpu" else self.at.step - (ago or 0)
+        )
+        batch = self.source.position((ago or 0) * self.options.accumulate)
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        good = all(bool(x.isfinite().all()) for x in tensors if x.is_floating_point())
+        if not good:
+            self.model.load_state_dict(self.judge.best.weights)
+        kept = self.at.step if good else self.judge.best.step
+        return DivergedError(
+            f"training diverged at step {failed:,} ({batch}): {error}. The model holds the weights "
+            f"of step {kept:,}. Lower lr, or limit gradients with clip_norm"
+        )
+
+    def _say_whether_captured(self) -> None:
+        reason = why_not(self.options, self.phase)
+        wanted = self.options.cuda_graph or (
+            self.options.cuda_graph is None and self.options.device.type == "cuda"
+        )
+        if wanted and reason is not None:
+            self._say(f"the step is not captured as a CUDA graph: {reason}")
+
+    def _say(self, text: str) -> None:
+        if self.reporter is not None:
+            self.reporter.note(text)
+        elif self.options.progress and distributed.rank() == 0:
+            print(f"aucmax: {text}", file=sys.stderr, flush=True)
+
+    def _close(self) -> None:
+        self.history.close()
+        if self.reporter is not None:
+            self.reporter.close(self.at.step)
+            self.reporter = None
+        if self.folder is not None:
+            self.folder.close()
+
+
+def _plain(x: Tensor | None) -> Any:
+    """A number, a list, or None."""
+    if x is None:
+        return None
+    values = x.detach().double().cpu()
+    return values.item() if values.numel() == 1 else values.tolist()

@@ -1,0 +1,160 @@
+"""The options of a run, checked, and the part of them that decides what comes out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+
+from aucmax import _checks, distributed
+from aucmax.stages import Plateau, Stage
+
+METHODS = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad", "adamw")
+AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The arguments of :func:`aucmax.fit`, which describes them."""
+
+    method: str
+    steps: int
+    task: str
+    loss: nn.Module | None
+    optimizer: Optimizer | None
+    lr: float | None
+    stages: Sequence[Stage] | Plateau | None
+    restart: str | None
+    lipschitz: float | None
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    pretrain: int
+    pretrain_lr: float
+    batch_size: int
+    positives: float | None
+    replacement: bool
+    augment: Callable[[Any], Any] | None
+    workers: int
+    seed: int
+    eval_every: int
+    probe: int
+    patience: int | None
+    out: Path | None
+    save_every: int
+    tensorboard: bool
+    progress: bool
+    device: torch.device
+    amp: str | None
+    clip_norm: float | None
+    accumulate: int
+    compile: bool
+    cuda_graph: bool | None
+    parallel: str
+
+    def __post_init__(self) -> None:
+        _choice("method", self.method, METHODS)
+        _choice("parallel", self.parallel, ("ddp", "fsdp"))
+        _choice("amp", self.amp, (None, *AMP))
+        _choice("restart", self.restart, (None, "average", "last"))
+        for name in ("steps", "batch_size", "accumulate", "eval_every", "save_every"):
+            _checks.count(name, getattr(self, name))
+        for name in ("pretrain", "workers", "probe"):
+            _checks.count(name, getattr(self, name), least=0)
+        if self.patience is not None:
+            _checks.count("patience", self.patience)
+        for name in ("lr", "clip_norm", "lipschitz"):
+            if getattr(self, name) is not None:
+                _checks.positive(name, getattr(self, name))
+        _checks.positive("pretrain_lr", self.pretrain_lr)
+        if self.optimizer is not None and self.loss is None:
+            raise ValueError("optimizer must come with the loss it was built for, found loss=None")
+        if self.tensorboard and self.out is None:
+            raise ValueError("tensorboard must have a folder: pass out=")
+        parts = distributed.world_size() * self.accumulate
+        if self.batch_size % parts:
+            raise ValueError(
+                f"batch_size must be a multiple of {parts}, the processes times accumulate, "
+                f"found {self.batch_size}"
+            )
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """The device that was named; "auto" is this process's GPU if there is one."""
+    if str(device) != "auto":
+        return torch.device(device)
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def fingerprint(options: Options, model: nn.Module, data: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for a run to be gone on with, as plain JSON."""
+    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
+    given = {
+        name: getattr(options, name)
+        for name in (
+            "method", "steps", "lr", "restart", "lipschitz", "pretrain", "pretrain_lr",
+            "batch_size", "positives", "replacement", "seed", "eval_every", "probe",
+            "patience", "amp", "clip_norm", "accumulate", "compile",
+        )
+    }  # fmt: skip
+    return {
+        **given,
+        "loss": None if options.loss is None else repr(options.loss),
+        "optimizer": None if options.optimizer is None else repr(options.optimizer),
+        "optimizer_options": _plain(options.optimizer_options),
+        "loss_options": _plain(options.loss_options),
+        "stages": _described(options.stages),
+        "augment": _named(options.augment),
+        "model": type(model).__name__,
+        "parameters": hashlib.sha256(repr(sorted(shapes.items())).encode()).hexdigest()[:16],
+        "data": data,
+    }
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The fields in which two configurations differ, with both values."""
+    names = [*new, *(name for name in old if name not in new)]
+    return [
+        f"{name} ({old.get(name)!r} there, {new.get(name)!r} now)"
+        for name in names
+        if old.get(name) != new.get(name)
+    ]
+
+
+def digest(labels: Tensor | None) -> str | None:
+    """A few hexadecimal digits that tell one set of labels from another."""
+    if labels is None:
+        return None
+    return hashlib.sha256(labels.double().numpy(force=True).tobytes()).hexdigest()[:16]
+
+
+def _choice(name: str, value: object, allowed: Sequence[object]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, found {value!r}")
+
+
+def _described(stages: Sequence[Stage] | Plateau | None) -> Any:
+    if stages is None:
+        return None
+    if isinstance(stages, Plateau):
+        return ["plateau", stages.patience, stages.min_gain, *map(repr, stages.stages)]
+    return list(map(repr, stages))
+
+
+def _named(function: Any) -> str | None:
+    if function is None:
+        return None
+    return str(getattr(function, "__qualname__", None) or repr(function))
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    plain = (bool, int, str, type(None))
+    return {k: v if isinstance(v, plain) else repr(v) for k, v in sorted(options.items())}

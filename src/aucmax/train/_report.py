@@ -1,0 +1,138 @@
+"""How far training is: a live bar in a terminal, plain lines elsewhere, TensorBoard if asked."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from aucmax import distributed
+
+REFRESH = 0.2
+"""Seconds between two updates of the bar."""
+
+
+class Reporter:
+    """Says what happens on standard error; nothing on ranks other than the first.
+
+    Args:
+        name: of the method.
+        total: steps of the whole run.
+        step: those that are done.
+        show: False is silent, notes included.
+        tensorboard: a folder for TensorBoard's files, or None.
+    """
+
+    def __init__(
+        self, name: str, total: int, step: int, show: bool, tensorboard: Path | None
+    ) -> None:
+        self.name, self.total, self.first = name, total, step
+        self.show = show and distributed.rank() == 0
+        self.begun = self.refreshed = time.perf_counter()
+        self.stage, self.auc = "", math.nan
+        self.writer = _summary_writer(tensorboard, step) if distributed.rank() == 0 else None
+        self.bar: Any = self._make_bar() if self.show and sys.stderr.isatty() else None
+
+    def tick(self, step: int) -> None:
+        """One more step; the bar is drawn anew a few times a second."""
+        if self.bar is not None and time.perf_counter() - self.refreshed > REFRESH:
+            self._draw(step)
+
+    def evaluation(self, record: dict[str, Any]) -> None:
+        """A record of the history."""
+        self.stage, self.auc = str(record["stage"]), _best(record)
+        if self.writer is not None:
+            for key, value in record.items():
+                if key != "step" and isinstance(value, float) and math.isfinite(value):
+                    self.writer.add_scalar(key, value, record["step"])
+            self.writer.flush()
+        if self.bar is not None:
+            self._draw(record["step"])
+        elif self.show:
+            print(self._line(record), file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """A line of its own."""
+        if self.bar is not None:
+            self.bar.console.print(f"aucmax: {text}", markup=False, highlight=False, soft_wrap=True)
+        elif self.show:
+            print(f"aucmax: {text}", file=sys.stderr, flush=True)
+
+    def close(self, step: int) -> None:
+        """Leave the bar as it is and close the files."""
+        if self.bar is not None:
+            self._draw(step)
+            self.bar.stop()
+            self.bar = None
+        if self.writer is not None:
+            self.writer.close()
+
+    def _speed(self, step: int) -> float:
+        return (step - self.first) / max(time.perf_counter() - self.begun, 1e-9)
+
+    def _line(self, record: dict[str, Any]) -> str:
+        step, speed = record["step"], self._speed(record["step"])
+        left = _clock((self.total - step) / speed) if speed else "?"
+        aucs = ", ".join(
+            f"{which} {record[f'valid_auc_{which}']:.4f}"
+            for which in ("last", "average")
+            if not math.isnan(record[f"valid_auc_{which}"])
+        )
+        return (
+            f"{self.name}: step {step:,} of {self.total:,}, stage {record['stage']}, "
+            f"loss {record['loss']:.4f}{f', valid AUC {aucs}' if aucs else ''}, "
+            f"{speed:,.0f} steps/s, {left} left"
+        )
+
+    def _make_bar(self) -> Any:
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        except ImportError:
+            return None
+        columns = [
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+        ]
+        bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False)
+        bar.add_task(self.name, total=self.total, completed=self.first, note="")
+        bar.start()
+        return bar
+
+    def _draw(self, step: int) -> None:
+        speed = self._speed(step)
+        parts = [f"stage {self.stage}"] if self.stage else []
+        parts += [] if math.isnan(self.auc) else [f"AUC {self.auc:.4f}"]
+        parts += (
+            [f"{speed:,.0f} steps/s", f"{_clock((self.total - step) / speed)} left"]
+            if speed
+            else []
+        )
+        self.bar.update(self.bar.task_ids[0], completed=step, note="  ".join(parts), refresh=True)
+        self.refreshed = time.perf_counter()
+
+
+def _best(record: dict[str, Any]) -> float:
+    found = [record[f"valid_auc_{which}"] for which in ("last", "average")]
+    return max((x for x in found if not math.isnan(x)), default=math.nan)
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def _summary_writer(folder: Path | None, step: int) -> Any:
+    if folder is None:
+        return None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ValueError(f"tensorboard=True needs the package tensorboard: {error}") from None
+    # What an interrupted run wrote after its last checkpoint is not shown twice.
+    return SummaryWriter(str(folder), purge_step=step + 1 if step else None)

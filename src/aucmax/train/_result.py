@@ -1,0 +1,47 @@
+"""What training gives back, and how it fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+
+class DivergedError(ArithmeticError):
+    """The loss or a gradient is NaN or infinite; the model holds its last good weights."""
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What :func:`aucmax.fit` has made.
+
+    Attributes:
+        model: the model that was passed, with the chosen weights, in evaluation mode.
+        loss: the loss it was trained with, with a, b and alpha of the end.
+        auc: validation AUC of the chosen weights; nan if there was none to choose by.
+        step: the step after which the weights were taken.
+        iterate: "last" or "average": which of the two iterates they are.
+        steps: how many steps were taken in all.
+        reason: why training ended.
+        history: a record per evaluation, as in ``history.jsonl``.
+        out: the folder of the run, or None.
+
+    Example:
+        >>> import torch, aucmax
+        >>> x, y = torch.randn(64, 3), torch.tensor([1.0, 0.0] * 32)
+        >>> result = aucmax.fit(torch.nn.Linear(3, 1), (x, y), (x, y), steps=4, progress=False)
+        >>> result.steps, result.reason
+        (4, 'all steps taken')
+    """
+
+    model: nn.Module
+    loss: nn.Module
+    auc: float
+    step: int
+    iterate: str
+    steps: int
+    reason: str
+    history: list[dict[str, Any]]
+    out: Path | None = None

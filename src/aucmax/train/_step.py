@@ -1,0 +1,277 @@
+"""One optimizer step: batches, loss, backward, clipping, optimizer, average."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from aucmax import distributed
+from aucmax._checks import NotFiniteError
+from aucmax.data.sources import Batch, Source
+from aucmax.optim import IterateAverage
+from aucmax.optim._staged import full, is_sharded, local
+from aucmax.train._methods import Phase
+from aucmax.train._options import AMP, Options
+from aucmax.train._result import DivergedError
+
+
+class Objective(nn.Module):
+    """Model and loss as one module: what is compiled, captured and kept in step over ranks."""
+
+    def __init__(self, model: nn.Module, loss: nn.Module) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, x: Any, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of a batch."""
+        scores = self.model(x)
+        value: Tensor = self.loss(scores, y) if weight is None else self.loss(scores, y, weight)
+        return value
+
+
+class Step:
+    """Takes the optimizer's steps, one per call, operation by operation.
+
+    Attributes:
+        loss_sum: of the losses since :meth:`mean_loss` was last asked.
+    """
+
+    def __init__(self, model: nn.Module, phase: Phase, source: Source, options: Options) -> None:
+        self.phase, self.source, self.options = phase, source, options
+        self.objective = _wrapped(Objective(model, phase.loss), options)
+        self.names = [f"model.{n}" for n, _ in model.named_parameters()]
+        self.names += [f"loss.{n}" for n, _ in phase.loss.named_parameters()]
+        self.parameters = [*model.parameters(), *phase.loss.parameters()]
+        self.sharded = any(map(is_sharded, self.parameters))
+        self.scaler = torch.amp.GradScaler(options.device.type, enabled=options.amp == "fp16")
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=options.device)
+        self.losses = 0
+        on_host = options.device.type == "cpu"
+        self.guard: HostGuard | DeviceGuard = (HostGuard if on_host else DeviceGuard)(self)
+
+    def __call__(self) -> bool:
+        """Take a step; False if the gradient scaler left it out. StopIteration: no more data."""
+        taken = self.run([self.source.draw() for _ in range(self.options.accumulate)])
+        self.losses += 1
+        return taken
+
+    def run(self, drawn: list[tuple[Any, ...]]) -> bool:
+        """The work of a step on what was drawn."""
+        self.phase.optimizer.zero_grad(set_to_none=True)
+        batches = [self.load(*part) for part in drawn]
+        scales = _weight_shares(batches)
+        for k, (batch, scale) in enumerate(zip(batches, scales, strict=True)):
+            self._backward(batch, scale, last=k + 1 == len(batches))
+        return self._update()
+
+    def load(self, *drawn: Any) -> Batch:
+        """The batch on the device, augmented."""
+        batch = self.source.load(*drawn)
+        augment = self.options.augment
+        return batch if augment is None else batch._replace(x=augment(batch.x))
+
+    def _backward(self, batch: Batch, scale: Any, last: bool) -> None:
+        objective = self.objective
+        waits = (
+            objective.no_sync()
+            if isinstance(objective, DistributedDataParallel) and not last
+            else nullcontext()
+        )
+        with waits:
+            with autocast(self.options):
+                try:
+                    loss = objective(*batch)
+                except NotFiniteError as error:
+                    raise self.guard.diverged(str(error)) from None
+            loss = loss if scale is None else loss * scale
+            self.scaler.scale(loss).backward()
+        self.loss_sum += loss.detach()
+
+    def _update(self) -> bool:
+        """Clip, step, average."""
+        optimizer, scaler = self.phase.optimizer, self.scaler
+        if self.sharded:
+            _average_gradients(self.phase.loss)
+        scaler.unscale_(optimizer) if scaler.is_enabled() else self.guard.check()
+        if self.options.clip_norm is not None:
+            self._clip(self.options.clip_norm)
+        before = scaler.get_scale() if scaler.is_enabled() else 0.0
+        scaler.step(optimizer)
+        scaler.update()
+        if scaler.is_enabled() and scaler.get_scale() < before:
+            return False
+        if isinstance(self.phase.average, IterateAverage):
+            self.phase.average.update()
+        return True
+
+    def _clip(self, limit: float) -> None:
+        """Scale the gradients to the norm ``limit`` if theirs is larger."""
+        if not self.sharded:
+            nn.utils.clip_grad_norm_(self.parameters, limit)
+            return
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        norms = torch.stack([full(torch.linalg.vector_norm(g)) for g in gradients])
+        scale = (limit / (torch.linalg.vector_norm(norms) + 1e-6)).clamp(max=1.0)
+        torch._foreach_mul_([local(g) for g in gradients], scale)
+
+    def begin_stage(self) -> None:
+        """A stage begins: what was made for the one before is no longer right."""
+
+    def settle(self) -> None:
+        """Wait for what is under way and raise if it diverged."""
+        self.guard.poll()
+
+    def mean_loss(self) -> float:
+        """The mean loss of the steps since this was last asked."""
+        total = distributed.sum_over_ranks(self.loss_sum).item() / distributed.world_size()
+        mean = total / self.losses if self.losses else math.nan
+        self.loss_sum.zero_()
+        self.losses = 0
+        return mean
+
+    def state_dict(self) -> dict[str, Any]:
+        """The running sum of losses, and the gradient scaler."""
+        return {
+            "loss_sum": self.loss_sum,
+            "losses": self.losses,
+            "scaler": self.scaler.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.loss_sum.copy_(state["loss_sum"])
+        self.losses = state["losses"]
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+
+
+class HostGuard:
+    """Looks at every loss and gradient before the step is taken: cheap on the CPU."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.one, self.found = torch.ones(()), torch.zeros(())
+
+    def check(self) -> None:
+        """Raise unless the losses so far and all gradients are finite."""
+        gradients = [p.grad for p in self.step.parameters if p.grad is not None]
+        self.found.zero_()
+        for group in _by_dtype(gradients):
+            # The only operation that tests a list of tensors in one pass; it multiplies by one.
+            torch._amp_foreach_non_finite_check_and_unscale_(group, self.found, self.one)
+        if self.found.item() or not math.isfinite(self.step.loss_sum.item()):
+            loss = "" if math.isfinite(self.step.loss_sum.item()) else "the loss is not finite"
+            raise self.diverged(loss)
+
+    def poll(self) -> None:
+        """Nothing is under way."""
+
+    def diverged(self, what: str) -> DivergedError:
+        """The error, with the names of the parameters concerned."""
+        names = zip(self.step.names, self.step.parameters, strict=True)
+        bad = [
+            n for n, p in names if p.grad is not None and not bool(local(p.grad).isfinite().all())
+        ]
+        return divergence(what, bad)
+
+
+class DeviceGuard:
+    """Notes on the device when a loss or a gradient first was not finite; read now and then.
+
+    To look at every step would make the host wait for the device at every step.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        device, size = step.options.device, len(step.parameters)
+        self.steps = torch.zeros((), dtype=torch.int64, device=device)
+        self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
+        self.bad_norms = torch.zeros(size, device=device)
+
+    def check(self) -> None:
+        """Note, without waiting, whether this step is the first bad one."""
+        self.steps += 1
+        missing = self.bad_norms.new_zeros(())
+        gradients = [p.grad for p in self.step.parameters if p.grad is not None]
+        found = iter(torch._foreach_norm([local(g) for g in gradients]))
+        norms = torch.stack(
+            [missing if p.grad is None else next(found).float() for p in self.step.parameters]
+        )
+        bad = ~(norms.isfinite().all() & self.step.loss_sum.isfinite())
+        first = bad & (self.first_bad < 0)
+        self.bad_norms.copy_(torch.where(first, norms, self.bad_norms))
+        self.first_bad.copy_(torch.where(first, self.steps, self.first_bad))
+
+    def poll(self) -> None:
+        """Wait for the device and raise if a step was bad."""
+        since = int(self.steps - self.first_bad) if int(self.first_bad) >= 0 else -1
+        if since >= 0:
+            names = zip(self.step.names, self.bad_norms.isfinite().tolist(), strict=True)
+            raise divergence("", [n for n, good in names if not good], since)
+
+    def diverged(self, what: str) -> DivergedError:
+        """The error where the loss itself has raised one."""
+        return divergence(what, [])
+
+
+def divergence(what: str, names: list[str], steps_ago: int = 0) -> DivergedError:
+    """The error; the loop adds the step and the batch."""
+    parts = [what] if what else []
+    if names:
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        parts.append(f"gradients are not finite in {shown}")
+    error = DivergedError("; ".join(parts) or "the loss is not finite")
+    error.steps_ago = steps_ago  # type: ignore[attr-defined]
+    return error
+
+
+def autocast(options: Options) -> Any:
+    """Mixed precision if it is asked for; without a cache, which a captured graph must not have."""
+    if options.amp is None:
+        return nullcontext()
+    return torch.autocast(options.device.type, AMP[options.amp], cache_enabled=False)
+
+
+def _wrapped(objective: Objective, options: Options) -> Callable[..., Tensor]:
+    """The objective, data-parallel under a process group, compiled if asked for."""
+    wrapped: nn.Module = objective
+    if distributed.world_size() > 1 and options.parallel == "ddp":
+        devices = [options.device] if options.device.type == "cuda" else None
+        wrapped = DistributedDataParallel(objective, device_ids=devices)
+    return torch.compile(wrapped) if options.compile else wrapped
+
+
+def _weight_shares(batches: list[Batch]) -> list[Any]:
+    """By how much each part's weighted mean counts in that of the whole step.
+
+    Parts without weights are of equal size and count alike.
+    """
+    if batches[0].weight is None:
+        return [None] if len(batches) == 1 else [1.0 / len(batches)] * len(batches)
+    if len(batches) == 1 and distributed.world_size() == 1:
+        return [None]
+    sums = [batch.weight.sum() for batch in batches if batch.weight is not None]
+    total = distributed.sum_over_ranks(torch.stack(sums).sum())
+    return [x * distributed.world_size() / total for x in sums]
+
+
+@torch.no_grad()
+def _average_gradients(loss: nn.Module) -> None:
+    """The loss's own parameters are whole on every rank: their gradients are averaged by hand."""
+    for p in loss.parameters():
+        if p.grad is not None:
+            dist.all_reduce(p.grad)
+            p.grad.div_(distributed.world_size())
+
+
+def _by_dtype(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
+    shards = [local(x) for x in tensors]
+    for dtype in {x.dtype for x in shards}:
+        yield [x for x in shards if x.dtype == dtype]

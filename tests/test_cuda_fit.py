@@ -1,0 +1,171 @@
+"""fit on a GPU: a captured step trains as an eager one, and falls back where it must."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import aucmax
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+METHODS = ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad", "adamw"]
+
+
+def data(n: int = 4000, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    y = (torch.rand(n, generator=g) < 0.15).float()
+    return torch.randn(n, 12, generator=g) + 0.6 * y[:, None], y
+
+
+def make_model(dropout: float = 0.0) -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Linear(12, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(32, 1))
+
+
+def fit(model: nn.Module, **options):
+    options = {"steps": 160, "eval_every": 80, "progress": False, "device": "cuda", **options}
+    return aucmax.fit(model, data(), data(1000, seed=1), **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_captured_run_is_an_eager_run(method: str, capfd) -> None:
+    runs = [
+        fit(make_model().double(), method=method, cuda_graph=graph, progress=True)
+        for graph in (None, False)
+    ]
+    said = capfd.readouterr().err
+    assert ("not captured" in said) == (method == "adagrad")
+    # A bias before batch norm has no gradient but rounding noise, which Adam makes whole steps of.
+    close = 1e-2 if method == "adamw" else 1e-6
+    for x, y in zip(*(run.model.state_dict().values() for run in runs), strict=True):
+        torch.testing.assert_close(x, y, rtol=close, atol=close)
+    for record, other in zip(*(run.history for run in runs), strict=True):
+        for name in ("loss", "valid_auc_last", "valid_auc_average", "alpha"):
+            assert record[name] == pytest.approx(other[name], rel=close)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"amp": "bf16"},
+        {"clip_norm": 0.5},
+        {"accumulate": 2},
+        {"positives": 0.5},
+        {"pretrain": 40},
+        {"augment": lambda x: x + 0.1 * torch.randn_like(x)},
+        {"compile": True},
+        {"amp": "fp16"},
+    ],
+    ids=lambda options: next(iter(options)) + str(options.get("amp", "")),
+)
+def test_options_train_on_the_device(options) -> None:
+    assert fit(make_model(dropout=0.1), **options).auc > 0.75
+
+
+def test_dropout_draws_anew_at_every_replay() -> None:
+    class Noise(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.line = nn.Linear(12, 1)
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            if self.training:
+                self.seen.copy_(torch.rand((), device=x.device))
+            return self.line(x)
+
+    seen = []
+    for steps in (50, 51):
+        model = Noise()
+        aucmax.fit(model, data(), steps=steps, method="oauc", progress=False, device="cuda")
+        seen.append(model.seen.item())
+    assert seen[0] != seen[1]
+
+
+class Reads(nn.Module):
+    """Reads a number back to the host, which no graph can hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line, self.drop = nn.Linear(12, 1), nn.Dropout(0.1)
+
+    def forward(self, x):
+        return self.line(self.drop(x)) * (1.0 if x.sum().item() > -math.inf else 0.0)
+
+
+def test_a_model_that_waits_for_the_device_falls_back_with_a_reason(capfd) -> None:
+    result = fit(Reads(), progress=True)
+    assert "not captured as a CUDA graph" in capfd.readouterr().err
+    assert result.steps == 160
+    assert result.auc > 0.75
+
+
+class Breaks(nn.Module):
+    """Divides by zero from a step on."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.line = nn.Linear(12, 1)
+        self.register_buffer("left", torch.tensor(float(step)))
+
+    def forward(self, x):
+        if self.training:
+            self.left -= 1
+        return self.line(x) + torch.where(self.left < 0, torch.inf, 0.0) * self.line.weight.sum()
+
+
+@pytest.mark.parametrize("graph", [None, False])
+def test_divergence_names_step_and_parameters_and_leaves_good_weights(graph) -> None:
+    model = Breaks(100)
+    with pytest.raises(aucmax.DivergedError, match=r"step 101 .*line\.weight"):
+        fit(model, cuda_graph=graph)
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+class StopError(Exception):
+    """In the middle of a run."""
+
+
+class StopsAt:
+    """Augments nothing and stops the run at one of its calls."""
+
+    def __init__(self, call: int) -> None:
+        self.left = call
+
+    def __call__(self, x):
+        self.left -= 1
+        if self.left == 0:
+            raise StopError
+        return x
+
+    def __repr__(self) -> str:
+        return "StopsAt"
+
+
+@pytest.mark.parametrize("method", ["ppd-sg", "pga", "adamw"])
+def test_a_run_goes_on_where_it_stopped(method: str, tmp_path) -> None:
+    def run(out, call):
+        options = {"method": method, "save_every": 20, "cuda_graph": False, "out": out}
+        return fit(make_model(dropout=0.1), augment=StopsAt(call), **options)
+
+    whole = run(tmp_path / "whole", -1)
+    with pytest.raises(StopError):
+        run(tmp_path / "cut", 130)
+    resumed = run(tmp_path / "cut", -1)
+    for x, y in zip(*(r.model.state_dict().values() for r in (whole, resumed)), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5)
+    assert [r["step"] for r in whole.history] == [r["step"] for r in resumed.history]
+
+
+def test_odd_batches_of_a_loader_run_beside_the_graph() -> None:
+    x, y = data(1000)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(x, y), batch_size=96, shuffle=True
+    )
+    result = aucmax.fit(
+        make_model(), loader, data(500, 1), steps=100, device="cuda", progress=False
+    )
+    assert result.auc > 0.7
