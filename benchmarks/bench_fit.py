@@ -3,18 +3,22 @@
 On the CPU ``make bench`` runs it. On a GPU, from the root of the repository and with nothing
 installed but torch, numpy and safetensors::
 
-    PYTHONPATH=src python benchmarks/bench_fit.py --device cuda
+    PYTHONPATH=src python benchmarks/bench_fit.py --device cuda --json results.json
 
-There it times ResNet-20 at batch 128 in bfloat16: the whole step captured as a CUDA graph, and
-operation by operation, PPD-SG by ``fit`` and cross-entropy with SGD by hand, in turn in one run.
+Kept as ``benchmarks/results/DATE-cuda.json``, the file becomes a table of the performance page. It
+times ResNet-20 at batch 128 in bfloat16: the whole step captured as a CUDA graph, and operation by
+operation, PPD-SG by ``fit`` and cross-entropy with SGD by hand, in turn in one run.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import platform
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +29,10 @@ from torch import Tensor, nn
 import aucmax
 
 Task = tuple[nn.Module, Tensor, Tensor]
+TASKS = {  # on the CPU: the task, the batch size, steps per round, rounds
+    "ResNet-20, batch 128": (resnet20_task, 128, 20, 5),
+    "MLP, batch 256": (mlp_task, 256, MLP_ROWS // 256, 15),
+}
 CAPTURED, EAGER = (100, 600), (20, 70)  # steps of the shorter and the longer run on a GPU
 
 
@@ -122,11 +130,7 @@ def captured_by_hand(task: Task, size: int, steps: int) -> Callable[[], object]:
 def cpu() -> dict[str, Any]:
     """Seconds per step and ratios to the same loop by hand."""
     found = {}
-    cases = {
-        "ResNet-20, batch 128": (resnet20_task, 128, 20, 5),
-        "MLP, batch 256": (mlp_task, 256, MLP_ROWS // 256, 15),
-    }
-    for name, (make, size, steps, rounds) in cases.items():
+    for name, (make, size, steps, rounds) in TASKS.items():
         functions = {
             "by hand, AUCLoss + PPDSG": by_hand(make("cpu"), size, steps, auc=True),
             "aucmax.fit": by_fit(make("cpu"), size, steps),
@@ -187,9 +191,14 @@ def measure() -> dict[str, Any]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--json", type=Path, help="a file for the figures")
     arguments = parser.parse_args()
     results = cuda() if arguments.device == "cuda" else cpu()
     for workload, rows in results.items():
         for what, row in rows.items():
             print(f"{workload}: {what:<30} {1e3 * row['seconds']:8.3f} ms  {row['ratio']:.3f}")
-    print(json.dumps(results))
+    if arguments.json:
+        name = torch.cuda.get_device_name() if arguments.device == "cuda" else platform.machine()
+        where = {"device": name, "python": platform.python_version(), "torch": torch.__version__}
+        today = {"date": datetime.date.today().isoformat()}
+        arguments.json.write_text(json.dumps({**today, **where, "fit": results}, indent=2) + "\n")

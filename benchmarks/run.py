@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import bench_auc
+import bench_fit
 import bench_import
 import bench_loss
 import bench_optim
@@ -34,6 +35,7 @@ class Row(NamedTuple):
     peer: tuple[str, str, str] | None = None
 
 
+BY_HAND = "by hand, AUCLoss + PPDSG"
 BCE, ADAMW = "over ``BCEWithLogitsLoss``", "over ``AdamW(fused=True)``"
 LOSS_PEER = "AUCMLoss"
 ROWS = [
@@ -60,6 +62,16 @@ ROWS = [
         ("metric", "N = 1,000,000, weighted", "roc_auc"), None),
     Row("``roc_auc_interval`` over scikit-learn's AUC",
         ("metric", "N = 1,000,000", "roc_auc_interval"), None),
+    *(
+        Row(f"step of ``fit`` over the same loop by hand, {task}", ("fit", task, "aucmax.fit"),
+            1 / 0.95)
+        for task in bench_fit.TASKS
+    ),
+    *(
+        Row(f"step of BCE + SGD by hand over that loop, {task}",
+            ("fit", task, "by hand, BCE + SGD"), None)
+        for task in bench_fit.TASKS
+    ),
     Row("``import aucmax`` over ``import torch``", ("import", "import", "aucmax"), 1.05,
         ("import", "import", "libauc.losses.auc, libauc.optimizers.pesg")),
 ]  # fmt: skip
@@ -96,6 +108,7 @@ def measure(libauc: str | None) -> dict[str, Any]:
         "loss": bench_loss.measure(),
         "optimizer": bench_optim.measure(),
         "metric": bench_auc.measure(),
+        "fit": bench_fit.measure(),
         "import": bench_import.measure(),
         "libauc": None,
     }
@@ -144,6 +157,29 @@ def table(found: dict[str, Any], where: dict[str, Any], date: str) -> str:
     return "\n".join(lines)
 
 
+def gpu_table() -> str:
+    """What ``bench_fit.py --device cuda`` measured last, in reStructuredText."""
+    files = sorted((HERE / "results").glob("*-cuda.json"))
+    if not files:
+        return ""
+    content = json.loads(files[-1].read_text())
+    lines = ["", "On a GPU", "--------", "", ".. list-table::", "   :header-rows: 1", ""]
+    for workload, rows in content["fit"].items():
+        lines += [f"   * - a training step, {workload}", "     - milliseconds", "     - ratio"]
+        for name, row in rows.items():
+            cells = (name, f"{1e3 * row['seconds']:.2f}", f"{row['ratio']:.3f}")
+            lines += [f"   {'* -' if k == 0 else '  -'} {cell}" for k, cell in enumerate(cells)]
+    lines += [
+        "",
+        f"Measured on {content['date']}: {content['device']}, Python {content['python']}, torch "
+        f"{content['torch']}, images in NCHW order. Each loop ran at two lengths, in turn in one "
+        "process; the difference is that of its steps. "
+        "``benchmarks/bench_fit.py`` says how to run it.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -154,7 +190,7 @@ def main() -> None:
     results = HERE / "results" / f"{date}-cpu.json"
     results.parent.mkdir(exist_ok=True)
     results.write_text(json.dumps({"date": date, "machine": where, **found}, indent=2) + "\n")
-    TABLE.write_text(table(found, where, date))
+    TABLE.write_text(table(found, where, date) + gpu_table())
     for row in ROWS:
         goal = "" if row.goal is None else f"  (to reach: {row.goal:g})"
         print(f"{ratio(found, row.place):>8}  {row.title.replace('``', '')}{goal}")

@@ -33,8 +33,8 @@ def test_code_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert blocks
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
-    auc = float(re.search(r"test AUC ([\d.]+)", capsys.readouterr().out)[1])
-    assert auc > 0.9
+        auc = float(re.search(r"test AUC ([\d.]+)", capsys.readouterr().out)[1])
+        assert auc > 0.9
 
 
 def blocks_of(name: str) -> list[str]:

@@ -93,6 +93,11 @@ def positive(name: str, value: object) -> float:
     return check_number(name, value, "a number > 0", lambda x: x > 0)
 
 
+def finite_positive(name: str, value: object) -> float:
+    """Return ``value`` if it is a finite number above zero."""
+    return check_number(name, value, "a finite number > 0", lambda x: 0 < x < math.inf)
+
+
 def non_negative(name: str, value: object) -> float:
     """Return ``value`` if it is a finite number not below zero."""
     return check_number(name, value, "a finite number >= 0", lambda x: 0 <= x < math.inf)

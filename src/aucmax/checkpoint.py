@@ -218,6 +218,8 @@ def _check_file(path: Path, digest: str) -> None:
 def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """JSON in place of the tree; tensors go into ``tensors`` and leave their name."""
     if isinstance(value, Tensor):
+        while name in tensors:
+            name += "'"
         tensors[name] = value
         return {"tensor": name}
     if isinstance(value, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,11 @@ def concat_over_ranks(x: Tensor) -> Tensor:
     return torch.cat([part[:n] for part, n in zip(parts, counts, strict=True)])
 
 
+def total(number: int) -> int:
+    """The sum of every rank's number."""
+    return int(sum_over_ranks(torch.tensor(int(number)))) if world_size() > 1 else number
+
+
 def gather_objects(value: Any) -> list[Any]:
     """Every rank's ``value``, in rank order: small plain objects, not tensors."""
     if world_size() == 1:
@@ -87,10 +93,20 @@ def process_group(device: torch.device) -> Iterator[None]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        dist.init_process_group("cpu:gloo,cuda:nccl")
-    else:
-        dist.init_process_group("gloo")
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, size = next(rendezvous("env://"))
+    # A group that torchrun started again must not find the addresses of the one before.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+        store=PrefixStore(f"aucmax {attempt}", store),
+        rank=rank,
+        world_size=size,
+    )
     try:
         yield
     finally:
+        gc.collect()  # what still holds the group, or its threads would outlive it
         dist.destroy_process_group()

@@ -164,7 +164,7 @@ def delong_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTes
     return DeLongTest(auc_a, auc_b, difference, error, z, math.erfc(abs(z) / math.sqrt(2)))
 
 
-def hand_till(scores: Values, target: Values) -> float:
+def hand_till(scores: Values, target: Values, weight: Values | None = None) -> float:
     r"""Hand and Till's M (2001), the AUC of c classes, whatever their frequencies.
 
     .. math::
@@ -178,6 +178,7 @@ def hand_till(scores: Values, target: Values) -> float:
     Args:
         scores: Scores after the link, (N, c), one column per class.
         target: Classes 0 to c - 1, one per row.
+        weight: Finite weights of at least 0, one per row.
 
     Example:
         >>> hand_till([[2, 1, 0], [1, 3, 0], [0, 1, 2], [0, 2, 1]], [0, 1, 2, 2])
@@ -196,7 +197,19 @@ def hand_till(scores: Values, target: Values) -> float:
         warnings.warn(f"the result is nan: target lacks class {absent}", UserWarning, stacklevel=2)
         return math.nan
     pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
+    if weight is not None:
+        return _weighted_hand_till(table, classes, _column(weight, "weight", len(table)), pairs)
     return math.fsum(_auc(rows[i][:, i], rows[j][:, i]) for i, j in pairs) / len(pairs)
+
+
+def _weighted_hand_till(
+    table: Array, classes: Array, weight: Array, pairs: list[tuple[int, int]]
+) -> float:
+    aucs = []
+    for i, j in pairs:
+        rows = (classes == i) | (classes == j)
+        aucs.append(roc_auc(table[rows, i], classes[rows] == i, weight[rows]))
+    return math.fsum(aucs) / len(aucs)
 
 
 def average_precision(scores: Values, target: Values, weight: Values | None = None) -> float:

@@ -21,15 +21,17 @@ def as_tensor(name: str, values: Any) -> Tensor:
     array = np.asarray(values)
     if array.dtype == object or array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must hold numbers, found dtype {array.dtype}")
+    if not array.flags.writeable:
+        array = array.copy()  # torch has no read-only tensors
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
 def known_labels(data: Any, labels: Any = None) -> Tensor | None:
     """The training labels, if they can be had without going through the data."""
+    if isinstance(data, TensorDataset):
+        data = data.tensors
     if labels is None and isinstance(data, tuple):
-        labels = data[1]
-    if labels is None and isinstance(data, TensorDataset):
-        labels = data.tensors[1]
+        labels = data[1] if len(data) > 1 else None
     if labels is None and isinstance(data, Dataset):
         labels = next(
             (x for name in ("targets", "labels") if (x := getattr(data, name, None)) is not None),
@@ -78,6 +80,16 @@ def check(labels: Tensor, task: str) -> None:
             _check_column(f"label {j} of train", column[~column.isnan()])
 
 
+def check_values(name: str, labels: Tensor) -> None:
+    """Raise unless there are labels and all are 0 or 1."""
+    if len(labels) == 0:
+        raise ValueError(f"{name} must have rows, found none")
+    try:
+        _checks.check_labels(labels.numpy(force=True))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
 def shares(labels: Tensor, weight: Tensor | None, task: str) -> float | list[float]:
     """The probability of a positive, or of each class, or of each label's positive."""
     w = torch.ones(len(labels), dtype=torch.float64) if weight is None else weight.double().cpu()
@@ -111,7 +123,9 @@ def _check_classes(labels: Tensor) -> None:
             f"multiclass targets must be integers of shape (N,), "
             f"found {labels.dtype} of shape {tuple(labels.shape)}"
         )
-    counts = torch.bincount(labels.cpu().long()) if int(labels.min()) >= 0 else torch.zeros(1)
+    if int(labels.min()) < 0:
+        raise ValueError(f"multiclass targets must be 0 or more, found {int(labels.min())}")
+    counts = torch.bincount(labels.cpu().long())
     if len(counts) < 2 or int(counts.min()) == 0:
         raise ValueError(
             f"train must hold every class from 0 on, at least two, "

@@ -56,7 +56,8 @@ class BatchSampler:
         y = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
         if len(y) == 0:
             raise ValueError("labels must not be empty")
-        self.batch_size = _checks.count("batch_size", batch_size)
+        self.batch_size = batch_size = _checks.count("batch_size", batch_size)
+        seed = _checks.count("seed", seed, least=0)
         self.positives = positives
         self.batch = 0
         if positives is None:

@@ -55,6 +55,7 @@ class Source:
     """
 
     weight: Tensor | None = None
+    weighted = False
 
     def draw(self) -> tuple[Any, ...]:
         """What :meth:`load` needs for the next batch; StopIteration if there is no more."""
@@ -68,6 +69,9 @@ class Source:
         """The last batch in words, or one that many before it."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Let worker processes go."""
+
     def state_dict(self) -> dict[str, Any]:
         """Where the source stands."""
         raise NotImplementedError
@@ -78,12 +82,19 @@ class Source:
 
 
 class _Sampled(Source):
-    """A source whose batches a sampler numbers."""
+    """A source whose batches a sampler numbers; each is handed out in ``parts``."""
 
+    sampler: BatchSampler
+    parts = 1
     batch = 0
 
+    def rows(self, k: int) -> Tensor:
+        """Part k of the sequence: every so-manieth row of a batch, so all parts are alike."""
+        batch, part = divmod(k, self.parts)
+        return own_part(self.sampler.rows(batch)[part :: self.parts])
+
     def position(self, ago: int = 0) -> str:
-        return f"batch {self.batch - 1 - ago}"
+        return f"batch {(self.batch - 1 - ago) // self.parts}"
 
     def state_dict(self) -> dict[str, Any]:
         return {"batch": self.batch}
@@ -95,14 +106,15 @@ class _Sampled(Source):
 class ArraySource(_Sampled):
     """Arrays that live on the device; a batch is one gather there."""
 
-    def __init__(self, arrays: Batch, sampler: BatchSampler, place: Place) -> None:
-        self.arrays, self.sampler = place.put(arrays), sampler
+    def __init__(self, arrays: Batch, sampler: BatchSampler, place: Place, parts: int) -> None:
+        self.arrays, self.sampler, self.parts = place.put(arrays), sampler, parts
         self.weight = self.arrays.weight
+        self.weighted = self.weight is not None
         sampler.to(place.device)
 
     def draw(self) -> tuple[Any, ...]:
         """The rows."""
-        rows = own_part(self.sampler.rows(self.batch))
+        rows = self.rows(self.batch)
         self.batch += 1
         return (rows,)
 
@@ -122,9 +134,17 @@ class DatasetSource(_Sampled):
     """
 
     def __init__(
-        self, dataset: Dataset[Any], sampler: BatchSampler, place: Place, workers: int, seed: int
+        self,
+        dataset: Dataset[Any],
+        sampler: BatchSampler,
+        place: Place,
+        parts: int,
+        workers: int,
+        seed: int,
     ) -> None:
-        self.sampler, self.place, self.seed = sampler, place, seed
+        self.sampler, self.place, self.parts, self.seed = sampler, place, parts, seed
+        with _random.isolated(seed):
+            self.weighted = len(dataset[0]) == 3
         self.loader = DataLoader(
             _SeededBatches(dataset),
             batch_size=None,
@@ -143,12 +163,15 @@ class DatasetSource(_Sampled):
         self.batch += 1
         return tuple(batch)
 
+    def close(self) -> None:
+        """Let the workers go."""
+        self._iterator = None
+
     def keys(self) -> Iterator[tuple[int, list[int]]]:
         """Seed and rows of each batch, from where the source stands."""
         k = self.batch
         while True:
-            rows = own_part(self.sampler.rows(k))
-            yield derive(self.seed, k, distributed.rank()), rows.tolist()
+            yield derive(self.seed, k, distributed.rank()), self.rows(k).tolist()
             k += 1
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -174,13 +197,18 @@ class IterableSource(Source):
     def draw(self) -> tuple[Any, ...]:
         """The next batch, of the next round if this one is over."""
         item = next(self._items(), None)
-        if item is None:
+        if distributed.total(item is not None) < distributed.world_size():
+            # Over for one rank is over for all: none may wait for another's batch.
             if self.taken == 0 or self._iterator is self.data:
                 raise StopIteration
             self.round, self.taken, self._iterator = self.round + 1, 0, None
             return self.draw()
         self.taken += 1
         return tuple(self.place.put(as_batch(item)))
+
+    def close(self) -> None:
+        """Let the loader's workers go."""
+        self._iterator = None
 
     def _items(self) -> Iterator[Any]:
         if self._iterator is None:
@@ -237,10 +265,24 @@ def as_arrays(name: str, data: Any) -> Batch | None:
     return Batch(x, y, *weight)
 
 
+def check_data(name: str, data: Any) -> None:
+    """Raise unless it is arrays, a Dataset or an iterable of batches."""
+    bare = isinstance(data, IterableDataset)
+    if bare or not (isinstance(data, Dataset) or hasattr(data, "__iter__")):
+        raise ValueError(
+            f"{name} must be (x, y) arrays, a Dataset, a DataLoader or an iterable of batches, "
+            f"found {type(data).__name__}{': wrap it in a DataLoader' if bare else ''}"
+        )
+    if isinstance(data, list) and not data:
+        raise ValueError(f"{name} must have rows, found none")
+    as_arrays(name, data)
+
+
 def as_batch(item: Any) -> Batch:
     """What a loader or a stream gave, as a batch."""
     if isinstance(item, tuple | list) and len(item) in (2, 3):
-        return Batch(item[0], *(torch.as_tensor(part) for part in item[1:]))
+        x = tree_map(lambda v: v if isinstance(v, Tensor) else torch.as_tensor(v), item[0])
+        return Batch(x, *(torch.as_tensor(part) for part in item[1:]))
     found = f"{len(item)} parts" if isinstance(item, tuple | list) else type(item).__name__
     raise ValueError(
         f"batches must be (inputs, labels) or (inputs, labels, weights), found {found}"

@@ -6,13 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from aucmax._checks import host_readable
 from aucmax.loss._base import (
     check_binary_shapes,
+    check_binary_values,
     check_table,
     check_tensors,
     check_weight_shape,
     computable,
+    flatten,
 )
+from aucmax.loss.multiclass import check_classes
 
 TASKS = ("binary", "multiclass", "multilabel")
 
@@ -41,11 +45,14 @@ class CrossEntropy(nn.Module):
         exact = scores.to(computable(scores.dtype))
         if self.task == "binary":
             check_binary_shapes(scores, target, weight)
+            if host_readable(scores):
+                weights = None if weight is None else flatten(weight, exact.dtype)
+                check_binary_values(exact.detach(), flatten(target, exact.dtype), weights)
             each = functional.binary_cross_entropy_with_logits(
                 exact.reshape(-1), target.reshape(-1).to(exact.dtype), reduction="none"
             )
         elif self.task == "multiclass":
-            check_table("scores", scores, scores.shape[-1])
+            check_classes(scores, target, weight)
             each = functional.cross_entropy(exact, target.long(), reduction="none")
         else:
             return _of_known_labels(exact, target, weight)
@@ -62,11 +69,20 @@ class CrossEntropy(nn.Module):
 def _of_known_labels(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """The mean of each label over the rows that know it, averaged over the labels."""
     check_table("scores", scores, scores.shape[-1])
+    if target.shape != scores.shape:
+        raise ValueError(
+            f"target must have the shape of scores, {tuple(scores.shape)}, "
+            f"found {tuple(target.shape)}"
+        )
     labels = target.to(scores.dtype)
     known = (~labels.isnan()).to(scores.dtype)
     if weight is not None:
         check_weight_shape(weight, (len(scores),), tuple(scores.shape))
-        known = known * weight.to(scores.dtype).reshape(len(scores), -1)
+        weight = weight.detach().to(scores.dtype).reshape(len(scores), -1)
+    if host_readable(scores):
+        check_binary_values(scores.detach(), labels[known > 0], weight)
+    if weight is not None:
+        known = known * weight
     each = functional.binary_cross_entropy_with_logits(
         scores, labels.nan_to_num(), reduction="none"
     )

@@ -123,19 +123,9 @@ class MulticlassAUCLoss(SaddleLoss):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         check_tensors(scores, target)
         check_table("scores", scores, len(self.priors))
-        if target.shape != scores.shape[:1]:
-            raise ValueError(
-                f"target must have shape ({len(scores)},), found {tuple(target.shape)}"
-            )
-        if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
-            raise ValueError(f"target must hold integer classes, found dtype {target.dtype}")
-        h, classes = self._linked(scores), target.long()
-        if weight is not None:
-            check_weight_shape(weight, (len(scores),))
-            weight = weight.detach().to(h.dtype)
-        if self._checking(scores):
-            _check_multiclass_values(scores.detach(), classes, weight)
-        return h, classes, weight
+        check_classes(scores, target, weight, self._checking(scores))
+        h = self._linked(scores)
+        return h, target.long(), None if weight is None else weight.detach().to(h.dtype)
 
     def _class_means(
         self, scores: Tensor, target: Tensor, weight: Tensor | None
@@ -158,6 +148,21 @@ class MulticlassAUCLoss(SaddleLoss):
         return f"classes={len(self.priors)}, {pairs}{super().extra_repr()}"
 
 
+def check_classes(
+    scores: Tensor, target: Tensor, weight: Tensor | None, values: bool | None = None
+) -> None:
+    """Raise unless scores, classes and weights go together; ``values``: whether to read them."""
+    check_table("scores", scores, scores.shape[-1])
+    if target.shape != scores.shape[:1]:
+        raise ValueError(f"target must have shape ({len(scores)},), found {tuple(target.shape)}")
+    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
+        raise ValueError(f"target must hold integer classes, found dtype {target.dtype}")
+    if weight is not None:
+        check_weight_shape(weight, (len(scores),))
+    if _checks.host_readable(scores) if values is None else values:
+        _check_multiclass_values(scores.detach(), target.long(), weight)
+
+
 def _check_multiclass_values(scores: Tensor, classes: Tensor, weight: Tensor | None) -> None:
     values = scores.to(computable(scores.dtype)).numpy(force=True)
     _checks.check_finite("scores", values, hint=DIVERGED)
@@ -167,4 +172,4 @@ def _check_multiclass_values(scores: Tensor, classes: Tensor, weight: Tensor | N
             f"target must hold classes 0 to {scores.shape[1] - 1}, found {low} to {high}"
         )
     if weight is not None:
-        _checks.check_weights(weight.numpy(force=True))
+        _checks.check_weights(weight.double().numpy(force=True))

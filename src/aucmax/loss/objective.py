@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -143,6 +144,7 @@ class HostBatch(NamedTuple):
     link: str
 
 
+@np.errstate(over="ignore", invalid="ignore")  # infinity is an answer, and the caller looks
 def host_saddle(
     a: Tensor, b: Tensor, alpha: Tensor, batch: HostBatch
 ) -> tuple[float, list[Tensor]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import metrics
+from aucmax._checks import count
+from aucmax._sharded import mesh_of
 from aucmax.data.labels import find_task, known_labels
-from aucmax.data.sources import Batch, Place, evaluation_batches
-from aucmax.distributed import concat_over_ranks
+from aucmax.data.sources import Batch, Place, check_data, evaluation_batches
+from aucmax.distributed import concat_over_ranks, gather_objects, total
 from aucmax.train._options import AMP, find_device
 
 
@@ -53,6 +55,10 @@ def evaluate(
         0.75
     """
     where = find_device(device)
+    check_data("data", data)
+    count("batch_size", batch_size)
+    if amp not in (None, *AMP):
+        raise ValueError(f"amp must be one of None, 'bf16', 'fp16', found {amp!r}")
     model.to(where)
     place = Place(where, model_dtype(model), find_task(task, known_labels(data)))
     context = nullcontext() if amp is None else torch.autocast(where.type, AMP[amp])
@@ -83,13 +89,15 @@ def score(model: nn.Module, batches: Iterable[Batch]) -> Scored:
     """All rows of all ranks, scored in evaluation mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
+    if mesh_of(model) is not None:
+        batches = _in_step(batches)
     try:
-        parts = [(model(batch.x), batch.y, batch.weight) for batch in batches]
+        parts = [(model(batch.x)[: len(batch.y)], batch.y, batch.weight) for batch in batches]
     finally:
         for module, training in modes:
             module.training = training
-    if not parts:
-        raise ValueError("the data must have rows for every process, found none")
+    if not all(counts := gather_objects(len(parts))):
+        raise ValueError(f"the data must have rows for every process, found batches {counts}")
     columns = map(_joined, zip(*parts, strict=True))
     return Scored(*(None if x is None else concat_over_ranks(x) for x in columns))  # type: ignore[arg-type]
 
@@ -102,9 +110,25 @@ def auc(scored: Scored, task: str) -> float:
     if task == "binary":
         return metrics.roc_auc(scores, target, weight)
     if task == "multiclass":
-        return metrics.hand_till(scores.double().softmax(-1), target)
-    columns = [_known(scores[:, j], target[:, j]) for j in range(target.shape[1])]
+        return metrics.hand_till(scores.double().softmax(-1), target, weight)
+    columns = [_known(scored, j) for j in range(target.shape[1])]
     return math.fsum(metrics.roc_auc(*column) for column in columns) / len(columns)
+
+
+def _in_step(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """As many batches on every rank, for a sharded model computes on all of them together.
+
+    A rank that has no more gives its last inputs again, with no labels: rows that do not count.
+    """
+    source, last = iter(batches), None
+    while True:
+        batch = next(source, None)
+        if total(batch is not None) == 0:
+            return
+        if batch is None and last is None:
+            raise ValueError("the data must have rows for every process, found none")
+        last = batch or last
+        yield batch or Batch(last.x, last.y[:0], None if last.weight is None else last.weight[:0])  # type: ignore[union-attr]
 
 
 def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
@@ -112,6 +136,10 @@ def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
     return torch.cat(known) if known else None
 
 
-def _known(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    known = ~target.isnan()
-    return scores[known], target[known]
+def _known(scored: Scored, label: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The rows that know a label."""
+    scores, target, weight = scored
+    known = ~target[:, label].isnan()
+    if weight is not None:
+        weight = (weight if weight.ndim == 1 else weight[:, label])[known]
+    return scores[known, label], target[known, label], weight

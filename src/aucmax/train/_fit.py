@@ -11,17 +11,19 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import Dataset, IterableDataset
 
-from aucmax import _random, distributed
+from aucmax import _checks, _random, distributed
 from aucmax.data import BatchSampler
 from aucmax.data import labels as _labels
 from aucmax.data.sampling import derive
 from aucmax.data.sources import (
     ArraySource,
+    Batch,
     DatasetSource,
     IterableSource,
     Place,
     Source,
     as_arrays,
+    check_data,
 )
 from aucmax.stages import Plateau, Stage
 from aucmax.train._evaluate import model_dtype
@@ -151,7 +153,6 @@ def fit(
     """
     where = find_device(device)
     with distributed.process_group(where):
-        every = eval_every if eval_every is not None else max(1, -(-int(steps) // 40))
         options = Options(
             method=method,
             steps=steps,
@@ -172,11 +173,11 @@ def fit(
             augment=augment,
             workers=workers,
             seed=seed,
-            eval_every=every,
+            eval_every=eval_every,
             probe=probe,
             patience=patience,
             out=None if out is None else Path(out),
-            save_every=save_every if save_every is not None else every,
+            save_every=save_every,
             tensorboard=tensorboard,
             progress=progress,
             device=where,
@@ -191,59 +192,59 @@ def fit(
 
 
 def _run(model: nn.Module, train: Any, valid: Any, labels: Any, options: Options) -> FitResult:
+    arrays = as_arrays("train", train)
     y = _labels.known_labels(train, labels)
     task = _labels.find_task(options.task, y)
+    check_data("train", train)
+    if options.positives is not None and task != "binary":
+        raise ValueError(
+            f"positives must be None unless there are two classes, found {options.positives} "
+            f"for a {task} task"
+        )
     if y is not None:
         _labels.check(y, task)
-    _check_valid(valid, options)
+    _check_valid(valid, task, options)
     with _random.isolated(derive(options.seed, distributed.rank()), options.device):
         model.to(options.device)
         place = Place(options.device, model_dtype(model), task)
-        source = make_source(train, y, place, options)
+        source = _make_source(train, arrays, y, place, options)
         prior = _prior(y, source, options, task)
-        data = {
-            "task": task,
-            "rows": None if y is None else len(y),
-            "labels": digest(y),
-        }
+        data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
         return Loop(model, source, valid, place, prior, options, data).run()
 
 
-def make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> Source:
+def _make_source(
+    train: Any, arrays: Batch | None, labels: Tensor | None, place: Place, options: Options
+) -> Source:
     """The batches of whatever was passed as training data."""
-    size = options.batch_size // options.accumulate
-    arrays = as_arrays("train", train)
     mapped = isinstance(train, Dataset) and not isinstance(train, IterableDataset)
     if arrays is None and not mapped:
         return _iterable_source(train, place, options)
+    rows = len(train) if arrays is None else len(arrays.y)
     if labels is None and options.positives is not None:
         raise ValueError(
             "labels must be given for a fixed share of positives: "
             "the Dataset has neither targets nor labels"
         )
+    if labels is not None and len(labels) != rows:
+        raise ValueError(f"labels must be one per row of train, {rows}, found {len(labels)}")
     sampler = BatchSampler(
-        torch.empty(len(train)) if labels is None else labels,
-        size,
+        torch.empty(rows) if labels is None else labels,
+        options.batch_size,
         positives=options.positives,
         replacement=options.replacement,
         seed=options.seed,
     )
-    if arrays is not None:
-        return ArraySource(arrays, sampler, place)
-    if labels is not None and len(labels) != len(train):
-        raise ValueError(
-            f"labels must be one per row of the Dataset, {len(train)}, found {len(labels)}"
+    if arrays is None:
+        return DatasetSource(
+            train, sampler, place, options.accumulate, options.workers, options.seed
         )
-    return DatasetSource(train, sampler, place, options.workers, options.seed)
+    if arrays.weight is not None:
+        _checks.check_weights(arrays.weight.double().numpy(force=True))
+    return ArraySource(arrays, sampler, place, options.accumulate)
 
 
 def _iterable_source(train: Any, place: Place, options: Options) -> Source:
-    if isinstance(train, IterableDataset) or not hasattr(train, "__iter__"):
-        raise ValueError(
-            f"train must be (x, y) arrays, a Dataset, a DataLoader or an iterable of batches, "
-            f"found {type(train).__name__}"
-            + (": wrap it in a DataLoader" if isinstance(train, IterableDataset) else "")
-        )
     if options.positives is not None:
         raise ValueError(
             "positives must be None for a DataLoader or a stream, which draw their own batches, "
@@ -255,17 +256,25 @@ def _iterable_source(train: Any, place: Place, options: Options) -> Source:
 def _prior(labels: Tensor | None, source: Source, options: Options, task: str) -> Any:
     """The share of positives in the batches, or the classes' shares; None if nobody knows."""
     sampler = getattr(source, "sampler", None)
-    if options.positives is not None and sampler is not None:
-        if source.weight is None:
-            return sampler.prior
+    unknown_weights = source.weighted and source.weight is None
+    if task == "binary" and (unknown_weights or (source.weighted and options.positives)):
         return None  # weights change the share of positives: it is estimated
+    if options.positives is not None and sampler is not None:
+        return sampler.prior
     return None if labels is None else _labels.shares(labels, source.weight, task)
 
 
-def _check_valid(valid: Any, options: Options) -> None:
-    if valid is None and (options.patience is not None or isinstance(options.stages, Plateau)):
-        raise ValueError("valid must be given: patience and plateau stages go by its AUC")
-    if valid is not None and hasattr(valid, "__next__"):
+def _check_valid(valid: Any, task: str, options: Options) -> None:
+    if valid is None:
+        if options.patience is not None or isinstance(options.stages, Plateau):
+            raise ValueError("valid must be given: patience and plateau stages go by its AUC")
+        return
+    if hasattr(valid, "__next__"):
         raise ValueError(
             "valid must be data that can be gone through again, found an iterator: put it in a list"
         )
+    check_data("valid", valid)
+    labels = _labels.known_labels(valid)
+    if labels is not None and task != "multiclass":
+        known = labels.double()
+        _labels.check_values("valid", known[~known.isnan()] if task == "multilabel" else known)

@@ -38,6 +38,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.kept: list[tuple[str, str]] = []
         self._lock: IO[str] | None = None
+        self._new = False
 
     @property
     def history(self) -> Path:
@@ -57,11 +58,22 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
 
+    def abandon(self) -> None:
+        """Leave nothing behind if this call began the run and nothing came of it."""
+        if not self._new or any(self.checkpoints.glob("step-*.json")):
+            return
+        for name in ("config.json", "history.jsonl", ".lock"):
+            (self.path / name).unlink(missing_ok=True)
+        for folder in (self.checkpoints, self.path):
+            if folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
+
     def _take(self) -> None:
         self._lock = (self.path / ".lock").open("w")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            # A record lock: worker processes that outlive a killed parent do not hold it.
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
             raise ValueError(
                 f"out must be a folder of one run, found another process at work in {self.path}"
             ) from None
@@ -70,6 +82,7 @@ class RunFolder:
         path, plain = self.path / "config.json", json.loads(json.dumps(config))
         if not path.exists():
             checkpoint.write_json(path, plain)
+            self._new = True
             return
         try:
             found = differences(json.loads(path.read_text("utf-8")), plain)

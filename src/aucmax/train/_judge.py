@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,10 @@ from aucmax.train._evaluate import Scored, auc, score
 from aucmax.train._methods import Phase
 from aucmax.train._options import Options
 from aucmax.train._step import autocast
+
+AUCS = ("train_auc_last", "valid_auc_last", "train_auc_average", "valid_auc_average")
+Probe: TypeAlias = Callable[[], Iterator[Batch]] | None
+"""Gives some training batches, as often as it is asked; None if there are none."""
 
 
 @dataclass
@@ -48,20 +52,27 @@ class Judge:
         self.best = Best(self._weights())
 
     def evaluate(
-        self, phase: Phase, step: int, probe: Callable[[], Iterator[Batch]]
+        self, phase: Phase, step: int, probe: Probe, end_stage: bool = False
     ) -> dict[str, float]:
-        """Training and validation AUC of both iterates; ``probe`` gives training batches anew."""
-        found = self._aucs("last", probe)
-        self._consider("last", phase, step, found)
-        with self.at_average(phase, probe):
-            found |= self._aucs("average", probe)
-            self._consider("average", phase, step, found)
+        """Training and validation AUC of both iterates.
+
+        ``end_stage`` ends the stage between them: PGA draws its average from the stages ended.
+        Without a probe, for the data has come to an end, an average whose batch-norm statistics
+        cannot be estimated is left out.
+        """
+        found = dict.fromkeys(AUCS, math.nan)
+        self._judge("last", phase, step, probe, found)
+        if end_stage:
+            phase.average.end_stage(restart="average")
+        if probe is not None or not self.has_norms:
+            with self.at_average(phase, probe):
+                self._judge("average", phase, step, probe, found)
         return found
 
     @contextmanager
-    def at_average(self, phase: Phase, probe: Callable[[], Iterator[Batch]]) -> Iterator[None]:
+    def at_average(self, phase: Phase, probe: Probe) -> Iterator[None]:
         """The average in place of the last iterate, batch norm estimated at it."""
-        inputs = (batch.x for batch in probe()) if self.has_norms else None
+        inputs = (batch.x for batch in probe()) if self.has_norms and probe else None
         with autocast(self.options), averaged(self.model, phase.average, inputs):
             distributed.average_buffers(self.model)
             yield
@@ -71,29 +82,33 @@ class Judge:
         with autocast(self.options):
             return score(self.model, batches)
 
-    def _aucs(self, iterate: str, probe: Callable[[], Iterator[Batch]]) -> dict[str, float]:
-        found = {f"train_auc_{iterate}": math.nan, f"valid_auc_{iterate}": math.nan}
+    def _judge(
+        self, iterate: str, phase: Phase, step: int, probe: Probe, found: dict[str, float]
+    ) -> None:
+        if self.options.probe and probe is not None:
+            scored = self.score(probe())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a probe may lack a class
+                found[f"train_auc_{iterate}"] = auc(scored, self.place.task)
+        if self.valid is not None:
+            found[f"valid_auc_{iterate}"] = self._valid_auc()
+        self._consider(iterate, phase, step, found[f"valid_auc_{iterate}"])
+
+    def _valid_auc(self) -> float:
+        """The validation AUC; what there is to say of that data is said once."""
+        size = max(256, self.options.batch_size)
+        rows = evaluation_batches(self.valid, self.place, size, self.options.workers)
+        scored = self.score(rows)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            if self.options.probe:
-                found[f"train_auc_{iterate}"] = auc(self.score(probe()), self.place.task)
-            caught.clear()  # a probe may lack a class
-            if self.valid is not None:
-                size = max(256, self.options.batch_size)
-                rows = evaluation_batches(self.valid, self.place, size, self.options.workers)
-                found[f"valid_auc_{iterate}"] = auc(self.score(rows), self.place.task)
-        self._warn(caught)
-        return found
-
-    def _warn(self, caught: list[warnings.WarningMessage]) -> None:
-        """What evaluation says of the validation data, once."""
+            value = auc(scored, self.place.task)
         if caught and not self.warned:
             self.warned = True
-            text = f"the validation AUC is nan or partial: {caught[0].message}"
+            text = str(caught[0].message).replace("the result", "the validation AUC", 1)
             warnings.warn(text, UserWarning, stacklevel=2)
+        return value
 
-    def _consider(self, iterate: str, phase: Phase, step: int, found: dict[str, float]) -> None:
-        value = found[f"valid_auc_{iterate}"]
+    def _consider(self, iterate: str, phase: Phase, step: int, value: float) -> None:
         if math.isnan(value) and math.isnan(self.best.auc):
             better = iterate == phase.returns
         else:

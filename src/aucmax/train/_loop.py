@@ -6,10 +6,11 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
@@ -18,11 +19,11 @@ from aucmax._checks import NotFiniteError
 from aucmax._sharded import mesh_of, shard
 from aucmax.data.sources import Batch, Place, Source
 from aucmax.history import History, read
-from aucmax.optim import PPDAdaGrad, update_batch_norm
+from aucmax.optim import PGA, PPDAdaGrad, update_batch_norm
 from aucmax.stages import Stage
 from aucmax.train._captured import CapturedStep, why_not
 from aucmax.train._folder import RunFolder
-from aucmax.train._judge import Best, Judge
+from aucmax.train._judge import Best, Judge, Probe
 from aucmax.train._methods import Phase, make_phases
 from aucmax.train._options import Options, fingerprint
 from aucmax.train._report import Reporter
@@ -69,6 +70,7 @@ class Loop:
         graph = options.device.type == "cuda" and options.cuda_graph is not False
         self.phases = make_phases(model, options, place.task, prior, capturable=graph)
         self.total = options.pretrain + options.steps
+        self.every, self.save_every = options.eval_every or 1, options.save_every or 1
         self.at = Progress()
         self.judge = Judge(model, valid, place, options)
         self.history = History()
@@ -83,15 +85,19 @@ class Loop:
 
     def run(self) -> FitResult:
         """Train, or go on, or find that it is all done."""
-        if self.folder is not None:
-            self.folder.open(self.config)
-            if self.folder.is_finished():
-                return self._finished()
         try:
+            if self.folder is not None:
+                self.folder.open(self.config)
+                if self.folder.is_finished():
+                    return self._finished()
             with self.interrupts:
                 return self._run()
         except DivergedError as error:
             raise self._explained(error) from None
+        except ValueError:
+            if self.folder is not None:
+                self.folder.abandon()
+            raise
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise
@@ -122,7 +128,8 @@ class Loop:
         """Steps up to the next event, and the event."""
         ended = self._advance(stage)
         over = self._is_over(stage)
-        if over or ended or self.at.step % self.options.eval_every == 0:
+        due = over or ended or self.at.step % self.every == 0
+        if due and self.recorded_step < self.at.step:
             saturated = self._evaluate(stage)
             over = over or saturated
         if ended and not self.at.reason:
@@ -130,7 +137,7 @@ class Loop:
         if over and not self.at.reason:
             self._leave_stage(stage)
         told = self.interrupts.received if self.stopping else 0
-        if told or self.at.reason or self.at.step % self.options.save_every == 0:
+        if told or self.at.reason or self.at.step % self.save_every == 0:
             self._save()
         if told and not self.at.reason:
             self._interrupted(told)
@@ -164,7 +171,7 @@ class Loop:
     def _next_event(self, stage: Stage) -> int:
         """The step at which something else than a step is due."""
         at, options = self.at, self.options
-        due = [every * (at.step // every + 1) for every in (options.eval_every, options.save_every)]
+        due = [every * (at.step // every + 1) for every in (self.every, self.save_every)]
         if stage.steps is not None:
             due.append(at.step + stage.steps - at.stage_step)
         if stage.M is not None:
@@ -181,9 +188,8 @@ class Loop:
             return at.stage_step >= stage.steps
         if stage.M is None or at.stage_step % ASK_LEMMA_EVERY:
             return False
-        if not isinstance(optimizer, PPDAdaGrad) or self.options.lipschitz is None:
-            raise ValueError("stages that end by Lemma 3 need PPDAdaGrad and lipschitz=")
-        return optimizer.should_stop(stage.M, self.options.lipschitz)
+        assert isinstance(optimizer, PPDAdaGrad)
+        return optimizer.should_stop(stage.M, self.options.lipschitz or 0.0)
 
     # --- stages -------------------------------------------------------------------------------
 
@@ -232,17 +238,19 @@ class Loop:
         phase, samples = self.phase, self._samples(stage)
         if phase.restart == "last":
             drawn = self._draw(samples)
-            with self.judge.at_average(phase, self._again(drawn)):
-                self._reset_dual(drawn)
+            if drawn:
+                with self.judge.at_average(phase, self._again(drawn)):
+                    self._reset_dual(drawn)
             phase.average.end_stage(restart="last")
             return
         phase.average.end_stage(restart="average")
         drawn = self._draw(max(samples, 1) if self.judge.has_norms else samples)
         if self.judge.has_norms and drawn:
             with autocast(self.options):
-                update_batch_norm(self.model, (batch.x for batch in self._again(drawn)()))
+                update_batch_norm(self.model, (batch.x for batch in self._batches(drawn)))
             distributed.average_buffers(self.model)
-        self._reset_dual(drawn)
+        if not isinstance(phase.optimizer, PGA):  # which goes on from the average of alpha
+            self._reset_dual(drawn)
 
     def _samples(self, stage: Stage) -> int:
         """How many fresh samples a stage's end takes."""
@@ -257,9 +265,10 @@ class Loop:
     def _reset_dual(self, drawn: list[tuple[Any, ...]], primal: bool = False) -> None:
         """Alpha in closed form from fresh samples, more of them if a class is missing."""
         saddle = self.phase.saddle
-        if saddle is None or not drawn or self.phase.name == "pga":
-            return  # PGA goes on from the average of alpha
-        scored = self.judge.score(self._again(drawn)())
+        if saddle is None or not drawn:
+            return
+        scored = self.judge.score(self._batches(drawn))
+        samples = len(scored.target)
         for attempt in range(TRIES):
             try:
                 if primal:
@@ -269,25 +278,28 @@ class Loop:
             except NotFiniteError as error:
                 raise DivergedError(str(error)) from None
             except ValueError:
-                more = self._draw(len(scored.target)) if attempt + 1 < TRIES else []
+                more = self._draw(samples) if attempt + 1 < TRIES else []
                 if not more:
                     raise
-                scored = scored.with_more(self.judge.score(self._again(more)()))
+                scored = scored.with_more(self.judge.score(self._batches(more)))
 
     def _draw(self, samples: int) -> list[tuple[Any, ...]]:
         """At least that many fresh samples over all ranks, or what is left of the data."""
         drawn: list[tuple[Any, ...]] = []
-        while samples > 0:
+        while samples > 0 or len(drawn) % self.options.accumulate:
             try:
                 drawn.append(self.source.draw())
             except StopIteration:
                 break
-            samples -= len(tree_leaves(drawn[-1])[0]) * distributed.world_size()
+            samples -= distributed.total(len(tree_leaves(drawn[-1])[0]))
         return drawn
 
-    def _again(self, drawn: list[tuple[Any, ...]]) -> Callable[[], Iterator[Batch]]:
+    def _again(self, drawn: list[tuple[Any, ...]]) -> Probe:
         """The batches of what was drawn, as often as they are asked for."""
-        return lambda: (self.step.load(*part) for part in drawn)
+        return (lambda: self._batches(drawn)) if drawn else None
+
+    def _batches(self, drawn: list[tuple[Any, ...]]) -> Iterator[Batch]:
+        return (self.step.load(*part) for part in drawn)
 
     # --- evaluation ---------------------------------------------------------------------------
 
@@ -298,13 +310,15 @@ class Loop:
         probe = self._draw(
             max(self.options.probe, 1) if self.judge.has_norms else self.options.probe
         )
-        found = self.judge.evaluate(self.phase, at.step, self._again(probe))
+        ends = at.step >= self.total and isinstance(self.phase.optimizer, PGA)
+        saddle = {x: _plain(getattr(self.phase.saddle, x, None)) for x in ("a", "b", "alpha")}
+        found = self.judge.evaluate(self.phase, at.step, self._again(probe), ends)
         gained = self.judge.best.step == at.step
         at.evaluations_without_gain = 0 if gained else at.evaluations_without_gain + 1
         if at.evaluations_without_gain == self.options.patience:
             at.reason = f"no better validation AUC in {self.options.patience} evaluations"
         at.seconds += time.perf_counter() - began
-        record = self._record(stage, found)
+        record = self._record(stage, saddle | found)
         self.history.append(record)
         assert self.reporter is not None
         self.reporter.evaluation(record)
@@ -312,8 +326,8 @@ class Loop:
         best = max((found[f"valid_auc_{x}"] for x in ("last", "average")), default=math.nan)
         return self.phase.plateau is not None and best == best and self.phase.plateau.report(best)
 
-    def _record(self, stage: Stage, found: dict[str, float]) -> dict[str, Any]:
-        at, saddle = self.at, self.phase.saddle
+    def _record(self, stage: Stage, found: dict[str, Any]) -> dict[str, Any]:
+        at = self.at
         steps, seconds = at.step - self.recorded_step, self.stepping_seconds
         self.recorded_step, self.stepping_seconds = at.step, 0.0
         return {
@@ -324,19 +338,22 @@ class Loop:
             "seconds": round(at.seconds, 3),
             "steps_per_second": steps / seconds if seconds else math.nan,
             "loss": self.step.mean_loss(),
-            **{name: _plain(getattr(saddle, name, None)) for name in ("a", "b", "alpha")},
             **found,
         }
 
     # --- saving and resuming ------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        own = {"source": self.source.state_dict(), "random": _random.get_state(self.options.device)}
+        own = {
+            "source": self.source.state_dict(),
+            "random": _random.get_state(self.options.device),
+            "step": self.step.state_dict(),
+            "buffers": dict(self.model.named_buffers()) if distributed.world_size() > 1 else {},
+        }
         return {
             "progress": asdict(self.at),
             "recorded": [self.recorded_step, self.stepping_seconds],
             "model": self.model.state_dict(),
-            "step": self.step.state_dict(),
             "parts": {name: part.state_dict() for name, part in self.phase.modules().items()},
             "ranks": distributed.gather_objects(own),
             "history": self.history.records,
@@ -365,15 +382,26 @@ class Loop:
         self.recorded_step, self.stepping_seconds = state["recorded"]
         self.model.load_state_dict(state["model"])
         self._enter_phase()
-        self.step.load_state_dict(state["step"])
         for name, part in self.phase.modules().items():
             part.load_state_dict(state["parts"][name])
         self.judge.best = Best(**best)
         self.history = History(records=state["history"])
-        ranks, rank = state["ranks"], distributed.rank()
-        self.source.load_state_dict(ranks[min(rank, len(ranks) - 1)]["source"])
-        if rank < len(ranks):
-            _random.set_state(ranks[rank]["random"], self.options.device)
+        self._load_own(state["ranks"])
+
+    def _load_own(self, ranks: list[dict[str, Any]]) -> None:
+        """What differs from rank to rank; as near as can be if their number is another now."""
+        same = len(ranks) == distributed.world_size()
+        own = ranks[distributed.rank() if same else 0]
+        if not same:
+            sums = torch.stack([rank["step"]["loss_sum"] for rank in ranks])
+            own["step"]["loss_sum"] = sums.mean()
+        self.step.load_state_dict(own["step"])
+        for name, buffer in self.model.named_buffers():
+            if same and name in own["buffers"]:
+                buffer.copy_(own["buffers"][name])
+        self.source.load_state_dict(own["source"])
+        if same or distributed.rank() == 0:
+            _random.set_state(own["random"], self.options.device)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -394,7 +422,6 @@ class Loop:
         self.model.eval()
         self.history = History(records=read(self.folder.history))
         self._say(f"{self.folder.path} holds a finished run ({notes['reason']})")
-        self._close()
         auc = math.nan if notes["auc"] is None else notes["auc"]
         return self._result(auc, notes["step"], notes["iterate"], notes["steps"], notes["reason"])
 
@@ -452,6 +479,7 @@ class Loop:
 
     def _close(self) -> None:
         self.history.close()
+        self.source.close()
         if self.reporter is not None:
             self.reporter.close(self.at.step)
             self.reporter = None

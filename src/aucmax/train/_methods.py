@@ -99,7 +99,10 @@ def _main_phase(
     staged = isinstance(optimizer, StagedOptimizer)
     rule = options.stages if options.stages is not None else _rule(options, optimizer, lr)
     plateau = rule if isinstance(rule, Plateau) else None
+    if plateau:
+        plateau.begin_stage()
     stages = plateau.stages if plateau else cut(list(rule), options.steps)
+    _check_stages(stages, optimizer, options)
     return Phase(
         name="custom" if options.optimizer else options.method,
         loss=loss,
@@ -120,12 +123,14 @@ def _make_loss(options: Options, task: str, prior: Any) -> nn.Module:
                 f"none, found {dict(options.loss_options)}"
             )
         return CrossEntropy(task)
-    if task == "binary":
-        return AUCLoss(prior, **options.loss_options)
-    if prior is None:
+    if task != "binary" and prior is None:
         raise ValueError(f"labels must be given for a {task} task: their shares are its priors")
-    kind = MulticlassAUCLoss if task == "multiclass" else MultilabelAUCLoss
-    return kind(prior, **options.loss_options)
+    kind: Any = {"binary": AUCLoss, "multiclass": MulticlassAUCLoss}.get(task, MultilabelAUCLoss)
+    try:
+        loss: nn.Module = kind(prior, **options.loss_options)
+    except TypeError as error:
+        raise ValueError(f"loss_options must fit {kind.__name__}: {error}") from None
+    return loss
 
 
 def _make_optimizer(
@@ -137,12 +142,25 @@ def _make_optimizer(
         if isinstance(loss, SaddleLoss)
         else [{"params": [*model.parameters(), *loss.parameters()]}]
     )
-    extra = {"capturable": True} if capturable and options.method not in ("sgd", "adagrad") else {}
+    given: dict[str, Any] = {"seed": options.seed} if options.method == "pga" else {}
+    if capturable and options.method not in ("sgd", "adagrad"):
+        given["capturable"] = True
     try:
-        optimizer: Optimizer = kind(groups, lr=lr, **extra, **options.optimizer_options)
+        optimizer: Optimizer = kind(groups, lr=lr, **{**given, **options.optimizer_options})
     except TypeError as error:
         raise ValueError(f"optimizer_options must fit {kind.__name__}: {error}") from None
     return optimizer
+
+
+def _check_stages(stages: Sequence[Stage], optimizer: Optimizer, options: Options) -> None:
+    if isinstance(optimizer, PGA) and options.restart == "last":
+        raise ValueError("restart must be 'average' for PGA, found 'last'")
+    lemma = any(stage.M is not None and stage.steps is None for stage in stages)
+    if lemma and (not isinstance(optimizer, PPDAdaGrad) or options.lipschitz is None):
+        raise ValueError(
+            f"lipschitz must be given, and method be 'ppd-adagrad', for stages that end by Lemma 3,"
+            f" found {options.lipschitz!r} and {type(optimizer).__name__}"
+        )
 
 
 def _rule(options: Options, optimizer: Optimizer, lr: float) -> list[Stage]:
@@ -159,7 +177,7 @@ def _rule(options: Options, optimizer: Optimizer, lr: float) -> list[Stage]:
     if options.optimizer is not None:
         lr = optimizer.param_groups[0]["lr"]
         return [Stage(index=1, lr=float(lr), steps=steps, dual_samples=0)]
-    parts = [steps // 2, steps // 4, steps - steps // 2 - steps // 4]  # the paper's 40k and 60k
+    parts = [steps - steps // 2, steps // 4, steps // 2 - steps // 4]  # the paper's 40k and 60k
     drops = [
         Stage(index=k + 1, lr=lr / 10**k, steps=n, dual_samples=0) for k, n in enumerate(parts)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ METHODS = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad", "adamw")
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Options:
     """The arguments of :func:`aucmax.fit`, which describes them."""
 
@@ -43,11 +44,11 @@ class Options:
     augment: Callable[[Any], Any] | None
     workers: int
     seed: int
-    eval_every: int
+    eval_every: int | None
     probe: int
     patience: int | None
     out: Path | None
-    save_every: int
+    save_every: int | None
     tensorboard: bool
     progress: bool
     device: torch.device
@@ -59,24 +60,27 @@ class Options:
     parallel: str
 
     def __post_init__(self) -> None:
+        """Check every option and turn numbers into Python's own."""
         _choice("method", self.method, METHODS)
         _choice("parallel", self.parallel, ("ddp", "fsdp"))
         _choice("amp", self.amp, (None, *AMP))
         _choice("restart", self.restart, (None, "average", "last"))
-        for name in ("steps", "batch_size", "accumulate", "eval_every", "save_every"):
-            _checks.count(name, getattr(self, name))
-        for name in ("pretrain", "workers", "probe"):
-            _checks.count(name, getattr(self, name), least=0)
-        if self.patience is not None:
-            _checks.count("patience", self.patience)
-        for name in ("lr", "clip_norm", "lipschitz"):
+        self._count("steps", 1)
+        if self.eval_every is None:
+            self.eval_every = math.ceil(self.steps / 40)
+        if self.save_every is None:
+            self.save_every = self.eval_every
+        for name in ("batch_size", "accumulate", "eval_every", "save_every", "patience"):
+            self._count(name, 1)
+        for name in ("pretrain", "workers", "probe", "seed"):
+            self._count(name, 0)
+        for name in ("lr", "clip_norm", "lipschitz", "pretrain_lr"):
             if getattr(self, name) is not None:
-                _checks.positive(name, getattr(self, name))
-        _checks.positive("pretrain_lr", self.pretrain_lr)
-        if self.optimizer is not None and self.loss is None:
-            raise ValueError("optimizer must come with the loss it was built for, found loss=None")
-        if self.tensorboard and self.out is None:
-            raise ValueError("tensorboard must have a folder: pass out=")
+                setattr(self, name, _checks.finite_positive(name, getattr(self, name)))
+        if self.positives is not None:
+            self.positives = _checks.share("positives", self.positives)
+        self._check_stages()
+        self._check_own_parts()
         parts = distributed.world_size() * self.accumulate
         if self.batch_size % parts:
             raise ValueError(
@@ -84,14 +88,64 @@ class Options:
                 f"found {self.batch_size}"
             )
 
+    def _count(self, name: str, least: int) -> None:
+        if getattr(self, name) is not None or name != "patience":
+            setattr(self, name, _checks.count(name, getattr(self, name), least))
+
+    def _check_stages(self) -> None:
+        rule = self.stages
+        if rule is None or isinstance(rule, Plateau):
+            return
+        if (
+            isinstance(rule, str)
+            or not isinstance(rule, Sequence)
+            or not rule
+            or not all(isinstance(stage, Stage) for stage in rule)
+        ):
+            raise ValueError(
+                f"stages must be stages from aucmax.stages, such as "
+                f"aucmax.stages.geometric(), found {rule!r}"
+            )
+
+    def _check_own_parts(self) -> None:
+        """An option that would go unheeded is an error."""
+        if self.optimizer is not None and self.loss is None:
+            raise ValueError("optimizer must come with the loss it was built for, found loss=None")
+        unheeded = {
+            "lr": self.lr is not None and (self.optimizer or self.stages) is not None,
+            "optimizer_options": self.optimizer_options and self.optimizer is not None,
+            "loss_options": self.loss_options and self.loss is not None,
+        }
+        for name, found in unheeded.items():
+            if found:
+                raise ValueError(
+                    f"{name} must not be given beside an optimizer, a loss or stages of your own, "
+                    f"which it would not reach, found {getattr(self, name)!r}"
+                )
+        if self.tensorboard and self.out is None:
+            raise ValueError("tensorboard must have a folder: pass out=")
+
 
 def find_device(device: str | torch.device) -> torch.device:
     """The device that was named; "auto" is this process's GPU if there is one."""
     if str(device) != "auto":
-        return torch.device(device)
+        return _checked_device(device)
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def _checked_device(device: str | torch.device) -> torch.device:
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device must be 'auto' or a device of torch's, found {device!r}"
+        ) from None
+    count = torch.cuda.device_count()
+    if found.type == "cuda" and (found.index or 0) >= count:
+        raise ValueError(f"device must be one of this machine's {count} GPUs, found {device!r}")
+    return found
 
 
 def fingerprint(options: Options, model: nn.Module, data: dict[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Reporter:
 
     def evaluation(self, record: dict[str, Any]) -> None:
         """A record of the history."""
-        self.stage, self.auc = str(record["stage"]), _best(record)
+        self.name, self.stage, self.auc = record["phase"], str(record["stage"]), _best(record)
         if self.writer is not None:
             for key, value in record.items():
                 if key != "step" and isinstance(value, float) and math.isfinite(value):
@@ -112,7 +112,8 @@ class Reporter:
             if speed
             else []
         )
-        self.bar.update(self.bar.task_ids[0], completed=step, note="  ".join(parts), refresh=True)
+        task, note = self.bar.task_ids[0], "  ".join(parts)
+        self.bar.update(task, description=self.name, completed=step, note=note, refresh=True)
         self.refreshed = time.perf_counter()
 
 

@@ -65,10 +65,9 @@ class Step:
     def run(self, drawn: list[tuple[Any, ...]]) -> bool:
         """The work of a step on what was drawn."""
         self.phase.optimizer.zero_grad(set_to_none=True)
-        batches = [self.load(*part) for part in drawn]
-        scales = _weight_shares(batches)
-        for k, (batch, scale) in enumerate(zip(batches, scales, strict=True)):
-            self._backward(batch, scale, last=k + 1 == len(batches))
+        parts = _weighed([self.load(*part) for part in drawn])
+        for k, (batch, scale) in enumerate(parts):
+            self._backward(batch, scale, last=k + 1 == len(parts))
         return self._update()
 
     def load(self, *drawn: Any) -> Batch:
@@ -248,18 +247,23 @@ def _wrapped(objective: Objective, options: Options) -> Callable[..., Tensor]:
     return torch.compile(wrapped) if options.compile else wrapped
 
 
-def _weight_shares(batches: list[Batch]) -> list[Any]:
-    """By how much each part's weighted mean counts in that of the whole step.
+def _weighed(batches: list[Batch]) -> list[tuple[Batch, Any]]:
+    """Each part of a step's batch with how much its mean counts in that of the whole.
 
-    Parts without weights are of equal size and count alike.
+    Parts without weights are of equal size and count alike. One whose weights are all zero counts
+    nothing; its weights become ones, for it has no mean of its own.
     """
-    if batches[0].weight is None:
-        return [None] if len(batches) == 1 else [1.0 / len(batches)] * len(batches)
-    if len(batches) == 1 and distributed.world_size() == 1:
-        return [None]
-    sums = [batch.weight.sum() for batch in batches if batch.weight is not None]
+    alone = len(batches) == 1 and distributed.world_size() == 1
+    if alone or batches[0].weight is None:
+        return [(batch, None if len(batches) == 1 else 1.0 / len(batches)) for batch in batches]
+    weights = [batch.weight for batch in batches if batch.weight is not None]
+    sums = [weight.sum() for weight in weights]
     total = distributed.sum_over_ranks(torch.stack(sums).sum())
-    return [x * distributed.world_size() / total for x in sums]
+    usable = [w + (s == 0) for w, s in zip(weights, sums, strict=True)]
+    return [
+        (batch._replace(weight=w), s * distributed.world_size() / total)
+        for batch, w, s in zip(batches, usable, sums, strict=True)
+    ]
 
 
 @torch.no_grad()

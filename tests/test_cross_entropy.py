@@ -1,0 +1,163 @@
+"""The baseline's loss against scikit-learn's log loss and torch's own."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit, softmax
+from sklearn.metrics import log_loss
+from torch.nn import functional
+
+from aucmax.loss.cross_entropy import CrossEntropy
+
+NAN = math.nan
+BOTH = pytest.mark.parametrize("weighted", [False, True])
+
+
+def draw(seed=0, n=40, columns=3):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, columns)) * 2, rng.uniform(0.1, 3, size=n), rng
+
+
+def value(task, scores, target, weight=None):
+    tensors = [None if x is None else torch.as_tensor(x) for x in (scores, target, weight)]
+    return CrossEntropy(task)(*tensors)
+
+
+@BOTH
+def test_two_classes_against_scikit_learn(weighted):
+    scores, weight, rng = draw(columns=1)
+    y = (rng.uniform(size=40) < 0.3).astype(int)
+    weight = weight if weighted else None
+    expected = log_loss(y, expit(scores[:, 0]), sample_weight=weight)
+    for shaped in (scores, scores[:, 0]):
+        assert value("binary", shaped, y, weight).item() == pytest.approx(expected, rel=1e-12)
+
+
+@BOTH
+def test_several_classes_against_scikit_learn(weighted):
+    scores, weight, rng = draw()
+    y = rng.integers(0, 3, size=40)
+    weight = weight if weighted else None
+    expected = log_loss(y, softmax(scores, axis=1), sample_weight=weight, labels=[0, 1, 2])
+    assert value("multiclass", scores, y, weight).item() == pytest.approx(expected, rel=1e-12)
+
+
+@BOTH
+def test_several_labels_are_the_mean_over_labels_of_what_is_known(weighted):
+    scores, weight, rng = draw()
+    y = (rng.uniform(size=(40, 3)) < 0.4).astype(float)
+    y[rng.uniform(size=y.shape) < 0.3] = NAN
+    weight = weight if weighted else None
+    each = []
+    for j in range(3):
+        known = ~np.isnan(y[:, j])
+        own = None if weight is None else weight[known]
+        each.append(log_loss(y[known, j], expit(scores[known, j]), sample_weight=own))
+    found = value("multilabel", scores, y, weight).item()
+    assert found == pytest.approx(np.mean(each), rel=1e-12)
+
+
+def test_weights_of_each_label():
+    scores, _, rng = draw()
+    y = (rng.uniform(size=(40, 3)) < 0.4).astype(float)
+    weight = rng.uniform(0.1, 2, size=(40, 3))
+    each = [log_loss(y[:, j], expit(scores[:, j]), sample_weight=weight[:, j]) for j in range(3)]
+    found = value("multilabel", scores, y, weight).item()
+    assert found == pytest.approx(np.mean(each), rel=1e-12)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_weights_are_repeated_rows(task):
+    scores, _, rng = draw(columns=1 if task == "binary" else 3)
+    y = {
+        "binary": rng.integers(0, 2, 40),
+        "multiclass": rng.integers(0, 3, 40),
+        "multilabel": rng.integers(0, 2, (40, 3)).astype(float),
+    }[task]
+    times = rng.integers(0, 4, size=40)
+    repeated = value(task, np.repeat(scores, times, axis=0), np.repeat(y, times, axis=0))
+    weighted = value(task, scores, y, times.astype(float))
+    assert weighted.item() == pytest.approx(repeated.item(), rel=1e-12)
+
+
+@given(st.integers(0, 10**6))
+def test_the_gradient_is_torchs(seed):
+    rng = np.random.default_rng(seed)
+    scores = torch.tensor(rng.normal(size=(9, 3)), requires_grad=True)
+    y = torch.tensor(rng.integers(0, 3, size=9))
+    (found,) = torch.autograd.grad(CrossEntropy("multiclass")(scores, y), scores)
+    (expected,) = torch.autograd.grad(functional.cross_entropy(scores, y), scores)
+    torch.testing.assert_close(found, expected)
+    (found,) = torch.autograd.grad(CrossEntropy()(scores[:, 0], y > 0), scores)
+    loss = functional.binary_cross_entropy_with_logits(scores[:, 0], (y > 0).double())
+    (expected,) = torch.autograd.grad(loss, scores)
+    torch.testing.assert_close(found, expected)
+
+
+def test_missing_labels_have_no_gradient():
+    scores = torch.zeros(2, 2, requires_grad=True)
+    CrossEntropy("multilabel")(scores, torch.tensor([[1.0, NAN], [0.0, NAN]])).backward()
+    assert scores.grad.tolist() == [[-0.125, 0.0], [0.125, 0.0]]
+
+
+def test_a_label_that_nobody_knows_counts_nothing():
+    scores = torch.tensor([[0.3, 2.0], [-1.0, 5.0]])
+    found = value("multilabel", scores, torch.tensor([[1.0, NAN], [0.0, NAN]]))
+    alone = value("multilabel", scores[:, :1], torch.tensor([[1.0], [0.0]]))
+    assert torch.isfinite(found)
+    assert found.item() == pytest.approx(alone.item() / 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(dtype):
+    scores = torch.tensor([3.0, -2.0, 0.5], dtype=dtype)
+    y = torch.tensor([1, 0, 0])
+    found = CrossEntropy()(scores, y)
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(CrossEntropy()(scores.double(), y).item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("score", [1e4, -1e4])
+def test_large_scores_stay_finite(score):
+    scores = torch.tensor([score, score], requires_grad=True)
+    loss = CrossEntropy()(scores, torch.tensor([0.0, 1.0]))
+    loss.backward()
+    assert loss.item() == pytest.approx(5000)
+    assert scores.grad.isfinite().all()
+
+
+def test_it_has_no_parameters_and_shows_its_task():
+    loss = CrossEntropy("multilabel")
+    assert not list(loss.parameters())
+    assert repr(loss) == "CrossEntropy(task='multilabel')"
+
+
+@pytest.mark.parametrize(
+    ("task", "scores", "target", "weight", "message"),
+    [
+        ("binary", [0.0, 0.0], [1.0], None, r"target must have shape \(2,\).*found \(1,\)"),
+        ("binary", [[0.0, 0.0]], [1.0], None, r"scores must be .*\(N, 1\).*found .*\(1, 2\)"),
+        ("binary", [0.0, 0.0], [1.0, 0.0], [1.0], r"weight must have shape \(2,\), found \(1,\)"),
+        ("binary", [0.0, 0.0], [-1.0, 1.0], None, r"0 and 1 only, found -1, 1"),
+        ("binary", [0.0, NAN], [0.0, 1.0], None, "scores must be finite, found 1 NaN"),
+        ("multiclass", [[0.0, 0.0]], [2], None, r"classes 0 to 1, found 2 to 2"),
+        ("multiclass", [[0.0, 0.0]], [0, 1], None, r"target must have shape \(1,\), found \(2,\)"),
+        ("multiclass", [[0.0, 0.0]], [0], [1.0, 1.0], r"weight must have shape \(1,\)"),
+        ("multiclass", [[0.0, 0.0]] * 2, [0, 1], [0.0, 0.0], "positive sum"),
+        ("multilabel", [[0.0, 0.0]], [[1.0]], None, r"shape .*\(1, 2\), found \(1, 1\)"),
+        ("multilabel", [[0.0, 0.0]], [[2.0, 0.0]], None, "0 and 1 only, found 0, 2"),
+        ("multilabel", [[0.0, 0.0]], [[1.0, 0.0]], [1.0, 2.0], "weight must have shape"),
+    ],
+)
+def test_what_is_wrong_is_named_as_by_the_auc_losses(task, scores, target, weight, message):
+    with pytest.raises(ValueError, match=message):
+        value(task, torch.tensor(scores), torch.tensor(target), weight)
+
+
+def test_an_unknown_task():
+    with pytest.raises(ValueError, match=r"task must be one of 'binary', .*, found 'ranking'"):
+        CrossEntropy("ranking")

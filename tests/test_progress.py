@@ -1,0 +1,192 @@
+"""What training says: a live bar in a terminal, plain lines elsewhere, nothing if told so."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from fit_data import (
+    binary,
+    fit,
+    linear,
+    one_thread,  # noqa: F401
+)
+
+X, Y = binary()
+VALID = binary(seed=1)
+LINE = re.compile(
+    r"(?P<name>[\w-]+): step (?P<step>[\d,]+) of (?P<total>[\d,]+), stage (?P<stage>\d+), "
+    r"loss (?P<loss>-?\d+\.\d+)"
+    r"(, valid AUC last (?P<last>\d\.\d+), average (?P<average>\d\.\d+))?, "
+    r"(?P<speed>[\d,]+) steps/s, (?P<left>\d+:\d\d(:\d\d)?) left"
+)
+SCRIPT = textwrap.dedent(
+    """
+    import sys, torch, aucmax
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(200) % 4 == 0
+    x = torch.randn(200, 3, generator=generator) + y[:, None]
+    def train(**options):
+        model = torch.nn.Linear(3, 1)
+        aucmax.fit(model, (x, y), (x, y), batch_size=32, eval_every=20, **options)
+    """
+)
+
+
+def script(folder, body):
+    path = folder / "train.py"
+    path.write_text(SCRIPT + textwrap.dedent(body))
+    return [sys.executable, "-W", "error", str(path)]
+
+
+def said(capfd, **options):
+    """What a run writes, standard output and standard error."""
+    result = fit(linear(), (X, Y), VALID, **{"progress": True, "eval_every": 10, **options})
+    captured = capfd.readouterr()
+    return result, captured.out, captured.err
+
+
+# ---- Plain lines -------------------------------------------------------------------------------
+
+
+def test_where_there_is_no_terminal_a_line_per_evaluation(tmp_path):
+    body = """
+        train(steps=60, progress=False)
+        print("now", file=sys.stderr)
+        train(steps=60)
+    """
+    done = subprocess.run(
+        script(tmp_path, body), capture_output=True, encoding="utf-8", timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    first, *lines = done.stderr.splitlines()
+    assert first == "now"
+    assert "\x1b" not in done.stderr
+    assert "\r" not in done.stderr
+    found = [LINE.fullmatch(line) for line in lines]
+    assert all(found), lines
+    assert {"20", "40", "60"} <= {match["step"] for match in found}
+    assert {match["total"] for match in found} == {"60"}
+
+
+def test_the_lines_say_what_the_records_hold(capfd):
+    result, out, err = said(capfd)
+    assert out == ""
+    lines = [LINE.fullmatch(line) for line in err.splitlines()]
+    assert len(lines) == len(result.history)
+    for line, record in zip(lines, result.history, strict=True):
+        assert line["name"] == record["phase"] == "ppd-sg"
+        assert (int(line["step"]), int(line["stage"])) == (record["step"], record["stage"])
+        assert line["loss"] == f"{record['loss']:.4f}"
+        assert line["last"] == f"{record['valid_auc_last']:.4f}"
+        assert line["average"] == f"{record['valid_auc_average']:.4f}"
+    assert lines[-1]["left"] == "0:00"
+
+
+def test_without_validation_there_is_no_auc(capfd):
+    fit(linear(), (X, Y), progress=True, eval_every=20)
+    err = capfd.readouterr().err
+    assert "AUC" not in err
+    assert "nan" not in err.lower()
+    assert all(LINE.fullmatch(line) for line in err.splitlines())
+
+
+def test_silence_is_silence(capfd, tmp_path):
+    for _ in range(2):  # the second finds a run that is over
+        result, out, err = said(capfd, progress=False, out=tmp_path)
+        assert out == err == ""
+    assert result.steps == 40
+
+
+def test_large_numbers_are_grouped(capfd):
+    _, _, err = said(capfd, steps=1500, eval_every=1500, probe=0, method="oauc")
+    assert "step 1,500 of 1,500" in err
+
+
+def test_the_lines_name_the_phase_that_is_walked(capfd):
+    result, _, err = said(capfd, pretrain=10)
+    names = [LINE.fullmatch(line)["name"] for line in err.splitlines()]
+    assert names == [record["phase"] for record in result.history]
+    assert set(names) == {"pretrain", "ppd-sg"}
+
+
+def test_a_run_that_is_over_says_so(capfd, tmp_path):
+    said(capfd, out=tmp_path)
+    _, out, err = said(capfd, out=tmp_path)
+    assert out == ""
+    assert "holds a finished run (all steps taken)" in err
+
+
+# ---- A live bar --------------------------------------------------------------------------------
+
+
+def in_terminal(command, columns=120):
+    """Run a command in a pseudo-terminal; what it wrote there, and how it ended."""
+    terminal, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "24"}
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **streams) as process:
+        os.close(theirs)
+        written = b"".join(iter(lambda: read_some(terminal), b""))
+    os.close(terminal)
+    return written.decode(), process.returncode
+
+
+def read_some(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other side is closed
+        return b""
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory):
+    pytest.importorskip("rich")
+    folder = tmp_path_factory.mktemp("terminal")
+    body = """
+        train(steps=600, lr=0.5, augment=lambda x: __import__("time").sleep(0.001) or x)
+        print("done", file=sys.stderr)
+    """
+    return in_terminal(script(folder, body))
+
+
+def test_in_a_terminal_there_is_a_live_bar(terminal):
+    written, code = terminal
+    assert code == 0, written
+    assert "\x1b[" in written  # it moves the cursor
+    assert written.count("/600") > 5  # it is drawn again and again
+    assert "step 20 of" not in written  # and no plain lines
+
+
+def test_the_bar_shows_stage_step_auc_speed_and_time_left(terminal):
+    written, _ = terminal
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
+    states = re.findall(
+        r"ppd-sg .*?(\d+)/600 +stage (\d) +AUC (\d\.\d{4}) +([\d,]+) steps/s +(\d+:\d\d) left",
+        plain,
+    )
+    assert len(states) > 5
+    steps = [int(state[0]) for state in states]
+    assert steps == sorted(steps)
+    assert steps[-1] == 600
+    assert {state[1] for state in states} >= {"2", "3", "4"}
+    assert all(0 <= float(state[2]) <= 1 for state in states)
+    assert states[-1][4] == "0:00"
+
+
+def test_what_comes_after_the_bar_has_a_line_of_its_own(terminal):
+    written, _ = terminal
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
+    assert re.search(r"[\r\n]done\r?\n$", plain)
+    assert "\x1b[?25h" in written or "\x1b[?25l" not in written  # the cursor is shown again
+
+
+def test_a_narrow_terminal_does_not_break_it(tmp_path):
+    pytest.importorskip("rich")
+    written, code = in_terminal(script(tmp_path, "train(steps=40)"), columns=30)
+    assert code == 0, written

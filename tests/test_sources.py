@@ -1,0 +1,573 @@
+"""Data of every kind trains, and the same rows train to the same bits whatever holds them."""
+
+import itertools
+import multiprocessing
+
+import numpy as np
+import pytest
+import torch
+from fit_data import (
+    assert_same_weights,
+    binary,
+    fit,
+    hidden,
+    linear,
+    multiclass,
+    multilabel,
+    one_thread,  # noqa: F401
+    scores_of,
+    seeded,
+)
+from scipy.special import softmax
+from sklearn.metrics import roc_auc_score
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+
+import aucmax
+from aucmax import BatchSampler, StreamingPrior
+
+X, Y = binary()
+VALID = binary(seed=1)
+OPTIONS = {"steps": 30, "batch_size": 32, "eval_every": 10, "probe": 64}
+
+
+def run(train, valid=VALID, model=None, **options):
+    return fit(model or hidden(), train, valid, **{**OPTIONS, **options})
+
+
+@pytest.fixture(scope="module")
+def of_tensors():
+    return run((X, Y))
+
+
+def assert_same_run(result, expected):
+    assert_same_weights(result.model, expected.model)
+    assert (result.auc, result.step, result.iterate) == (
+        expected.auc,
+        expected.step,
+        expected.iterate,
+    )
+
+
+class Rows(Dataset):
+    """A map-style Dataset of tuples."""
+
+    def __init__(self, *columns, **attributes):
+        self.columns = columns
+        self.__dict__.update(attributes)
+
+    def __len__(self):
+        return len(self.columns[0])
+
+    def __getitem__(self, i):
+        return tuple(column[i] for column in self.columns)
+
+
+class Frame:
+    """What this package needs of a data frame."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def to_numpy(self):
+        return self.values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
+
+    def __len__(self):
+        return len(self.values)
+
+
+def read_only(array):
+    array = np.array(array)
+    array.setflags(write=False)
+    return array
+
+
+# ---- Arrays ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda x: x.numpy(),
+        lambda x: x.double().numpy(),
+        lambda x: x.double(),
+        lambda x: x.tolist(),
+        lambda x: np.asfortranarray(x.numpy()),
+        lambda x: x.numpy()[::-1].copy()[::-1],  # a negative stride
+        lambda x: read_only(x.numpy()),
+        lambda x: Frame(x.double().numpy()),
+        lambda x: x.clone().requires_grad_(),
+    ],
+    ids=[
+        "float32 array", "float64 array", "float64 tensor", "list", "Fortran order", "backwards",
+        "read-only array", "data frame", "tensor with gradient",
+    ],
+)  # fmt: skip
+def test_inputs_of_every_kind(convert, of_tensors):
+    valid_x, valid_y = VALID
+    assert_same_run(run((convert(X), Y), (convert(valid_x), valid_y)), of_tensors)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda y: y.bool(),
+        lambda y: y.long(),
+        lambda y: y.double(),
+        lambda y: y.numpy(),
+        lambda y: y.numpy().astype(np.int8),
+        lambda y: y.bool().numpy(),
+        lambda y: y.int().tolist(),
+        lambda y: Frame(y.numpy()),
+        lambda y: read_only(y.numpy()),
+        lambda y: y[:, None],
+    ],
+    ids=[
+        "bool tensor", "int64 tensor", "float64 tensor", "float32 array", "int8 array",
+        "bool array", "list", "data frame", "read-only array", "column",
+    ],
+)  # fmt: skip
+def test_labels_of_every_kind(convert, of_tensors):
+    valid_x, valid_y = VALID
+    assert_same_run(run((X, convert(Y)), (valid_x, convert(valid_y))), of_tensors)
+
+
+def test_data_frames_of_pandas(of_tensors):
+    pandas = pytest.importorskip("pandas")
+    frames = [
+        (pandas.DataFrame(x.double().numpy()), pandas.Series(y.numpy())) for x, y in ((X, Y), VALID)
+    ]
+    assert_same_run(run(*frames), of_tensors)
+
+
+def test_a_double_precision_model_is_trained_in_double_precision():
+    x, y = X.double().numpy() + 1e-12, Y
+    result = run((x, y), model=hidden().double())
+    assert {p.dtype for p in result.model.parameters()} == {torch.float64}
+    single = run((x.astype(np.float32), y), model=hidden().double())
+    assert not torch.equal(single.model[0].weight, result.model[0].weight)
+
+
+def test_a_tensor_dataset_is_arrays(of_tensors):
+    assert_same_run(run(TensorDataset(X, Y), TensorDataset(*VALID)), of_tensors)
+
+
+class TwoInputs(nn.Module):
+    """Scores of two inputs, in a tuple or in a dict, one of them whole numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.line = nn.Embedding(3, 1), nn.Linear(4, 1)
+
+    def forward(self, inputs):
+        x, kind = (inputs["x"], inputs["kind"]) if isinstance(inputs, dict) else inputs
+        assert (x.dtype, kind.dtype) == (torch.float32, torch.int64)
+        return self.line(x) + self.table(kind)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda x, kind: (x, kind),
+        lambda x, kind: {"x": x, "kind": kind},
+        lambda x, kind: (x.double().numpy(), kind.numpy()),
+        lambda x, kind: {"x": x.numpy(), "kind": kind.numpy()},
+    ],
+    ids=["tuple", "dict", "tuple of arrays", "dict of arrays"],
+)
+def test_several_inputs(convert):
+    model = seeded(TwoInputs(), 0)
+    kind = torch.arange(len(X)) % 3
+    noisy = X + 0.5 * (kind[:, None] == 1)
+    result = run(
+        (convert(noisy, kind), Y), (convert(noisy, kind), Y), model=model, steps=200, lr=1.0
+    )
+    assert result.auc > 0.9
+    assert aucmax.evaluate(model, (convert(noisy, kind), Y)) == result.auc
+
+
+# ---- Datasets ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["targets", "labels"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_trains_as_its_arrays(name, workers, of_tensors):
+    data, valid = Rows(X, Y, **{name: Y}), Rows(*VALID)
+    assert_same_run(run(data, valid, workers=workers), of_tensors)
+
+
+@pytest.mark.parametrize("labels", [Y, Y.numpy(), Y.tolist()], ids=["tensor", "array", "list"])
+def test_labels_of_a_dataset_that_does_not_tell_them(labels):
+    result = run(Rows(X, Y), labels=labels, positives=0.5)
+    expected = run((X, Y), positives=0.5)
+    assert_same_run(result, expected)
+    assert result.loss.prior == 0.5
+
+
+def test_items_of_numpy_and_plain_numbers(of_tensors):
+    class Items(Dataset):
+        targets = Y.int().tolist()
+
+        def __len__(self):
+            return len(X)
+
+        def __getitem__(self, i):
+            return X[i].double().numpy(), self.targets[i]
+
+    assert_same_run(run(Items()), of_tensors)
+
+
+def test_a_dataset_whose_labels_nobody_knows_estimates_their_share():
+    result = run(Subset(Rows(X, Y, targets=Y), range(400)))
+    assert isinstance(result.loss.prior, StreamingPrior)
+    assert result.loss.prior.p.item() == pytest.approx(0.25, abs=0.05)
+
+
+class Noisy(Rows):
+    """A transform that draws random numbers of all three kinds."""
+
+    def __getitem__(self, i):
+        x, y = super().__getitem__(i)
+        return x + 0.1 * torch.randn(4) + 0.1 * float(np.random.normal()), y  # noqa: NPY002
+
+
+def test_a_transforms_random_numbers_do_not_depend_on_the_workers():
+    first, second = (run(Noisy(X, Y, targets=Y), workers=workers) for workers in (0, 2))
+    assert_same_run(first, second)
+    other = run(Noisy(X, Y, targets=Y), seed=1)
+    assert not torch.equal(other.model[0].weight, first.model[0].weight)
+
+
+class Fetching(Rows):
+    """A Dataset that loads whole batches."""
+
+    fetched = 0
+
+    def __getitems__(self, rows):
+        type(self).fetched += 1
+        return [self[i] for i in rows]
+
+
+def test_a_dataset_that_loads_batches_is_asked_for_them(of_tensors):
+    assert_same_run(run(Fetching(X, Y, targets=Y)), of_tensors)
+    assert Fetching.fetched > 30
+
+
+@pytest.mark.parametrize("kind", ["Dataset", "DataLoader"])
+def test_no_worker_outlives_the_run(kind):
+    data = Rows(X, Y, targets=Y)
+    if kind == "DataLoader":
+        run(DataLoader(data, batch_size=32, num_workers=2), steps=5)
+    else:
+        run(data, steps=5, workers=2)
+    assert multiprocessing.active_children() == []
+
+
+# ---- Loaders and streams -----------------------------------------------------------------------
+
+
+def test_a_data_loader_trains_as_a_plain_loop_over_it():
+    """Round after round, its last batch as small as it is."""
+    loader = DataLoader(TensorDataset(X, Y), batch_size=60)
+    result = fit(linear(), loader, method="sgd", steps=20, eval_every=20, probe=0)
+    model = linear()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = itertools.cycle(zip(X.split(60), Y.split(60), strict=True))
+    for step, (x, y) in enumerate(itertools.islice(batches, 20)):
+        optimizer.param_groups[0]["lr"] = 0.1 / 10 ** ((step >= 10) + (step >= 15))
+        optimizer.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(model(x)[:, 0], y).backward()
+        optimizer.step()
+    torch.testing.assert_close(result.model.state_dict(), model.state_dict())
+
+
+def test_a_shuffling_loader_goes_by_the_seed_alone():
+    def trained(seed, callers):
+        torch.manual_seed(callers)
+        loader = DataLoader(TensorDataset(X, Y), batch_size=60, shuffle=True)
+        return run(loader, seed=seed).model
+
+    assert_same_weights(trained(0, callers=1), trained(0, callers=2))
+    assert not torch.equal(trained(0, 1)[0].weight, trained(1, 1)[0].weight)
+
+
+def test_a_loader_with_workers():
+    loader = DataLoader(TensorDataset(X, Y), batch_size=60, num_workers=1)
+    plain = DataLoader(TensorDataset(X, Y), batch_size=60)
+    assert_same_weights(run(loader).model, run(plain).model)
+
+
+def test_a_loader_with_our_sampler(of_tensors):
+    """The same batches, but a share of positives that is estimated as they come."""
+    sampler = BatchSampler(Y, 32)
+    loader = DataLoader(TensorDataset(X, Y), batch_sampler=sampler)
+    result = run(loader)
+    assert isinstance(result.loss.prior, StreamingPrior)
+    assert result.auc == pytest.approx(of_tensors.auc, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [lambda x, y: (x, y), lambda x, y: [x.double().numpy(), y.numpy()]],
+    ids=["tensors", "arrays"],
+)
+def test_a_list_of_batches_is_gone_through_again(convert):
+    batches = [convert(x, y) for x, y in zip(X.split(50), Y.split(50), strict=True)]
+    result = run(batches, [convert(*VALID)])
+    expected = run(DataLoader(TensorDataset(X, Y), batch_size=50))
+    assert_same_weights(result.model, expected.model)
+    assert result.auc == expected.auc
+
+
+def endless(share, seed=0, size=32):
+    rng = np.random.default_rng(seed)
+    while True:
+        y = rng.uniform(size=size) < share
+        x = rng.normal(size=(size, 4)) + 1.5 * y[:, None]
+        yield torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.4])
+def test_the_share_of_positives_in_a_stream_is_found_out(share):
+    result = run(endless(share), steps=300)
+    assert result.steps == 300
+    sigma = (share * (1 - share) / (300 * 32)) ** 0.5
+    assert result.loss.prior.p.item() == pytest.approx(share, abs=4 * sigma + 1e-3)
+    assert result.auc > 0.95
+
+
+class Counted:
+    """A stream that knows what it has given."""
+
+    def __init__(self, batches, share=0.3):
+        self.left, self.source, self.given = batches, endless(share), 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.given == self.left:
+            raise StopIteration
+        self.given += 1
+        return next(self.source)
+
+
+@pytest.mark.parametrize("method", ["ppd-sg", "pga", "adamw"])
+@pytest.mark.parametrize("valid", [VALID, None], ids=["valid", "no valid"])
+@pytest.mark.parametrize("probe", [0, 64])
+def test_training_ends_when_a_stream_does(method, valid, probe):
+    stream = Counted(45)
+    result = run(stream, valid, method=method, steps=1000, probe=probe)
+    assert stream.given == 45
+    assert result.reason == "the data came to an end"
+    assert 0 < result.steps <= 45
+    assert result.history[-1]["step"] == result.steps
+    assert result.steps == 45 if not probe and method != "ppd-sg" else result.steps >= 20
+
+
+def test_a_stream_that_ends_and_batch_norm():
+    layers = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1)
+    result = run(Counted(60), model=nn.Sequential(*layers), steps=1000)
+    assert result.reason == "the data came to an end"
+    assert result.auc == aucmax.evaluate(result.model, VALID)
+
+
+def test_a_stream_that_ends_on_an_evaluation_is_recorded_once():
+    result = run(Counted(20), steps=1000, eval_every=10, probe=0, method="sgd")
+    assert [r["step"] for r in result.history] == [10, 20]
+
+
+def test_a_generator_is_a_stream():
+    batches = (batch for batch in itertools.islice(endless(0.3), 25))
+    result = run(batches, steps=1000, probe=0, method="oauc")
+    assert (result.steps, result.reason) == (25, "the data came to an end")
+
+
+def test_an_iterable_dataset_in_a_loader():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(zip(X, Y, strict=True))
+
+    result = run(DataLoader(Stream(), batch_size=50))
+    assert_same_weights(result.model, run(DataLoader(TensorDataset(X, Y), batch_size=50)).model)
+
+
+def test_a_class_that_a_loader_never_gives_is_an_error_not_an_endless_search():
+    class Bounded:
+        given = 0
+
+        def __iter__(self):
+            for _ in range(50):
+                self.given += 1
+                assert self.given < 20_000, "it searches for ever"
+                yield X[:32], torch.zeros(32)
+
+    with pytest.raises(ValueError, match=r"both classes|0 positives|0\.0"):
+        run(Bounded(), None, model=linear())
+
+
+# ---- Validation data ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "valid",
+    [
+        (VALID[0].numpy(), VALID[1].numpy()),
+        TensorDataset(*VALID),
+        Rows(*VALID),
+        DataLoader(TensorDataset(*VALID), batch_size=33),
+        DataLoader(TensorDataset(*VALID), batch_size=400, shuffle=True),
+        list(zip(VALID[0].split(70), VALID[1].split(70), strict=True)),
+    ],
+    ids=["arrays", "TensorDataset", "Dataset", "DataLoader", "shuffled", "list"],
+)
+def test_validation_data_of_every_kind(valid, of_tensors):
+    result = run((X, Y), valid)
+    assert_same_run(result, of_tensors)
+    assert aucmax.evaluate(result.model, valid) == result.auc
+
+
+# ---- Weights -----------------------------------------------------------------------------------
+
+
+def weighted_data(seed=0):
+    x, y = binary(60, seed=seed)
+    times = torch.tensor(np.random.default_rng(seed).integers(1, 4, size=60))
+    return (x, y, times), (x.repeat_interleave(times, 0), y.repeat_interleave(times))
+
+
+@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+def test_integer_weights_are_repeated_rows(method):
+    """Where every batch is the whole data, the two are the same mathematics."""
+    weighted, repeated = weighted_data()
+    options = {"method": method, "steps": 40, "eval_every": 20, "probe": 0}
+    first = fit(hidden().double(), weighted, batch_size=60, **options)
+    second = fit(hidden().double(), repeated, batch_size=len(repeated[1]), **options)
+    if method != "sgd" and method != "adamw":
+        assert first.loss.prior == pytest.approx(second.loss.prior, rel=1e-12)
+    torch.testing.assert_close(
+        first.model.state_dict(), second.model.state_dict(), rtol=1e-6, atol=1e-7
+    )
+
+
+def test_weights_count_in_the_validation_auc():
+    weighted, repeated = weighted_data(seed=1)
+    result = run((X, Y), weighted)
+    scores = scores_of(result.model, weighted[0])
+    expected = roc_auc_score(weighted[1], scores, sample_weight=weighted[2])
+    assert result.auc == pytest.approx(expected, rel=1e-12)
+    assert aucmax.evaluate(result.model, repeated) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_weights_count_in_the_validation_auc_of_every_task(task):
+    x, y = multiclass(60, shift=1.0) if task == "multiclass" else multilabel(60, shift=1.0)
+    times = torch.arange(60) % 3 + 1
+    model = linear(3, 3).eval()
+    repeated = x.repeat_interleave(times, 0), y.repeat_interleave(times, 0)
+    expected = aucmax.evaluate(model, repeated)
+    assert aucmax.evaluate(model, (x, y, times)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("positives", [None, 0.5])
+def test_weights_from_a_dataset_are_those_of_arrays(positives):
+    (x, y, times), _ = weighted_data()
+    expected = run((x, y, times), positives=positives, loss=aucmax.AUCLoss())
+    result = run(Rows(x, y, times.double(), targets=y), positives=positives)
+    assert_same_run(result, expected)  # the share is estimated: nobody knows the weights ahead
+
+
+def test_weights_from_a_loader():
+    (x, y, times), _ = weighted_data()
+    loader = DataLoader(TensorDataset(x, y, times), batch_size=60)
+    result = run(loader, steps=200)
+    share = (times * y).sum() / times.sum()
+    assert result.loss.prior.p.item() == pytest.approx(share.item(), abs=0.01)
+
+
+def test_weights_of_zero_take_rows_out():
+    x, y = torch.cat([X, -X]), torch.cat([Y, Y])
+    weight = torch.cat([torch.ones(400), torch.zeros(400)])
+    result = fit(linear(), (x, y, weight), (x, y, weight), steps=200, batch_size=800, lr=0.5)
+    assert result.auc > 0.95
+    assert aucmax.evaluate(result.model, (X, Y)) == pytest.approx(result.auc, rel=1e-12)
+
+
+# ---- Tasks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+def test_two_classes_are_learned(method):
+    result = fit(linear(), (X, Y), VALID, method=method, steps=300, lr=1.0, positives=0.5)
+    assert result.auc > 0.97
+    assert result.auc == pytest.approx(
+        roc_auc_score(VALID[1], scores_of(result.model, VALID[0])), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+def test_several_classes_are_learned(method):
+    train, (x, y) = multiclass(), multiclass(seed=1)
+    result = fit(linear(3, 3), train, (x, y), method=method, steps=300, lr=1.0)
+    assert result.auc > 0.97
+    shares = softmax(scores_of(result.model, x).astype(float), axis=1)
+    expected = roc_auc_score(y, shares, multi_class="ovo", average="macro")
+    assert result.auc == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+def test_several_labels_are_learned_though_some_are_missing(method):
+    train, (x, y) = multilabel(missing=0.2), multilabel(seed=1, missing=0.2)
+    result = fit(linear(3, 3), train, (x, y), method=method, steps=300, lr=1.0)
+    assert result.auc > 0.95
+    scores, known = scores_of(result.model, x), ~y.isnan().numpy()
+    each = [roc_auc_score(y[k, j], scores[k, j]) for j, k in enumerate(known.T)]
+    assert result.auc == pytest.approx(np.mean(each), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("labels", "task"),
+    [
+        (torch.tensor([0, 1, 1]), "binary"),
+        (torch.tensor([0.0, 1.0, 1.0]), "binary"),
+        (torch.tensor([True, False, True]), "binary"),
+        (torch.tensor([0, 1, 2]), "multiclass"),
+        (torch.tensor([[0, 1], [1, 0], [0, 0]]), "multilabel"),
+    ],
+)
+def test_the_task_goes_by_the_labels(labels, task):
+    kinds = {
+        "binary": aucmax.AUCLoss,
+        "multiclass": aucmax.MulticlassAUCLoss,
+        "multilabel": aucmax.MultilabelAUCLoss,
+    }
+    outputs = {"binary": 1, "multiclass": 3, "multilabel": 2}[task]
+    result = fit(linear(2, outputs), (torch.randn(3, 2), labels), steps=1)
+    assert type(result.loss) is kinds[task]
+
+
+def test_the_priors_of_classes_and_labels_are_their_shares():
+    x, y = multiclass(90)
+    counts = fit(linear(3, 3), (x[:80], y[:80]), steps=1).loss.priors
+    assert counts.tolist() == pytest.approx((y[:80].bincount() / 80).tolist())
+    x, y = multilabel(missing=0.2)
+    expected = [column[~column.isnan()].mean().item() for column in y.T]
+    assert fit(linear(3, 3), (x, y), steps=1).loss.priors.tolist() == pytest.approx(expected)
+
+
+def test_two_classes_as_a_multiclass_task():
+    result = fit(linear(4, 2), (X, Y.long()), (VALID[0], VALID[1].long()), task="multiclass")
+    assert isinstance(result.loss, aucmax.MulticlassAUCLoss)
+    assert 0 <= result.auc <= 1
+
+
+def test_a_loader_of_several_classes_needs_their_labels():
+    x, y = multiclass()
+    loader = DataLoader(TensorDataset(x, y), batch_size=64)
+    with pytest.raises(ValueError, match="labels must be given for a multiclass task"):
+        fit(linear(3, 3), loader, task="multiclass")
+    result = fit(linear(3, 3), loader, (x, y), task="multiclass", labels=y, steps=200, lr=1.0)
+    assert result.auc > 0.95
