@@ -24,7 +24,7 @@ types: $(READY)  ## mypy --strict on src
 	$(BIN)/mypy --strict src
 
 unit: $(READY)   ## pytest on two cores, warnings are errors
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 docs: $(READY)   ## Build the site in docs/_build/html, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

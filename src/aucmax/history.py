@@ -46,8 +46,11 @@ class History:
         self._file = None
         if path is not None:
             temporary = path.with_name(path.name + ".tmp")
-            temporary.write_text("".join(map(_line, self.records)), encoding="utf-8")
-            os.replace(temporary, path)
+            try:
+                temporary.write_text("".join(map(_line, self.records)), encoding="utf-8")
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
             self._file = path.open("a", encoding="utf-8")
 
     def append(self, record: Record) -> None:

@@ -7,6 +7,7 @@ A source hands out training batches without end, and can say and be told where i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -159,12 +160,13 @@ class DatasetSource(_Sampled):
         """The next batch of the workers."""
         if self._iterator is None:
             self._iterator = iter(self.loader)
-        batch = self.place.put(as_batch(next(self._iterator)))
+        batch = self.place.put(as_batch(_next(self._iterator)))
         self.batch += 1
         return tuple(batch)
 
     def close(self) -> None:
         """Let the workers go."""
+        _let_go(self._iterator)
         self._iterator = None
 
     def keys(self) -> Iterator[tuple[int, list[int]]]:
@@ -196,7 +198,7 @@ class IterableSource(Source):
 
     def draw(self) -> tuple[Any, ...]:
         """The next batch, of the next round if this one is over."""
-        item = next(self._items(), None)
+        item = _next(self._items())
         if distributed.total(item is not None) < distributed.world_size():
             # Over for one rank is over for all: none may wait for another's batch.
             if self.taken == 0 or self._iterator is self.data:
@@ -208,6 +210,7 @@ class IterableSource(Source):
 
     def close(self) -> None:
         """Let the loader's workers go."""
+        _let_go(self._iterator)
         self._iterator = None
 
     def _items(self) -> Iterator[Any]:
@@ -237,7 +240,7 @@ class IterableSource(Source):
         for generator, saved in zip(self.generators, state["began"]["own"], strict=True):
             generator.set_state(saved)
         for _ in range(int(state["taken"])):
-            if next(self._items(), None) is None:
+            if _next(self._items()) is None:
                 raise ValueError(
                     f"train must give the batches it gave before, found {self.taken} "
                     f"where {state['taken']} had been used"
@@ -341,6 +344,31 @@ class _Keys:
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         return self.source.keys()
+
+
+def _next(iterator: Iterator[Any]) -> Any:
+    """The next batch, None at the end; one error, whichever way a worker's death shows."""
+    try:
+        return next(iterator, None)
+    except (RuntimeError, OSError, EOFError) as error:
+        dead = [w for w in getattr(iterator, "_workers", ()) if not _is_alive(w)]
+        if not dead:
+            raise
+        found = ", ".join(f"{worker.pid} with exit code {worker.exitcode}" for worker in dead)
+        raise RuntimeError(f"DataLoader worker (pid {found}) died") from error
+
+
+def _is_alive(worker: Any) -> bool:
+    worker.join(0.2)  # a connection may break a moment before its process is gone
+    return bool(worker.is_alive())
+
+
+def _let_go(iterator: Any) -> None:
+    """End a loader's workers now, not when the garbage is collected."""
+    end = getattr(iterator, "_shutdown_workers", None)
+    if end is not None:
+        with suppress(RuntimeError):  # which torch raises for workers that are dead already
+            end()
 
 
 def _generators(data: Any) -> list[torch.Generator]:

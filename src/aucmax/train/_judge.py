@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from aucmax import distributed
 from aucmax.data.sources import Batch, Place, as_arrays, evaluation_batches
 from aucmax.optim import averaged
+from aucmax.optim._staged import local
 from aucmax.train._evaluate import Scored, auc, score
 from aucmax.train._methods import Phase
 from aucmax.train._options import Options
@@ -110,7 +111,7 @@ class Judge:
 
     def _consider(self, iterate: str, phase: Phase, step: int, value: float) -> None:
         if math.isnan(value) and math.isnan(self.best.auc):
-            better = iterate == phase.returns
+            better = iterate == phase.returns and is_finite(self.model.state_dict().values())
         else:
             better = value > (-math.inf if math.isnan(self.best.auc) else self.best.auc)
         if better:
@@ -120,3 +121,9 @@ class Judge:
     def _weights(self) -> dict[str, Tensor]:
         state = self.model.state_dict()
         return {name: x.clone() for name, x in state.items() if isinstance(x, Tensor)}
+
+
+def is_finite(tensors: Iterable[Any]) -> bool:
+    """Whether all real numbers in them are finite; of sharded ones, this rank's."""
+    reals = [local(x) for x in tensors if isinstance(x, Tensor) and x.is_floating_point()]
+    return all(bool(x.isfinite().all()) for x in reals)

@@ -23,7 +23,7 @@ from aucmax.optim import PGA, PPDAdaGrad, update_batch_norm
 from aucmax.stages import Stage
 from aucmax.train._captured import CapturedStep, why_not
 from aucmax.train._folder import RunFolder
-from aucmax.train._judge import Best, Judge, Probe
+from aucmax.train._judge import Best, Judge, Probe, is_finite
 from aucmax.train._methods import Phase, make_phases
 from aucmax.train._options import Options, fingerprint
 from aucmax.train._report import Reporter
@@ -99,7 +99,7 @@ class Loop:
                 self.folder.abandon()
             raise
         except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
+            if "DataLoader worker (pid" not in str(error):
                 raise
             raise RuntimeError(
                 f"a DataLoader worker died after step {self.at.step:,}: {error}"
@@ -249,6 +249,8 @@ class Loop:
             with autocast(self.options):
                 update_batch_norm(self.model, (batch.x for batch in self._batches(drawn)))
             distributed.average_buffers(self.model)
+            if not is_finite(self.model.buffers()):
+                raise DivergedError("batch-norm statistics of fresh samples are not finite")
         if not isinstance(phase.optimizer, PGA):  # which goes on from the average of alpha
             self._reset_dual(drawn)
 
@@ -453,8 +455,7 @@ class Loop:
             self.at.step + 1 if self.options.device.type == "cpu" else self.at.step - (ago or 0)
         )
         batch = self.source.position((ago or 0) * self.options.accumulate)
-        tensors = [*self.model.parameters(), *self.model.buffers()]
-        good = all(bool(x.isfinite().all()) for x in tensors if x.is_floating_point())
+        good = is_finite([*self.model.parameters(), *self.model.buffers()])
         if not good:
             self.model.load_state_dict(self.judge.best.weights)
         kept = self.at.step if good else self.judge.best.step

@@ -44,7 +44,7 @@ class Step:
     """
 
     def __init__(self, model: nn.Module, phase: Phase, source: Source, options: Options) -> None:
-        self.phase, self.source, self.options = phase, source, options
+        self.model, self.phase, self.source, self.options = model, phase, source, options
         self.objective = _wrapped(Objective(model, phase.loss), options)
         self.names = [f"model.{n}" for n, _ in model.named_parameters()]
         self.names += [f"loss.{n}" for n, _ in phase.loss.named_parameters()]
@@ -88,10 +88,16 @@ class Step:
                 try:
                     loss = objective(*batch)
                 except NotFiniteError as error:
+                    self._trace(batch)
                     raise self.guard.diverged(str(error)) from None
             loss = loss if scale is None else loss * scale
             self.scaler.scale(loss).backward()
         self.loss_sum += loss.detach()
+
+    def _trace(self, batch: Batch) -> None:
+        """Gradients of the scores themselves, to see through which parameters they broke."""
+        self.phase.optimizer.zero_grad(set_to_none=True)
+        self.model(batch.x).sum().backward()
 
     def _update(self) -> bool:
         """Clip, step, average."""

@@ -1,0 +1,485 @@
+"""What a run meets that it must survive or refuse: broken files, full disks, numbers gone wrong."""
+
+import hashlib
+import json
+import os
+import pickle
+import random
+import re
+import shutil
+import subprocess
+
+import fit_child
+import pytest
+import torch
+from fit_child import make_model, make_rows, train
+from fit_helpers import (
+    Trainer,
+    assert_same_run,
+    configure,
+    contents,
+    finished,
+    outcome_of,
+    start_slowly,
+    steps_saved,
+)
+from torch import nn
+
+import aucmax
+from aucmax import checkpoint
+
+NAME = "ppd-sg, arrays"
+METHODS = ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad", "adamw"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def undisturbed():
+    yield
+    fit_child.pace.update(fit_child.UNDISTURBED)
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory):
+    with Trainer(tmp_path_factory.mktemp("trainer")) as trainer:
+        yield trainer
+
+
+@pytest.fixture(scope="module")
+def whole(trainer, tmp_path_factory):
+    """The folder of a finished run."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    finished(trainer, NAME, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def half(trainer, tmp_path_factory):
+    """The folder of a run that was cut off between two checkpoints, each with best weights."""
+    out = tmp_path_factory.mktemp("half") / "run"
+    outcome = trainer.run(configure(NAME, out, save_every=6), pace={"batches": 70})
+    assert "StoppedError" in outcome.said
+    bests = {checkpoint.load(out / "checkpoints", step)["best"] for step in steps_saved(out)}
+    assert len(steps_saved(out)) == len(bests) == 2
+    return out
+
+
+def copy_of(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "run")
+
+
+def newest(out, kind="step"):
+    """The name of the newest state, or of the best weights that it knows of."""
+    step = steps_saved(out)[-1]
+    return step if kind == "step" else checkpoint.load(out / "checkpoints", step)["best"]
+
+
+def go_on(out, **options):
+    """The same call again, in this process."""
+    return train(**configure(NAME, out, save_every=6, **options))
+
+
+def refused(out, match, **options):
+    """The error of a call that must change nothing."""
+    before = contents(out)
+    with pytest.raises(ValueError, match=match) as caught:
+        go_on(out, **options)
+    assert contents(out) == before
+    return str(caught.value)
+
+
+# ---- Damaged checkpoints -----------------------------------------------------------------------
+
+
+def halve(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def cut_a_little(path):
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) * 2 // 3] ^= 1
+    path.write_bytes(content)
+
+
+def overwrite_with_a_pickle(path):
+    path.write_bytes(pickle.dumps({"weights": [1, 2, 3]}))
+
+
+DAMAGES = [halve, cut_a_little, empty, flip_a_bit, overwrite_with_a_pickle]
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".json"])
+@pytest.mark.parametrize("kind", ["step", "best"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
+    half, whole, tmp_path, capfd, damage, kind, suffix
+):
+    out = copy_of(half, tmp_path)
+    path = out / "checkpoints" / f"{newest(out, kind)}{suffix}"
+    damage(path)
+    go_on(out, progress=True)
+    said = capfd.readouterr().err
+    older = int(steps_saved(half)[0].removeprefix("step-"))
+    assert [str(path) in line for line in said.splitlines()].count(True) == 1
+    assert f"step {older} " in said
+    assert_same_run(outcome_of(out), outcome_of(whole))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_if_no_checkpoint_is_whole_nothing_is_touched(half, tmp_path, damage):
+    out = copy_of(half, tmp_path)
+    first, second = (out / "checkpoints" / step for step in steps_saved(out))
+    paths = [first.with_suffix(".safetensors"), second.with_suffix(".json")]
+    for path in paths:
+        damage(path)
+    message = refused(out, "checkpoint")
+    assert all(str(path) in message for path in paths)
+
+
+def test_every_flipped_bit_is_noticed(half, tmp_path):
+    """One of each byte of the newest state's JSON, and of some of its tensors' bytes."""
+    folder, step = half / "checkpoints", newest(half)
+    state, tensors = ((folder / f"{step}{x}").read_bytes() for x in (".json", ".safetensors"))
+    tasks = [(".json", state, 7), (".safetensors", tensors, 499)]
+    for suffix, content, stride in tasks:
+        for number, x in enumerate((".json", ".safetensors")):
+            (tmp_path / f"{step}{x}").write_bytes((state, tensors)[number])
+        for position in range(0, len(content), stride):
+            flipped = bytearray(content)
+            flipped[position] ^= 1 << position % 8
+            (tmp_path / f"{step}{suffix}").write_bytes(flipped)
+            with pytest.raises(checkpoint.DamagedError, match=step):
+                checkpoint.load(tmp_path, step)
+
+
+# ---- Full disks --------------------------------------------------------------------------------
+
+
+def assert_the_old_state_is_whole(out, before):
+    """What the last two checkpoints were made of is all there, and nothing half-written."""
+    now = contents(out)
+    assert not [name for name in now if name.endswith(".tmp")]
+    step = newest(out)
+    assert {name: now[name] for name in before if step in name} == {
+        name: content for name, content in before.items() if step in name
+    }
+    state = checkpoint.load(out / "checkpoints", step)
+    checkpoint.load(out / "checkpoints", state["best"])
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk]
+    if not shutil.which("mount") or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("a small disk may not be mounted here")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def fill(disk, free):
+    """Leave so many bytes."""
+    space = os.statvfs(disk)
+    (disk / "ballast").write_bytes(b"\0" * (space.f_bavail * space.f_bsize - free))
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2, 6, 10, 14])
+def test_a_full_disk_leaves_the_old_state_whole(trainer, half, whole, small_disk, pages):
+    """However far a save comes; a page is what a small disk hands out at a time."""
+    out = shutil.copytree(half, small_disk / "run")
+    before = contents(out)
+    fill(small_disk, pages * 4096)
+    outcome = trainer.run(configure(NAME, out, save_every=6))
+    assert outcome.code == 1
+    assert "No space left" in outcome.said
+    assert_the_old_state_is_whole(out, before)
+    (small_disk / "ballast").unlink()
+    assert_same_run(finished(trainer, NAME, out, save_every=6), outcome_of(whole))
+
+
+def test_files_that_may_not_grow_leave_the_old_state_whole(trainer, half, whole, tmp_path):
+    out = copy_of(half, tmp_path)
+    before = contents(out)
+    limit = (out / "checkpoints" / f"{newest(out)}.safetensors").stat().st_size // 2
+    outcome = trainer.run(configure(NAME, out, save_every=6), file_limit=limit)
+    assert outcome.code == 1
+    assert "File too large" in outcome.said
+    assert_the_old_state_is_whole(out, before)
+    assert_same_run(finished(trainer, NAME, out, save_every=6), outcome_of(whole))
+
+
+# ---- Pickles -----------------------------------------------------------------------------------
+
+
+class Creates:
+    """Unpickling it creates a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def plant(path, canary, container):
+    """A pickle with code in place of the weights; its digest is put right if asked for."""
+    if container == "zip":
+        torch.save({"weights": Creates(canary)}, path)
+    else:
+        path.write_bytes(pickle.dumps(Creates(canary)))
+
+
+def forge(path):
+    """Make the JSON beside a file say that the file is what was written."""
+    notes = json.loads(path.with_suffix(".json").read_text())
+    notes["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    del notes["self"]
+    checkpoint._write_json(path.with_suffix(".json"), notes)
+
+
+@pytest.mark.parametrize("forged", [False, True])
+@pytest.mark.parametrize("container", ["plain", "zip"])
+def test_a_pickle_in_place_of_the_model_is_refused(whole, tmp_path, container, forged):
+    out, canary = copy_of(whole, tmp_path), tmp_path / "canary"
+    plant(out / "model.safetensors", canary, container)
+    if forged:
+        forge(out / "model.safetensors")
+    refused(out, r"model\.safetensors")
+    with pytest.raises(ValueError, match=r"model\.safetensors"):
+        aucmax.load_weights(make_model(), out)
+    assert not canary.exists()
+
+
+def test_the_pickle_would_have_run(tmp_path):
+    """Otherwise the test above would show nothing."""
+    plant(tmp_path / "file", tmp_path / "canary", "plain")
+    pickle.loads((tmp_path / "file").read_bytes())
+    assert (tmp_path / "canary").exists()
+
+
+# ---- Folders that are taken --------------------------------------------------------------------
+
+
+def test_a_finished_run_is_not_run_again(whole, tmp_path):
+    out = copy_of(whole, tmp_path)
+    before, times = contents(out), modified(out)
+    fit_child.pace["batches"] = 0
+    result = go_on(out)
+    assert contents(out) == before
+    assert modified(out) == times
+    notes = json.loads((out / "model.json").read_text())
+    assert (result.auc, result.step, result.steps) == (notes["auc"], notes["step"], 48)
+    assert [record["step"] for record in result.history][-1] == 48
+    model = make_model(seed=1)
+    aucmax.load_weights(model, out)
+    for name, value in model.state_dict().items():
+        assert torch.equal(result.model.state_dict()[name], value), name
+
+
+def modified(out):
+    """When each file was last written to, but for the lock, which is taken by opening it."""
+    files = (p for p in out.rglob("*") if p.is_file() and p.name != ".lock")
+    return {p: p.stat().st_mtime_ns for p in files}
+
+
+OTHERS = {
+    "seed": (0, 1),
+    "steps": (48, 50),
+    "patience": (None, 30),
+    "batch_size": (16, 32),
+    "method": ("ppd-sg", "ppd-adagrad"),
+    "clip_norm": (None, 1.0),
+    "eval_every": (6, 5),
+}
+
+
+@pytest.mark.parametrize("folder", ["half", "whole"])
+def test_another_configuration_is_refused(request, tmp_path, folder):
+    out = copy_of(request.getfixturevalue(folder), tmp_path)
+    for name, (there, now) in OTHERS.items():
+        message = refused(out, name, **{name: now})
+        assert f"{name} ({there!r} there, {now!r} now)" in message
+        assert not [other for other in OTHERS if other != name and f"{other} (" in message]
+    message = refused(out, "seed.*clip_norm|clip_norm.*seed", seed=1, clip_norm=1.0)
+    assert all(f"{name} (" in message for name in ("seed", "clip_norm"))
+
+
+@pytest.mark.parametrize("wrong", [{"seed": 1}, {"method": "sgd", "positives": None}])
+def test_the_right_call_works_after_a_refused_one(half, whole, tmp_path, wrong):
+    """In the same process, where the error and all it refers to may still be at hand."""
+    out = copy_of(half, tmp_path)
+    with pytest.raises(ValueError, match="configuration") as caught:
+        go_on(out, **wrong)
+    go_on(out)
+    assert_same_run(outcome_of(out), outcome_of(whole))
+    assert caught.value is not None
+
+
+def test_the_right_call_works_after_one_that_failed(whole, tmp_path):
+    out = copy_of(whole, tmp_path)
+    weights = (out / "model.safetensors").read_bytes()
+    empty(out / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model\.safetensors") as caught:
+        go_on(out)
+    (out / "model.safetensors").write_bytes(weights)
+    assert go_on(out).steps == 48
+    assert caught.value is not None
+
+
+def test_a_second_process_is_refused(trainer, whole, tmp_path):
+    out = tmp_path / "run"
+    trainee = start_slowly(trainer, configure(NAME, out), out, random.Random(0))
+    with pytest.raises(ValueError, match="another process"):
+        go_on(out)
+    assert not trainee.is_over()
+    assert trainee.wait().code == 0
+    assert_same_run(outcome_of(out), outcome_of(whole))
+
+
+# ---- Numbers gone wrong ------------------------------------------------------------------------
+
+
+def finite(values):
+    return all(x.isfinite().all() for x in values if x.is_floating_point())
+
+
+def tensors(tree):
+    """All tensors of a state."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    children = tree.values() if isinstance(tree, dict) else tree
+    nested = isinstance(tree, dict | list | tuple)
+    return [x for child in children for x in tensors(child)] if nested else []
+
+
+def assert_checkpoints_are_sound(out):
+    names = {path.stem for path in (out / "checkpoints").iterdir()}
+    assert names
+    for name in names:
+        assert finite(tensors(checkpoint.load(out / "checkpoints", name))), name
+
+
+ONE_STAGE = [aucmax.stages.Stage(index=1, lr=0.1, steps=48, dual_samples=0)]
+BAD_ROW = 77
+
+
+def rows_with(value):
+    x, y = make_rows()
+    x[BAD_ROW, 2] = value
+    return x, y
+
+
+def bad_batch():
+    """The number of the first batch with the bad row."""
+    sampler = aucmax.BatchSampler(make_rows()[1], fit_child.BATCH)
+    return next(k for k in range(100) if BAD_ROW in sampler.rows(k))
+
+
+def diverge(model, rows, method, **options):
+    """The message of a run that must fail; every batch is a step's until it does."""
+    options = {"stages": ONE_STAGE, "steps": 48, "eval_every": 48, "batch_size": 16, **options}
+    with pytest.raises(aucmax.DivergedError) as caught:
+        aucmax.fit(model, rows, method=method, progress=False, **options)
+    return str(caught.value)
+
+
+def test_the_bad_row_comes_after_some_good_batches():
+    assert 3 <= bad_batch() <= 9
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_bad_row_stops_the_run_at_its_step(tmp_path, method, value):
+    """The checkpoints are good to go on from once the row is mended, as if it had never been."""
+    model, k = make_model(), bad_batch()
+    options = {"save_every": 2, "out": tmp_path / "run"}
+    message = diverge(model, rows_with(value), method, **options)
+    assert re.search(rf"\bstep {k + 1}\b", message), message
+    assert re.search(rf"\bbatch {k}\b", message), message
+    assert finite(model.state_dict().values())
+    assert_checkpoints_are_sound(tmp_path / "run")
+
+    arguments = {"stages": ONE_STAGE, "steps": 48, "eval_every": 48, "batch_size": 16}
+    for out in (tmp_path / "run", tmp_path / "mended"):
+        options = {**arguments, "out": out, "progress": False, "save_every": 2}
+        aucmax.fit(make_model(), make_rows(), method=method, **options)
+    assert_same_run(outcome_of(tmp_path / "run"), outcome_of(tmp_path / "mended"))
+
+
+@pytest.mark.parametrize("method", ["ppd-sg", "sgd"])
+def test_a_bad_row_s_parameters_are_named(method):
+    message = diverge(make_model(), rows_with(torch.nan), method)
+    assert "model.0.weight" in message
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("probe", [0, 32])
+def test_a_bad_row_among_fresh_samples_spoils_no_weights(method, probe):
+    """Evaluations and the ends of stages draw samples too, and batch norm remembers them."""
+    for row in range(0, fit_child.ROWS, 16):
+        x, y = make_rows()
+        x[row, 2] = torch.nan
+        model, options = make_model(), {"eval_every": 7, "probe": probe, "stages": None}
+        diverge(model, (x, y), method, **options)
+        assert finite(model.state_dict().values()), row
+
+
+class Explosion(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, factor):
+        context.factor = factor
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient * context.factor, None
+
+
+class ExplodesOnce(nn.Module):
+    """The gradient of one training step gets infinite on its way through."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step, self.steps = step, 0
+
+    def forward(self, x):
+        self.steps += self.training
+        exploding = self.training and self.steps == self.step
+        return Explosion.apply(x, torch.inf if exploding else 1.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_infinite_gradient_stops_the_run_at_its_step(tmp_path, method):
+    """The parameters that it reached are named, and the model is as the step before left it."""
+    step, out = 9, tmp_path / "run"
+    torch.manual_seed(0)
+    layers = nn.Linear(fit_child.COLUMNS, 4), ExplodesOnce(step), nn.Tanh(), nn.Linear(4, 1)
+    model, seen = nn.Sequential(*layers), []
+    model.register_forward_pre_hook(lambda *_: seen.append(layers[0].weight.detach().clone()))
+    message = diverge(model, make_rows(), method, save_every=2, out=out)
+    assert re.search(rf"\bstep {step}\b", message)
+    assert re.search(rf"\bbatch {step - 1}\b", message)
+    assert "model.0.weight" in message
+    assert "model.0.bias" in message
+    assert "model.3" not in message
+    assert torch.equal(layers[0].weight, seen[step - 1])
+    assert not torch.equal(seen[step - 1], seen[step - 2])
+    assert finite(model.state_dict().values())
+    assert_checkpoints_are_sound(out)
+    assert steps_saved(out)[-1].endswith(f"{step - 1:010d}")

@@ -1,0 +1,462 @@
+"""Training over the ranks of a real process group, against one process with the same batches."""
+
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import ranks_fit
+import torch
+from ranks_fit import BATCH, EQUAL, KEPT_STEPS, SHARDED, STEPS
+from safetensors.torch import load_file
+from sklearn.metrics import roc_auc_score
+
+import aucmax
+
+SCRIPT = Path(ranks_fit.__file__)
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+TIMES = ("seconds", "steps_per_second")
+CLOSE = {"rtol": 0, "atol": 1e-6}
+
+pytestmark = pytest.mark.xdist_group("ranks")  # the launches serve all tests of this file
+
+
+# --- launches -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def started(folder, *cases, slow=False, options=()):
+    """Two ranks at work on cases; none of them outlives the block."""
+    pids = folder / f"pids {time.time_ns()}"
+    pids.mkdir()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment |= {"SLOW": str(pids / "slow"), "PIDS": str(pids)}
+    if slow:
+        (pids / "slow").touch()
+    command = [*TORCHRUN, *options, str(SCRIPT), str(folder), *cases]
+    with (pids / "log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    process.pids = pids
+    try:
+        yield process
+    finally:
+        kill_all(process)
+
+
+def end_of(process):
+    """Let the launch come to its end; its exit status and all it said."""
+    (process.pids / "slow").unlink(missing_ok=True)
+    status = process.wait(timeout=150)
+    return status, (process.pids / "log").read_text(encoding="utf-8")
+
+
+def launch(folder, *cases):
+    with started(folder, *cases) as process:
+        return end_of(process)
+
+
+def rank_pids(process):
+    """The processes that were started so far, with their rank, oldest first."""
+    files = sorted(process.pids.glob("*-[01]"))
+    return [(int(file.name[-1]), int(file.read_text() or 0)) for file in files]
+
+
+def kill_all(process):
+    """SIGKILL for torchrun and every rank, at once and without a word."""
+    process.kill()
+    process.wait()
+    for _, pid in rank_pids(process):
+        command = Path(f"/proc/{pid}/cmdline")
+        if command.exists() and SCRIPT.name.encode() in command.read_bytes():
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda command=command: not is_running(command))
+
+
+def is_running(command):
+    return command.exists() and command.read_bytes() != b""  # a zombie has none
+
+
+def wait_until(condition, process=None, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.poll() is None, (process.pids / "log").read_text()
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def saved_steps(out):
+    return sorted(int(path.stem.split("-")[1]) for path in out.glob("checkpoints/step-*.json"))
+
+
+def newest(out):
+    return max(saved_steps(out), default=0)
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("ranks")
+
+
+class Launched:
+    """What the ranks of one launch ended with, case by case."""
+
+    def __init__(self, folder, *cases):
+        self.folder = folder
+        self.status, self.log = launch(folder, *cases)
+
+    def __getitem__(self, case):
+        files = [self.folder / f"{case}-{rank}.pt" for rank in (0, 1)]
+        assert all(file.exists() for file in files), f"{case!r} did not end:\n{self.log[-6000:]}"
+        return [torch.load(file) for file in files]
+
+
+@pytest.fixture(scope="module")
+def replicated(folder):
+    hardest = "weights, many zero"
+    cases = [case for case in EQUAL if case != hardest]
+    return Launched(folder, "ddp/whole", "plain/whole", *ranks_fit.ALONE, *cases, hardest)
+
+
+@pytest.fixture(scope="module")
+def sharded(folder):
+    return Launched(folder, "fsdp/whole", *SHARDED)
+
+
+def assert_close(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, x in wanted.items():
+        torch.testing.assert_close(found[name], x, **CLOSE, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def assert_equal(found, wanted):
+    assert found.keys() == wanted.keys()
+    assert [name for name, x in wanted.items() if not torch.equal(found[name], x)] == []
+
+
+def assert_same_history(found, wanted, tolerance=0.0):
+    assert len(found) == len(wanted)
+    for one, two in zip(timeless(found), timeless(wanted), strict=True):
+        assert one == {key: near(value, tolerance) for key, value in two.items()}
+
+
+def near(value, tolerance):
+    exact = not isinstance(value, float) or tolerance == 0.0
+    return value if exact else pytest.approx(value, rel=0, abs=tolerance)
+
+
+def timeless(history):
+    return [{k: v for k, v in record.items() if k not in TIMES} for record in history]
+
+
+# --- two ranks and one process --------------------------------------------------------------------
+
+
+def assert_like_one_process(found, wanted):
+    first, second = found
+    assert (first["step"], first["iterate"]) == (wanted["step"], wanted["iterate"])
+    assert_close(first["model"], wanted["model"])
+    assert_close(first["loss"], wanted["loss"])
+    assert_same_history(first["history"], wanted["history"], tolerance=1e-6)
+    assert_same_history(second["history"], first["history"])
+
+
+def assert_in_step(found):
+    assert_equal(found[1]["model"], found[0]["model"])
+    assert_equal(found[1]["loss"], found[0]["loss"])
+
+
+@pytest.mark.parametrize("case", EQUAL)
+def test_two_ranks_end_where_one_process_does(replicated, case):
+    assert_like_one_process(replicated[case], EQUAL[case]())
+
+
+@pytest.mark.parametrize("case", EQUAL)
+def test_the_ranks_end_in_step_bit_for_bit(replicated, case):
+    assert_in_step(replicated[case])
+
+
+def test_the_saddle_variables_have_moved(replicated):
+    for method in ("ppd-sg", "ppd-adagrad", "pga", "oauc"):
+        loss = replicated[f"{method}, rare positives"][0]["loss"]
+        assert all(abs(loss[name].item()) > 1e-3 for name in ("a", "b", "alpha")), method
+
+
+def test_often_a_rank_and_sometimes_both_saw_no_positive(replicated):
+    first, second = (found["positives"] == 0 for found in replicated["counting"])
+    assert len(first) == STEPS
+    assert (first & ~second).sum() > STEPS // 10
+    assert (~first & second).sum() > STEPS // 10
+    assert (first & second).sum() > STEPS // 10
+    assert (~first | ~second).sum() > STEPS // 10
+
+
+def test_sometimes_all_weights_of_a_rank_were_zero(replicated):
+    # Such a batch counts nothing, and its weights have become ones.
+    first, second = (found["weights"] == BATCH // 2 for found in replicated["weights, many zero"])
+    assert (first ^ second).any()
+
+
+def test_the_streaming_prior_counts_the_labels_of_all_ranks(replicated):
+    labels = [ranks_fit.stream_batch(k, rank)[1] for k in range(STEPS) for rank in (0, 1)]
+    positives = torch.cat(labels).sum().item()
+    for found in replicated["stream, unknown prior"]:
+        assert found["loss"]["prior.positives"].item() == 1 + positives
+        assert found["loss"]["prior.negatives"].item() == 1 + STEPS * BATCH - positives
+
+
+def test_clipping_makes_a_difference(replicated):
+    clipped, free = (replicated[case][0]["model"]["0.weight"] for case in ("clipped", "ppd-sg"))
+    assert (clipped - free).abs().max() > 1e-2
+
+
+# --- evaluation -----------------------------------------------------------------------------------
+
+
+def mean_of_parts(y, scores):
+    """The AUCs of two halves, averaged: what a careless evaluation over ranks gives."""
+    halves = [(y[0::2], scores[0::2]), (y[1::2], scores[1::2])]
+    return sum(roc_auc_score(*half) for half in halves) / 2
+
+
+def test_the_recorded_auc_is_that_of_all_rows(replicated):
+    for found in replicated["uneven validation"]:
+        y, scores = found["labels"].numpy(), found["scores"].numpy()
+        assert len(y) % 2 == 1
+        assert found["auc"] == pytest.approx(roc_auc_score(y, scores), abs=1e-12)
+        assert abs(found["auc"] - mean_of_parts(y, scores)) > 1e-4
+        recorded = {r["step"]: r[f"valid_auc_{found['iterate']}"] for r in found["history"]}
+        assert recorded[found["step"]] == found["auc"]
+
+
+def test_the_recorded_auc_is_that_of_all_rows_if_a_rank_lacks_a_class(replicated):
+    for found in replicated["one-sided validation"]:
+        y, scores = found["labels"].numpy(), found["scores"].numpy()
+        assert y[1::2].sum() == 0
+        assert y[len(y) // 2 + 1 :].sum() == 0
+        assert found["auc"] == pytest.approx(roc_auc_score(y, scores), abs=1e-12)
+
+
+@pytest.mark.parametrize("rows", [ranks_fit.uneven_rows, ranks_fit.one_sided_rows])
+def test_evaluate_gives_the_auc_of_all_rows(replicated, rows):
+    x, y = rows()
+    exact = roc_auc_score(y.numpy(), ranks_fit.network()(x).detach().numpy())
+    name = "uneven" if rows is ranks_fit.uneven_rows else "one-sided"
+    for found in replicated["evaluate"]:
+        aucs = {kind: value for kind, value in found.items() if kind.startswith(name)}
+        assert len(aucs) == 4
+        assert aucs == {kind: pytest.approx(exact, abs=1e-12) for kind in aucs}
+
+
+def test_batch_norm_ends_equal_on_both_ranks_and_is_saved(replicated, folder):
+    found = replicated["batch norm"]
+    assert_in_step(found)
+    assert found[0]["model"]["1.running_mean"].abs().max() > 0
+    model = ranks_fit.network("norm", seed=1)
+    notes = aucmax.load_weights(model, folder / "batch norm")
+    assert_equal(model.state_dict(), found[0]["model"])
+    auc = aucmax.evaluate(model, ranks_fit.rows(101, seed=3), device="cpu")
+    assert auc == notes["auc"] == found[0]["auc"]
+
+
+# --- sharded models -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", SHARDED)
+def test_a_sharded_model_ends_where_one_process_does(sharded, case):
+    assert_like_one_process(sharded[case], SHARDED[case]())
+    assert_in_step(sharded[case])
+
+
+def test_the_weights_of_a_sharded_model_load_in_one_process(sharded, folder):
+    found = sharded["fsdp/whole"][0]
+    model = ranks_fit.network("norm and dropout", seed=1)
+    notes = aucmax.load_weights(model, folder / "fsdp/whole")
+    assert_equal(model.state_dict(), found["model"])
+    auc = aucmax.evaluate(model, ranks_fit.rows(101, seed=3), device="cpu")
+    assert auc == pytest.approx(notes["auc"], abs=1e-12)
+
+
+# --- runs that are stopped and gone on with -------------------------------------------------------
+
+
+def flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def killed(folder):
+    """A sharded run of which all processes got SIGKILL, and copies with a damaged file each."""
+    out = folder / "fsdp/killed"
+    with started(folder, "fsdp/killed", slow=True) as process:
+        wait_until(lambda: len(saved_steps(out)) == 2, process)
+        kill_all(process)
+    damaged = {}
+    for name in ("__1_0.distcp", ".metadata"):
+        copy = folder / f"fsdp/damaged {name}"
+        shutil.copytree(out, copy)
+        damaged[copy] = copy / f"checkpoints/step-{newest(copy):010d}.shards" / name
+        flip_a_byte(damaged[copy])
+    assert not (out / "model.json").exists()
+    return damaged
+
+
+@pytest.fixture(scope="module")
+def told_group(folder):
+    """What is left after SIGTERM for torchrun, and what it said."""
+    out = folder / "plain/told"
+    with started(folder, "plain/told", slow=True) as process:
+        wait_until(lambda: newest(out) > 0, process)
+        process.terminate()
+        status, log = end_of(process)
+    shutil.copytree(out, folder / "plain/from two")
+    return status, log, newest(out)
+
+
+@pytest.fixture(scope="module")
+def told_rank(folder):
+    """What is left after SIGTERM for the second rank alone."""
+    out = folder / "fsdp/told"
+    with started(folder, "fsdp/told", slow=True) as process:
+        wait_until(lambda: newest(out) > 0, process)
+        os.kill(dict(rank_pids(process))[1], signal.SIGTERM)
+        status, log = end_of(process)
+    return status, log, newest(out)
+
+
+@pytest.fixture(scope="module")
+def begun_alone(folder):
+    """A run that one process began and did not end."""
+    out = folder / "plain/from one"
+    ranks_fit.Pace.left = 60
+    with pytest.raises(ranks_fit.StoppedError):
+        ranks_fit.run(folder, "plain/from one")
+    ranks_fit.Pace.left = math.inf
+    assert 0 < newest(out) < KEPT_STEPS
+    return out
+
+
+@pytest.fixture(scope="module")
+def resumed(folder, killed, told_group, told_rank, begun_alone):
+    cases = ["plain/told", "plain/from one", "fsdp/told", "fsdp/killed"]
+    damaged = [str(copy.relative_to(folder)) for copy in killed]
+    return Launched(folder, *cases, *damaged)
+
+
+@pytest.fixture(scope="module")
+def restarted(folder):
+    """A run under torchrun's restarts: first one rank is killed, then the other."""
+    out = folder / "ddp/restarted"
+    with started(folder, "ddp/restarted", slow=True, options=["--max-restarts=2"]) as process:
+        for restart, victim in enumerate((1, 0)):
+            wait_until(lambda: len(rank_pids(process)) == 2 * restart + 2, process)  # noqa: B023
+            step = newest(out)
+            wait_until(lambda: newest(out) > step, process)  # noqa: B023
+            os.kill(dict(rank_pids(process)[-2:])[victim], signal.SIGKILL)
+        status, log = end_of(process)
+    assert len(rank_pids(process)) == 6
+    return status, log
+
+
+def assert_undisturbed(folder, found, wanted):
+    """The same files, but for the clock, and the same results on both ranks."""
+    weights = [load_file(folder / name / "model.safetensors") for name in (found, wanted)]
+    assert_equal(*weights)
+    histories = [aucmax.history.read(folder / name / "history.jsonl") for name in (found, wanted)]
+    assert_same_history(*histories)
+    ends = [[torch.load(folder / f"{x}-{r}.pt") for r in (0, 1)] for x in (found, wanted)]
+    for one, two in zip(*ends, strict=True):
+        assert_equal(one["model"], two["model"])
+        assert_equal(one["loss"], two["loss"])
+        assert_same_history(one["history"], two["history"])
+
+
+def test_a_group_that_loses_a_rank_goes_on_and_ends_the_same(replicated, restarted, folder):
+    status, log = restarted
+    assert status == 0, log
+    assert log.count("going on from step") == 2
+    assert_undisturbed(folder, "ddp/restarted", "ddp/whole")
+
+
+def test_a_sharded_run_that_was_killed_ends_the_same(sharded, resumed, folder):
+    assert resumed["fsdp/killed"]
+    assert_undisturbed(folder, "fsdp/killed", "fsdp/whole")
+
+
+@pytest.mark.parametrize("file", ["__1_0.distcp", ".metadata"])
+def test_a_damaged_shard_is_skipped_and_named(sharded, resumed, killed, folder, file):
+    case = f"fsdp/damaged {file}"
+    assert resumed[case]
+    notes = [line for line in resumed.log.splitlines() if "skipped" in line]
+    assert any(str(killed[folder / case]) in line for line in notes), notes
+    assert_undisturbed(folder, case, "fsdp/whole")
+
+
+@pytest.mark.parametrize(
+    ("stop", "case", "whole"),
+    [
+        ("told_group", "plain/told", "replicated"),
+        ("told_rank", "fsdp/told", "sharded"),
+    ],
+)
+def test_sigterm_stops_all_ranks_at_one_step_and_the_run_goes_on(
+    request, resumed, folder, stop, case, whole
+):
+    request.getfixturevalue(whole)
+    status, log, step = request.getfixturevalue(stop)
+    assert status != 0
+    assert f"stopped by SIGTERM after step {step}" in log
+    assert 0 < step < KEPT_STEPS
+    assert f"going on from step {step} " in resumed.log
+    assert resumed[case]
+    assert_undisturbed(folder, case, case.replace("told", "whole"))
+
+
+def test_one_process_goes_on_with_what_two_ranks_began(replicated, told_group, folder):
+    found = ranks_fit.run(folder, "plain/from two")
+    wanted = replicated["plain/whole"][0]
+    assert_close(found["model"], wanted["model"])
+    assert_close(found["loss"], wanted["loss"])
+    assert_same_history(found["history"], wanted["history"], tolerance=1e-6)
+
+
+def test_two_ranks_go_on_with_what_one_process_began(replicated, resumed):
+    wanted = replicated["plain/whole"][0]
+    assert_in_step(resumed["plain/from one"])
+    for found in resumed["plain/from one"]:
+        assert_close(found["model"], wanted["model"])
+        assert_close(found["loss"], wanted["loss"])
+        assert_same_history(found["history"], wanted["history"], tolerance=1e-6)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_the_ranks_cannot_share_is_an_error_on_every_rank(folder):
+    began = time.monotonic()
+    status, log = launch(folder, "indivisible")
+    assert status != 0
+    assert time.monotonic() - began < 60
+    for rank in (0, 1):
+        text = (folder / f"indivisible-{rank}.error").read_text(encoding="utf-8")
+        assert re.search(r"batch_size must be a multiple of 2\b.*found 15", text)
+    assert log.count("ValueError: batch_size") == 2
