@@ -120,9 +120,8 @@ def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> d
 
 def remove(folder: Path, name: str) -> None:
     """Remove a checkpoint, first the file that makes it count."""
-    for suffix in (".json", ".safetensors"):
-        (folder / f"{name}{suffix}").unlink(missing_ok=True)
-    shutil.rmtree(folder / f"{name}.shards", ignore_errors=True)
+    for path in sorted(folder.glob(f"{name}.*")):  # .json comes before the others
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def sha256(path: Path) -> str:

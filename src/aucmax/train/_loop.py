@@ -101,6 +101,8 @@ class Loop:
         except RuntimeError as error:
             if "DataLoader worker (pid" not in str(error):
                 raise
+            if self.interrupts.received:  # the signal that ended the workers was for this run
+                self._interrupted(self.interrupts.received)
             raise RuntimeError(
                 f"a DataLoader worker died after step {self.at.step:,}: {error}"
             ) from None
@@ -122,7 +124,10 @@ class Loop:
         self.model.train()
         while not self.at.reason:
             self._walk(self.phase.stages[self.at.stage])
-        return self._finish()
+        result = self._finish()
+        if self.interrupts.received:
+            self._interrupted(self.interrupts.received)
+        return result
 
     def _walk(self, stage: Stage) -> None:
         """Steps up to the next event, and the event."""
@@ -250,7 +255,7 @@ class Loop:
                 update_batch_norm(self.model, (batch.x for batch in self._batches(drawn)))
             distributed.average_buffers(self.model)
             if not is_finite(self.model.buffers()):
-                raise DivergedError("batch-norm statistics of fresh samples are not finite")
+                raise among_fresh_samples("batch-norm statistics are not finite")
         if not isinstance(phase.optimizer, PGA):  # which goes on from the average of alpha
             self._reset_dual(drawn)
 
@@ -278,7 +283,7 @@ class Loop:
                 saddle.reset_dual(*scored)
                 return
             except NotFiniteError as error:
-                raise DivergedError(str(error)) from None
+                raise among_fresh_samples(str(error)) from None
             except ValueError:
                 more = self._draw(samples) if attempt + 1 < TRIES else []
                 if not more:
@@ -450,19 +455,27 @@ class Loop:
 
     def _explained(self, error: DivergedError) -> DivergedError:
         """The error with step and batch; the model gets good weights back if its own are not."""
-        ago = getattr(error, "steps_ago", None)
-        failed = (
-            self.at.step + 1 if self.options.device.type == "cpu" else self.at.step - (ago or 0)
-        )
-        batch = self.source.position((ago or 0) * self.options.accumulate)
-        good = is_finite([*self.model.parameters(), *self.model.buffers()])
-        if not good:
-            self.model.load_state_dict(self.judge.best.weights)
-        kept = self.at.step if good else self.judge.best.step
+        ago = error.steps_ago
+        failed = self.at.step + 1 if self.options.device.type == "cpu" else self.at.step - ago
+        when = f"at step {failed:,} ({self.source.position(ago * self.options.accumulate)})"
+        if error.among_fresh_samples:
+            when = f"after step {self.at.step:,} (fresh samples up to {self.source.position()})"
         return DivergedError(
-            f"training diverged at step {failed:,} ({batch}): {error}. The model holds the weights "
-            f"of step {kept:,}. Lower lr, or limit gradients with clip_norm"
+            f"training diverged {when}: {error}. The model holds the weights "
+            f"of step {self._restore_good_weights():,}. Lower lr, or limit gradients with clip_norm"
         )
+
+    @torch.no_grad()
+    def _restore_good_weights(self) -> int:
+        """Put what is not finite back to the best weights so far; returns the weights' step."""
+        best = self.judge.best
+        if not is_finite(self.model.parameters()):
+            self.model.load_state_dict(best.weights)
+            return best.step
+        for name, buffer in self.model.named_buffers():
+            if name in best.weights and not is_finite([buffer]):
+                buffer.copy_(best.weights[name])
+        return self.at.step
 
     def _say_whether_captured(self) -> None:
         reason = why_not(self.options, self.phase)
@@ -486,6 +499,13 @@ class Loop:
             self.reporter = None
         if self.folder is not None:
             self.folder.close()
+
+
+def among_fresh_samples(what: str) -> DivergedError:
+    """Not a step diverged, but what was drawn between two of them."""
+    error = DivergedError(what)
+    error.among_fresh_samples = True
+    return error
 
 
 def _plain(x: Tensor | None) -> Any:

@@ -12,6 +12,9 @@ from torch import nn
 class DivergedError(ArithmeticError):
     """The loss or a gradient is NaN or infinite; the model holds its last good weights."""
 
+    steps_ago = 0
+    among_fresh_samples = False
+
 
 @dataclass(frozen=True)
 class FitResult:

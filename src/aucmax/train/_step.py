@@ -233,7 +233,7 @@ def divergence(what: str, names: list[str], steps_ago: int = 0) -> DivergedError
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         parts.append(f"gradients are not finite in {shown}")
     error = DivergedError("; ".join(parts) or "the loss is not finite")
-    error.steps_ago = steps_ago  # type: ignore[attr-defined]
+    error.steps_ago = steps_ago
     return error
 
 
