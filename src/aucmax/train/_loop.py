@@ -6,34 +6,31 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from aucmax import _random, checkpoint, distributed
-from aucmax._checks import NotFiniteError
 from aucmax._sharded import mesh_of, shard
-from aucmax.data.sources import Batch, Place, Source
+from aucmax.data.sources import Place, Source
 from aucmax.history import History, read
-from aucmax.optim import PGA, PPDAdaGrad, update_batch_norm
+from aucmax.optim import PGA, PPDAdaGrad
 from aucmax.stages import Stage
 from aucmax.train._captured import CapturedStep, why_not
 from aucmax.train._folder import RunFolder
-from aucmax.train._judge import Best, Judge, Probe, is_finite
+from aucmax.train._judge import Best, Judge, is_finite
 from aucmax.train._methods import Phase, make_phases
 from aucmax.train._options import Options, fingerprint
 from aucmax.train._report import Reporter
 from aucmax.train._result import DivergedError, FitResult
 from aucmax.train._signals import Interrupts, exit_code
-from aucmax.train._step import Step, autocast
+from aucmax.train._stage_end import StageEnd
+from aucmax.train._step import Step
 
 POLL_EVERY = 64  # steps after which a device is asked whether it diverged
 ASK_LEMMA_EVERY = 100  # steps between two looks at the stopping time of Lemma 3
-TRIES = 100  # to find every class among fresh samples
 FEWEST_STEPS_SKIPPED = 50  # in a row, by the gradient scaler, that mean divergence
 
 
@@ -73,6 +70,7 @@ class Loop:
         self.every, self.save_every = options.eval_every or 1, options.save_every or 1
         self.at = Progress()
         self.judge = Judge(model, valid, place, options)
+        self.stage_end = StageEnd(model, source, self.judge, options)
         self.history = History()
         self.folder = (
             None if options.out is None else RunFolder(options.out, self._say, mesh_of(model))
@@ -226,7 +224,7 @@ class Loop:
         if at.step >= self.total:
             at.reason = "all steps taken"
         elif not last:
-            self._end_stage(stage)
+            self.stage_end.end(self.phase, stage)
             at.stage, at.stage_step = at.stage + 1, 0
             if self.phase.plateau is not None:
                 self.phase.plateau.begin_stage()
@@ -234,79 +232,9 @@ class Loop:
         elif at.phase + 1 < len(self.phases):
             at.phase, at.stage, at.stage_step = at.phase + 1, 0, 0
             self._enter_phase()
-            self._set_saddle(self._samples(self.phase.stages[0]), primal=True)
+            self.stage_end.begin(self.phase)
         else:
             at.reason = "all stages ended"
-
-    def _end_stage(self, stage: Stage) -> None:
-        """Alg. 2, lines 10 to 12: the average is start and reference, alpha is set at it."""
-        phase, samples = self.phase, self._samples(stage)
-        if phase.restart == "last":
-            drawn = self._draw(samples)
-            if drawn:
-                with self.judge.at_average(phase, self._again(drawn)):
-                    self._reset_dual(drawn)
-            phase.average.end_stage(restart="last")
-            return
-        phase.average.end_stage(restart="average")
-        drawn = self._draw(max(samples, 1) if self.judge.has_norms else samples)
-        if self.judge.has_norms and drawn:
-            with autocast(self.options):
-                update_batch_norm(self.model, (batch.x for batch in self._batches(drawn)))
-            distributed.average_buffers(self.model)
-            if not is_finite(self.model.buffers()):
-                raise among_fresh_samples("batch-norm statistics are not finite")
-        if not isinstance(phase.optimizer, PGA):  # which goes on from the average of alpha
-            self._reset_dual(drawn)
-
-    def _samples(self, stage: Stage) -> int:
-        """How many fresh samples a stage's end takes."""
-        probe = self.options.probe if self.judge.has_norms else 0
-        return max(stage.dual_samples, probe)
-
-    def _set_saddle(self, samples: int, primal: bool) -> None:
-        """a, b and alpha at their best for a model that has learned something already."""
-        if self.phase.saddle is not None:
-            self._reset_dual(self._draw(max(samples, 2)), primal)
-
-    def _reset_dual(self, drawn: list[tuple[Any, ...]], primal: bool = False) -> None:
-        """Alpha in closed form from fresh samples, more of them if a class is missing."""
-        saddle = self.phase.saddle
-        if saddle is None or not drawn:
-            return
-        scored = self.judge.score(self._batches(drawn))
-        samples = len(scored.target)
-        for attempt in range(TRIES):
-            try:
-                if primal:
-                    saddle.reset_primal(*scored)
-                saddle.reset_dual(*scored)
-                return
-            except NotFiniteError as error:
-                raise among_fresh_samples(str(error)) from None
-            except ValueError:
-                more = self._draw(samples) if attempt + 1 < TRIES else []
-                if not more:
-                    raise
-                scored = scored.with_more(self.judge.score(self._batches(more)))
-
-    def _draw(self, samples: int) -> list[tuple[Any, ...]]:
-        """At least that many fresh samples over all ranks, or what is left of the data."""
-        drawn: list[tuple[Any, ...]] = []
-        while samples > 0 or len(drawn) % self.options.accumulate:
-            try:
-                drawn.append(self.source.draw())
-            except StopIteration:
-                break
-            samples -= distributed.total(len(tree_leaves(drawn[-1])[0]))
-        return drawn
-
-    def _again(self, drawn: list[tuple[Any, ...]]) -> Probe:
-        """The batches of what was drawn, as often as they are asked for."""
-        return (lambda: self._batches(drawn)) if drawn else None
-
-    def _batches(self, drawn: list[tuple[Any, ...]]) -> Iterator[Batch]:
-        return (self.step.load(*part) for part in drawn)
 
     # --- evaluation ---------------------------------------------------------------------------
 
@@ -314,12 +242,10 @@ class Loop:
         """Record both iterates; True if a plateau rule says that the stage has saturated."""
         began, at = time.perf_counter(), self.at
         distributed.average_buffers(self.model)
-        probe = self._draw(
-            max(self.options.probe, 1) if self.judge.has_norms else self.options.probe
-        )
+        probe = self.stage_end.draw_probe()
         ends = at.step >= self.total and isinstance(self.phase.optimizer, PGA)
         saddle = {x: _plain(getattr(self.phase.saddle, x, None)) for x in ("a", "b", "alpha")}
-        found = self.judge.evaluate(self.phase, at.step, self._again(probe), ends)
+        found = self.judge.evaluate(self.phase, at.step, probe, ends)
         gained = self.judge.best.step == at.step
         at.evaluations_without_gain = 0 if gained else at.evaluations_without_gain + 1
         if at.evaluations_without_gain == self.options.patience:
@@ -499,13 +425,6 @@ class Loop:
             self.reporter = None
         if self.folder is not None:
             self.folder.close()
-
-
-def among_fresh_samples(what: str) -> DivergedError:
-    """Not a step diverged, but what was drawn between two of them."""
-    error = DivergedError(what)
-    error.among_fresh_samples = True
-    return error
 
 
 def _plain(x: Tensor | None) -> Any:

@@ -65,16 +65,10 @@ class Step:
     def run(self, drawn: list[tuple[Any, ...]]) -> bool:
         """The work of a step on what was drawn."""
         self.phase.optimizer.zero_grad(set_to_none=True)
-        parts = _weighed([self.load(*part) for part in drawn])
+        parts = _weighed([load(self.source, self.options, part) for part in drawn])
         for k, (batch, scale) in enumerate(parts):
             self._backward(batch, scale, last=k + 1 == len(parts))
         return self._update()
-
-    def load(self, *drawn: Any) -> Batch:
-        """The batch on the device, augmented."""
-        batch = self.source.load(*drawn)
-        augment = self.options.augment
-        return batch if augment is None else batch._replace(x=augment(batch.x))
 
     def _backward(self, batch: Batch, scale: Any, last: bool) -> None:
         objective = self.objective
@@ -235,6 +229,12 @@ def divergence(what: str, names: list[str], steps_ago: int = 0) -> DivergedError
     error = DivergedError("; ".join(parts) or "the loss is not finite")
     error.steps_ago = steps_ago
     return error
+
+
+def load(source: Source, options: Options, drawn: tuple[Any, ...]) -> Batch:
+    """The batch on the device, augmented."""
+    batch = source.load(*drawn)
+    return batch if options.augment is None else batch._replace(x=options.augment(batch.x))
 
 
 def autocast(options: Options) -> Any:

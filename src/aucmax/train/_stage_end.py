@@ -1,0 +1,111 @@
+"""Fresh samples, and what a stage's end does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from aucmax import distributed
+from aucmax._checks import NotFiniteError
+from aucmax.data.sources import Batch, Source
+from aucmax.optim import PGA, update_batch_norm
+from aucmax.stages import Stage
+from aucmax.train._judge import Judge, Probe, is_finite
+from aucmax.train._methods import Phase
+from aucmax.train._options import Options
+from aucmax.train._result import DivergedError
+from aucmax.train._step import autocast, load
+
+TRIES = 100  # to find every class among fresh samples
+
+Drawn = list[tuple[Any, ...]]
+
+
+class StageEnd:
+    """Draws samples that no step has seen, and sets alpha and batch norm from them."""
+
+    def __init__(self, model: nn.Module, source: Source, judge: Judge, options: Options) -> None:
+        self.model, self.source, self.judge, self.options = model, source, judge, options
+
+    def draw_probe(self) -> Probe:
+        """Samples for an evaluation; batch norm needs some in any case."""
+        drawn = self._draw(max(self.options.probe, 1 if self.judge.has_norms else 0))
+        return self._again(drawn)
+
+    def end(self, phase: Phase, stage: Stage) -> None:
+        """Alg. 2, lines 10 to 12: the average is start and reference, alpha is set at it."""
+        samples = max(stage.dual_samples, self.options.probe if self.judge.has_norms else 0)
+        if phase.restart == "last":
+            drawn = self._draw(samples if phase.saddle is not None else 0)
+            if drawn:
+                with self.judge.at_average(phase, self._again(drawn)):
+                    self._set_saddle(phase, drawn)
+            phase.average.end_stage(restart="last")
+            return
+        phase.average.end_stage(restart="average")
+        drawn = self._draw(max(samples, 1 if self.judge.has_norms else 0))
+        if self.judge.has_norms and drawn:
+            self._estimate_norms(drawn)
+        if drawn and not isinstance(phase.optimizer, PGA):  # which averages alpha too
+            self._set_saddle(phase, drawn)
+
+    def begin(self, phase: Phase) -> None:
+        """a, b and alpha at their best for a model that has learned something already."""
+        if phase.saddle is not None:
+            drawn = self._draw(max(phase.stages[0].dual_samples, self.options.probe, 2))
+            self._set_saddle(phase, drawn, primal=True)
+
+    def _estimate_norms(self, drawn: Drawn) -> None:
+        with autocast(self.options):
+            update_batch_norm(self.model, (batch.x for batch in self._batches(drawn)))
+        distributed.average_buffers(self.model)
+        if not is_finite(self.model.buffers()):
+            raise _diverged("batch-norm statistics are not finite")
+
+    def _set_saddle(self, phase: Phase, drawn: Drawn, primal: bool = False) -> None:
+        """Alpha in closed form from fresh samples, more of them if a class is missing."""
+        if phase.saddle is None or not drawn:
+            return
+        scored = self.judge.score(self._batches(drawn))
+        samples = len(scored.target)
+        for attempt in range(TRIES):
+            try:
+                if primal:
+                    phase.saddle.reset_primal(*scored)
+                phase.saddle.reset_dual(*scored)
+                return
+            except NotFiniteError as error:
+                raise _diverged(str(error)) from None
+            except ValueError:
+                more = self._draw(samples) if attempt + 1 < TRIES else []
+                if not more:
+                    raise
+                scored = scored.with_more(self.judge.score(self._batches(more)))
+
+    def _draw(self, samples: int) -> Drawn:
+        """At least that many fresh samples over all ranks, or what is left of the data."""
+        drawn: Drawn = []
+        while samples > 0 or len(drawn) % self.options.accumulate:
+            try:
+                drawn.append(self.source.draw())
+            except StopIteration:
+                break
+            samples -= distributed.total(len(tree_leaves(drawn[-1])[0]))
+        return drawn
+
+    def _again(self, drawn: Drawn) -> Probe:
+        """The batches of what was drawn, as often as they are asked for."""
+        return (lambda: self._batches(drawn)) if drawn else None
+
+    def _batches(self, drawn: Drawn) -> Iterator[Batch]:
+        return (load(self.source, self.options, part) for part in drawn)
+
+
+def _diverged(what: str) -> DivergedError:
+    """Not a step diverged, but what was drawn between two of them."""
+    error = DivergedError(what)
+    error.among_fresh_samples = True
+    return error
