@@ -342,5 +342,5 @@ def test_weights_of_another_model_are_refused(tmp_path):
 
 
 def test_a_folder_without_a_result(tmp_path):
-    with pytest.raises(ValueError, match=r"model\.json is missing"):
+    with pytest.raises(ValueError, match=r"finished run, found no model\.json"):
         load_weights(model(), tmp_path)

@@ -3,7 +3,7 @@
 A checkpoint NAME is two files. ``NAME.safetensors`` is written first; ``NAME.json`` names its
 SHA-256 and its own, and is what makes the checkpoint count. Each is written under another name,
 flushed to the disk and renamed, so a file of that name is whole or was damaged later, which its
-digest shows. No pickle is written or read.
+digest shows. No pickle is written or read, but for the shards of models spread over processes.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def load(folder: Path, name: str, mesh: Any = None) -> Any:
     tensors = _read_tensors(path, content["sha256"])
     for file, digest in content["shards"].items():
         _check_file(folder / f"{name}.shards" / file, digest)
+    if content["shards"] and mesh is None:
+        raise ValueError(f"{path} is of a model sharded over processes: go on with parallel='fsdp'")
     if content["shards"]:
         tensors |= _sharded.read(folder / f"{name}.shards", content["layout"], mesh)
     return _unpack(content["state"], tensors)
@@ -105,6 +107,10 @@ def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> d
         4
     """
     folder = Path(folder)
+    if folder.suffix == ".safetensors":
+        folder, name = folder.parent, folder.stem
+    if not (folder / f"{name}.json").exists():
+        raise ValueError(f"folder must hold a finished run, found no {name}.json in {folder}")
     notes = _read_json(folder / f"{name}.json")
     path = folder / f"{name}.safetensors"
     weights = _read_tensors(path, notes["sha256"])

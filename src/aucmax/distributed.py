@@ -52,7 +52,7 @@ def concat_over_ranks(x: Tensor) -> Tensor:
 
 def total(number: int) -> int:
     """The sum of every rank's number."""
-    return int(sum_over_ranks(torch.tensor(int(number)))) if world_size() > 1 else number
+    return sum(gather_objects(int(number)))
 
 
 def gather_objects(value: Any) -> list[Any]:

@@ -288,7 +288,8 @@ def as_batch(item: Any) -> Batch:
         return Batch(x, *(torch.as_tensor(part) for part in item[1:]))
     found = f"{len(item)} parts" if isinstance(item, tuple | list) else type(item).__name__
     raise ValueError(
-        f"batches must be (inputs, labels) or (inputs, labels, weights), found {found}"
+        f"batches must be (inputs, labels) or (inputs, labels, weights), found {found}; "
+        f"whole arrays are passed as a tuple (x, y)"
     )
 
 

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from aucmax import distributed
 from aucmax.data.sources import Source
+from aucmax.prior import StreamingPrior
 from aucmax.train._methods import Phase
 from aucmax.train._options import Options
 from aucmax.train._step import Step
@@ -102,7 +103,9 @@ def _revive_generator(device: torch.device, state: Tensor) -> None:
     """A capture that failed leaves the device's generator waiting for its end: begin it anew."""
     fresh = torch.Generator(device)
     fresh.set_state(state)
-    generator = torch.cuda.default_generators[device.index or 0]
+    generator = torch.cuda.default_generators[
+        torch.cuda.current_device() if device.index is None else device.index
+    ]
     generator.graphsafe_set_state(fresh.graphsafe_get_state())
 
 
@@ -114,10 +117,10 @@ def why_not(options: Options, phase: Phase) -> str | None:
         return "the gradient scaler of amp='fp16' decides on the host"
     if distributed.world_size() > 1:
         return "it would hold communication between processes"
-    defaults = phase.optimizer.defaults
-    counts_on_host = "capturable" in defaults and not defaults["capturable"]
-    if counts_on_host and not isinstance(phase.optimizer, torch.optim.SGD):
-        return f"{type(phase.optimizer).__name__} was built with capturable=False"
-    if isinstance(phase.optimizer, torch.optim.Adagrad):
-        return "torch.optim.Adagrad counts steps on the host"
+    if options.compile and any(isinstance(m, StreamingPrior) for m in phase.loss.modules()):
+        return "a compiled loss gives the running prior new memory at every step"
+    groups = phase.optimizer.param_groups
+    on_device = all(group.get("capturable") for group in groups)
+    if not (on_device or isinstance(phase.optimizer, torch.optim.SGD)):
+        return f"{type(phase.optimizer).__name__} counts its steps on the host"
     return None

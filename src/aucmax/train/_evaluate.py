@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -45,7 +46,7 @@ def evaluate(
         amp: "bf16" or "fp16" for mixed precision.
 
     Returns:
-        The AUC; nan, with a warning, if a class is missing.
+        The AUC; nan, with a warning, if a class is missing or scores are not finite.
 
     Example:
         >>> import torch, aucmax
@@ -106,7 +107,8 @@ def auc(scored: Scored, task: str) -> float:
     """The AUC that fits the task; nan with a warning where a class is missing."""
     scores, target, weight = scored
     if not bool(scores.isfinite().all()):
-        return math.nan  # a model that diverged; the loop says so
+        warnings.warn("the result is nan: scores hold NaN or infinity", UserWarning, stacklevel=2)
+        return math.nan
     if task == "binary":
         return metrics.roc_auc(scores, target, weight)
     if task == "multiclass":

@@ -93,7 +93,7 @@ def fit(
         valid: data of the same kinds to choose by, or None.
         method: "ppd-sg", "ppd-adagrad", "pga" or "oauc" on the AUC loss; "sgd", "adagrad" or
             "adamw" on cross-entropy, the step size divided by 10 after 1/2 and 3/4 of the steps.
-        steps: optimizer steps in all.
+        steps: optimizer steps of the method; ``pretrain`` comes on top.
         task: "binary", "multiclass" or "multilabel"; "auto" goes by the labels.
         loss: one of your own in place of the method's; called with scores and labels.
         optimizer: one of your own, built on the parameters of model and ``loss``; its step sizes
@@ -192,10 +192,11 @@ def fit(
 
 
 def _run(model: nn.Module, train: Any, valid: Any, labels: Any, options: Options) -> FitResult:
+    _check_model(model)
+    check_data("train", train)
     arrays = as_arrays("train", train)
     y = _labels.known_labels(train, labels)
     task = _labels.find_task(options.task, y)
-    check_data("train", train)
     if options.positives is not None and task != "binary":
         raise ValueError(
             f"positives must be None unless there are two classes, found {options.positives} "
@@ -210,6 +211,7 @@ def _run(model: nn.Module, train: Any, valid: Any, labels: Any, options: Options
         source = _make_source(train, arrays, y, place, options)
         prior = _prior(y, source, options, task)
         data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
+        data |= {"inputs": digest(arrays and arrays.x), "valid": _digest_valid(valid)}
         return Loop(model, source, valid, place, prior, options, data).run()
 
 
@@ -259,9 +261,32 @@ def _prior(labels: Tensor | None, source: Source, options: Options, task: str) -
     unknown_weights = source.weighted and source.weight is None
     if task == "binary" and (unknown_weights or (source.weighted and options.positives)):
         return None  # weights change the share of positives: it is estimated
+    if unknown_weights and options.loss is None:
+        raise ValueError(
+            f"weights of a {task} task must come with arrays, found them in a Dataset: "
+            f"pass arrays, or a loss of your own with the weighted priors"
+        )
+    if task == "binary" and isinstance(source, IterableSource):
+        return None  # a loader may draw another share than the labels have
     if options.positives is not None and sampler is not None:
         return sampler.prior
     return None if labels is None else _labels.shares(labels, source.weight, task)
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise ValueError(
+            f"model must be a torch.nn.Module, found {type(model).__name__}"
+            + (": make an instance of it" if isinstance(model, type) else "")
+        )
+    other = [name for name, x in model.state_dict().items() if not isinstance(x, Tensor)]
+    if other:
+        raise ValueError(f"model must keep tensors alone in its state_dict, found {other}")
+
+
+def _digest_valid(valid: Any) -> str | None:
+    arrays = None if valid is None else as_arrays("valid", valid)
+    return None if arrays is None else digest((arrays.x, arrays.y))
 
 
 def _check_valid(valid: Any, task: str, options: Options) -> None:

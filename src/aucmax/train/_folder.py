@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -47,11 +48,23 @@ class RunFolder:
 
     def open(self, config: dict[str, Any]) -> None:
         """Take the folder for this run: nobody else has it, no other configuration is in it."""
+        error: Exception | None = None
         if distributed.rank() == 0:
+            try:
+                self._make()
+                self._take()
+                self._check(config)
+            except (ValueError, OSError) as caught:
+                error = caught
+        error = distributed.broadcast_object(error)  # none waits for a rank that has failed
+        if error is not None:
+            raise error
+
+    def _make(self) -> None:
+        try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            self._take()
-            self._check(config)
-        distributed.broadcast_object(None)  # the others wait until it stands
+        except (FileExistsError, NotADirectoryError):
+            raise ValueError(f"out must be a folder, found the file {self.path}") from None
 
     def close(self) -> None:
         """Let another process have the folder."""
@@ -139,5 +152,6 @@ class RunFolder:
     def _prune(self) -> None:
         kept = {name for pair in self.kept for name in pair}
         names = {p.name.split(".")[0] for p in self.checkpoints.iterdir()}
-        for name in sorted(names - kept):
+        own = {name for name in names if re.fullmatch(r"(step|best)-\d{10}", name)}
+        for name in sorted(own - kept):
             checkpoint.remove(self.checkpoints, name)

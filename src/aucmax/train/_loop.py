@@ -23,7 +23,7 @@ from aucmax.train._folder import RunFolder
 from aucmax.train._judge import Best, Judge, is_finite
 from aucmax.train._methods import Phase, make_phases
 from aucmax.train._options import Options, fingerprint
-from aucmax.train._report import Reporter
+from aucmax.train._report import Reporter, better_auc
 from aucmax.train._result import DivergedError, FitResult
 from aucmax.train._signals import Interrupts, exit_code
 from aucmax.train._stage_end import StageEnd
@@ -248,6 +248,8 @@ class Loop:
         found = self.judge.evaluate(self.phase, at.step, probe, ends)
         gained = self.judge.best.step == at.step
         at.evaluations_without_gain = 0 if gained else at.evaluations_without_gain + 1
+        if self.phase is not self.phases[-1]:
+            at.evaluations_without_gain = 0  # the method has not begun
         if at.evaluations_without_gain == self.options.patience:
             at.reason = f"no better validation AUC in {self.options.patience} evaluations"
         at.seconds += time.perf_counter() - began
@@ -256,8 +258,9 @@ class Loop:
         assert self.reporter is not None
         self.reporter.evaluation(record)
         self.model.train()
-        best = max((found[f"valid_auc_{x}"] for x in ("last", "average")), default=math.nan)
-        return self.phase.plateau is not None and best == best and self.phase.plateau.report(best)
+        best = better_auc(record)
+        plateau = None if math.isnan(best) else self.phase.plateau
+        return plateau is not None and plateau.report(best)
 
     def _record(self, stage: Stage, found: dict[str, Any]) -> dict[str, Any]:
         at = self.at
@@ -281,7 +284,7 @@ class Loop:
             "source": self.source.state_dict(),
             "random": _random.get_state(self.options.device),
             "step": self.step.state_dict(),
-            "buffers": dict(self.model.named_buffers()) if distributed.world_size() > 1 else {},
+            "buffers": {name: x.cpu() for name, x in self.model.named_buffers()},
         }
         return {
             "progress": asdict(self.at),
@@ -346,6 +349,8 @@ class Loop:
             notes = {"step": best.step, "iterate": best.iterate, "reason": self.at.reason}
             notes |= {"steps": self.at.step, "auc": None if math.isnan(best.auc) else best.auc}
             checkpoint.save_weights(self.folder.path, "model", self.model, notes)
+        auc = "" if math.isnan(best.auc) else f", validation AUC {best.auc:.4f}"
+        self._say(f"{self.at.reason}; kept the {best.iterate} iterate of step {best.step:,}{auc}")
         return self._result(best.auc, best.step, best.iterate, self.at.step, self.at.reason)
 
     def _finished(self) -> FitResult:
@@ -354,7 +359,13 @@ class Loop:
         notes = checkpoint.load_weights(self.model, self.folder.path)
         self.model.eval()
         self.history = History(records=read(self.folder.history))
-        self._say(f"{self.folder.path} holds a finished run ({notes['reason']})")
+        found = self.folder.latest()
+        if found is not None:
+            self.phases[-1].loss.load_state_dict(found[0]["parts"]["loss"])
+        self._say(
+            f"{self.folder.path} holds a finished run ({notes['reason']}), which is not run again: "
+            f"use another folder to train anew"
+        )
         auc = math.nan if notes["auc"] is None else notes["auc"]
         return self._result(auc, notes["step"], notes["iterate"], notes["steps"], notes["reason"])
 
@@ -388,7 +399,8 @@ class Loop:
             when = f"after step {self.at.step:,} (fresh samples up to {self.source.position()})"
         return DivergedError(
             f"training diverged {when}: {error}. The model holds the weights "
-            f"of step {self._restore_good_weights():,}. Lower lr, or limit gradients with clip_norm"
+            f"of step {self._restore_good_weights():,}. "
+            + ("Look at that batch" if error.bad_inputs else "Lower lr, or set clip_norm")
         )
 
     @torch.no_grad()

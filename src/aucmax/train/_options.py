@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.optimizer import Optimizer
+from torch.utils._pytree import tree_leaves
 
 from aucmax import _checks, distributed
 from aucmax.stages import Plateau, Stage
@@ -142,6 +144,8 @@ def _checked_device(device: str | torch.device) -> torch.device:
         raise ValueError(
             f"device must be 'auto' or a device of torch's, found {device!r}"
         ) from None
+    if found.type == "cuda" and found.index is None:
+        found = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     count = torch.cuda.device_count()
     if found.type == "cuda" and (found.index or 0) >= count:
         raise ValueError(f"device must be one of this machine's {count} GPUs, found {device!r}")
@@ -150,7 +154,6 @@ def _checked_device(device: str | torch.device) -> torch.device:
 
 def fingerprint(options: Options, model: nn.Module, data: dict[str, Any]) -> dict[str, Any]:
     """What must be the same for a run to be gone on with, as plain JSON."""
-    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
     given = {
         name: getattr(options, name)
         for name in (
@@ -159,16 +162,16 @@ def fingerprint(options: Options, model: nn.Module, data: dict[str, Any]) -> dic
             "patience", "amp", "clip_norm", "accumulate", "compile",
         )
     }  # fmt: skip
+    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
     return {
         **given,
-        "loss": None if options.loss is None else repr(options.loss),
-        "optimizer": None if options.optimizer is None else repr(options.optimizer),
+        "loss": _described_loss(options.loss),
+        "optimizer": _described_optimizer(options.optimizer),
         "optimizer_options": _plain(options.optimizer_options),
         "loss_options": _plain(options.loss_options),
         "stages": _described(options.stages),
         "augment": _named(options.augment),
-        "model": type(model).__name__,
-        "parameters": hashlib.sha256(repr(sorted(shapes.items())).encode()).hexdigest()[:16],
+        "model": f"{type(model).__name__} {_short_digest(_text(model) + repr(sorted(shapes)))}",
         "data": data,
     }
 
@@ -183,11 +186,18 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     ]
 
 
-def digest(labels: Tensor | None) -> str | None:
-    """A few hexadecimal digits that tell one set of labels from another."""
-    if labels is None:
+def digest(x: Any, rows: int = 1000) -> str | None:
+    """A few hexadecimal digits that tell one array, or tree of arrays, from another.
+
+    Of a long one, that many rows evenly spread are looked at.
+    """
+    if x is None:
         return None
-    return hashlib.sha256(labels.double().numpy(force=True).tobytes()).hexdigest()[:16]
+    parts = []
+    for leaf in tree_leaves(x):
+        every = max(1, len(leaf) // rows)
+        parts.append(f"{tuple(leaf.shape)} {leaf[::every].double().numpy(force=True).tobytes()!r}")
+    return _short_digest("".join(parts))
 
 
 def _choice(name: str, value: object, allowed: Sequence[object]) -> None:
@@ -203,12 +213,33 @@ def _described(stages: Sequence[Stage] | Plateau | None) -> Any:
     return list(map(repr, stages))
 
 
+def _described_loss(loss: nn.Module | None) -> str | None:
+    """Its kind and options, without what training changes."""
+    return None if loss is None else f"{type(loss).__name__}({loss.extra_repr()})"
+
+
+def _described_optimizer(optimizer: Optimizer | None) -> str | None:
+    if optimizer is None:
+        return None
+    options = {k: v for k, v in optimizer.defaults.items() if k != "lr"}
+    return f"{type(optimizer).__name__}({_plain(options)})"
+
+
 def _named(function: Any) -> str | None:
     if function is None:
         return None
-    return str(getattr(function, "__qualname__", None) or repr(function))
+    return str(getattr(function, "__qualname__", None) or _text(function))
+
+
+def _text(x: object) -> str:
+    """The repr, without places in memory, which are others in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(x))
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
     plain = (bool, int, str, type(None))
-    return {k: v if isinstance(v, plain) else repr(v) for k, v in sorted(options.items())}
+    return {k: v if isinstance(v, plain) else _text(v) for k, v in sorted(options.items())}

@@ -42,7 +42,7 @@ class Reporter:
 
     def evaluation(self, record: dict[str, Any]) -> None:
         """A record of the history."""
-        self.name, self.stage, self.auc = record["phase"], str(record["stage"]), _best(record)
+        self.name, self.stage, self.auc = record["phase"], str(record["stage"]), better_auc(record)
         if self.writer is not None:
             for key, value in record.items():
                 if key != "step" and isinstance(value, float) and math.isfinite(value):
@@ -94,7 +94,7 @@ class Reporter:
             return None
         columns = [
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
         ]
@@ -117,7 +117,8 @@ class Reporter:
         self.refreshed = time.perf_counter()
 
 
-def _best(record: dict[str, Any]) -> float:
+def better_auc(record: dict[str, Any]) -> float:
+    """The higher validation AUC of the two iterates; nan if neither has one."""
     found = [record[f"valid_auc_{which}"] for which in ("last", "average")]
     return max((x for x in found if not math.isnan(x)), default=math.nan)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ class DivergedError(ArithmeticError):
 
     steps_ago = 0
     among_fresh_samples = False
+    bad_inputs = False
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,12 @@ class FitResult:
         (4, 'all steps taken')
     """
 
-    model: nn.Module
-    loss: nn.Module
+    model: nn.Module = field(repr=False)
+    loss: nn.Module = field(repr=False)
     auc: float
     step: int
     iterate: str
     steps: int
     reason: str
-    history: list[dict[str, Any]]
+    history: list[dict[str, Any]] = field(repr=False)
     out: Path | None = None

@@ -39,7 +39,7 @@ class StageEnd:
         """Alg. 2, lines 10 to 12: the average is start and reference, alpha is set at it."""
         samples = max(stage.dual_samples, self.options.probe if self.judge.has_norms else 0)
         if phase.restart == "last":
-            drawn = self._draw(samples if phase.saddle is not None else 0)
+            drawn = self._draw(samples if stage.dual_samples and phase.saddle else 0)
             if drawn:
                 with self.judge.at_average(phase, self._again(drawn)):
                     self._set_saddle(phase, drawn)
@@ -49,7 +49,7 @@ class StageEnd:
         drawn = self._draw(max(samples, 1 if self.judge.has_norms else 0))
         if self.judge.has_norms and drawn:
             self._estimate_norms(drawn)
-        if drawn and not isinstance(phase.optimizer, PGA):  # which averages alpha too
+        if stage.dual_samples and not isinstance(phase.optimizer, PGA):  # which averages alpha
             self._set_saddle(phase, drawn)
 
     def begin(self, phase: Phase) -> None:

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed
 from aucmax._checks import NotFiniteError
@@ -82,16 +83,20 @@ class Step:
                 try:
                     loss = objective(*batch)
                 except NotFiniteError as error:
-                    self._trace(batch)
-                    raise self.guard.diverged(str(error)) from None
+                    raise self._traced(str(error), batch) from None
             loss = loss if scale is None else loss * scale
             self.scaler.scale(loss).backward()
         self.loss_sum += loss.detach()
 
-    def _trace(self, batch: Batch) -> None:
-        """Gradients of the scores themselves, to see through which parameters they broke."""
+    def _traced(self, what: str, batch: Batch) -> DivergedError:
+        """The error, told from the inputs and from the gradients of the scores themselves."""
         self.phase.optimizer.zero_grad(set_to_none=True)
         self.model(batch.x).sum().backward()
+        reals = [x for x in tree_leaves(batch.x) if x.is_floating_point()]
+        bad_inputs = not all(bool(x.isfinite().all()) for x in reals)
+        error = self.guard.diverged("the inputs hold NaN or infinity" if bad_inputs else what)
+        error.bad_inputs = bad_inputs
+        return error
 
     def _update(self) -> bool:
         """Clip, step, average."""
@@ -138,7 +143,7 @@ class Step:
     def state_dict(self) -> dict[str, Any]:
         """The running sum of losses, and the gradient scaler."""
         return {
-            "loss_sum": self.loss_sum,
+            "loss_sum": self.loss_sum.cpu(),
             "losses": self.losses,
             "scaler": self.scaler.state_dict(),
         }
