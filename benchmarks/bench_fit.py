@@ -31,7 +31,7 @@ import aucmax
 Task = tuple[nn.Module, Tensor, Tensor]
 TASKS = {  # on the CPU: the task, the batch size, steps per round, rounds
     "ResNet-20, batch 128": (resnet20_task, 128, 20, 5),
-    "MLP, batch 256": (mlp_task, 256, MLP_ROWS // 256, 15),
+    "MLP, batch 256": (mlp_task, 256, 3 * MLP_ROWS // 256, 7),
 }
 CAPTURED, EAGER = (100, 600), (20, 70)  # steps of the shorter and the longer run on a GPU
 

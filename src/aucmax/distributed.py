@@ -52,7 +52,10 @@ def concat_over_ranks(x: Tensor) -> Tensor:
 
 def total(number: int) -> int:
     """The sum of every rank's number."""
-    return sum(gather_objects(int(number)))
+    if world_size() == 1:
+        return number
+    on_host = "cpu:" in dist.get_backend_config()  # NCCL alone carries no host memory
+    return int(sum_over_ranks(torch.tensor(int(number), device="cpu" if on_host else "cuda")))
 
 
 def gather_objects(value: Any) -> list[Any]:

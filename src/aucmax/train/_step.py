@@ -162,12 +162,13 @@ class HostGuard:
     def __init__(self, step: Step) -> None:
         self.step = step
         self.one, self.found = torch.ones(()), torch.zeros(())
+        self.alike = len({p.dtype for p in step.parameters}) == 1 and not step.sharded
 
     def check(self) -> None:
         """Raise unless the losses so far and all gradients are finite."""
         gradients = [p.grad for p in self.step.parameters if p.grad is not None]
         self.found.zero_()
-        for group in _by_dtype(gradients):
+        for group in [gradients] if self.alike else _by_dtype(gradients):
             # The only operation that tests a list of tensors in one pass; it multiplies by one.
             torch._amp_foreach_non_finite_check_and_unscale_(group, self.found, self.one)
         if self.found.item() or not math.isfinite(self.step.loss_sum.item()):
