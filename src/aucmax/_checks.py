@@ -37,6 +37,12 @@ def host_readable(x: Tensor) -> bool:
     return plain and x.is_cpu and not tracing()
 
 
+def is_sharded(x: object) -> bool:
+    """Whether it is a DTensor, found without importing what makes those."""
+    plain = type(x) is Tensor or type(x) is torch.nn.Parameter
+    return not plain and isinstance(x, Tensor) and hasattr(x, "to_local")
+
+
 def synchronizable() -> bool:
     """Whether an accelerator may be waited for: not while tracing or capturing a graph."""
     capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()

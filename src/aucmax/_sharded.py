@@ -16,10 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-
-def is_sharded(x: Any) -> bool:
-    """Whether it is a DTensor, found without importing what makes those."""
-    return isinstance(x, Tensor) and hasattr(x, "to_local")
+from aucmax._checks import is_sharded
 
 
 def mesh_of(model: nn.Module) -> Any:

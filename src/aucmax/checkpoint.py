@@ -20,6 +20,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from aucmax import _sharded, distributed
+from aucmax._checks import is_sharded
 
 FORMAT = "aucmax 1"
 
@@ -41,7 +42,7 @@ def save(folder: Path, name: str, state: Any) -> None:
     """
     tensors: dict[str, Tensor] = {}
     tree = _pack(state, name="", tensors=tensors)
-    spread = {key: tensors.pop(key) for key in list(tensors) if _sharded.is_sharded(tensors[key])}
+    spread = {key: tensors.pop(key) for key in list(tensors) if is_sharded(tensors[key])}
     shards = {}
     if spread:
         files = _sharded.write(folder / f"{name}.shards", spread)
@@ -74,7 +75,7 @@ def load(folder: Path, name: str, mesh: Any = None) -> Any:
 def save_weights(folder: Path, name: str, model: nn.Module, notes: dict[str, Any]) -> None:
     """Write a model's state_dict under its own names, and notes beside it."""
     state = {key: x for key, x in model.state_dict().items() if isinstance(x, Tensor)}
-    weights = {k: x.full_tensor() if _sharded.is_sharded(x) else x for k, x in state.items()}  # type: ignore[attr-defined]
+    weights = {k: x.full_tensor() if is_sharded(x) else x for k, x in state.items()}  # type: ignore[attr-defined]
     if distributed.rank() != 0:
         return
     digest = _write_tensors(folder / f"{name}.safetensors", weights)

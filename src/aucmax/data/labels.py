@@ -70,14 +70,14 @@ def check(labels: Tensor, task: str) -> None:
     if task == "multiclass":
         _check_classes(labels)
     elif task == "binary":
-        _check_column("train", labels)
+        check_both_classes("train", labels)
     else:
         if labels.ndim != 2:
             raise ValueError(
                 f"multilabel targets must have shape (N, L), found {tuple(labels.shape)}"
             )
         for j, column in enumerate(labels.T):
-            _check_column(f"label {j} of train", column[~column.isnan()])
+            check_both_classes(f"label {j} of train", column[~column.isnan()])
 
 
 def check_values(name: str, labels: Tensor) -> None:
@@ -106,7 +106,8 @@ def shares(labels: Tensor, weight: Tensor | None, task: str) -> float | list[flo
     return per_label
 
 
-def _check_column(whose: str, labels: Tensor) -> None:
+def check_both_classes(whose: str, labels: Tensor) -> None:
+    """Raise unless they are 0 and 1, and there are some of each."""
     if labels.ndim != 1:
         raise ValueError(f"binary targets must have shape (N,), found {tuple(labels.shape)}")
     ones = _checks.check_labels(labels.double().numpy(force=True))

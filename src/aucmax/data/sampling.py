@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from aucmax import _checks
+from aucmax.data.labels import check_both_classes
 
 DRAWN_AT_ONCE = 1 << 14
 
@@ -155,10 +156,5 @@ def _rows_of_both_classes(labels: Tensor) -> Tensor:
         raise ValueError(
             f"positives is for labels of shape (N,) in two classes, found {tuple(labels.shape)}"
         )
-    ones = _checks.check_labels(labels.double().numpy(force=True))
-    if not 0 < ones < len(labels):
-        raise ValueError(
-            f"labels must hold both classes, found {ones} positives "
-            f"and {len(labels) - ones} negatives"
-        )
+    check_both_classes("labels", labels)
     return labels == 1

@@ -28,6 +28,12 @@ class Batch(NamedTuple):
     y: Tensor
     weight: Tensor | None = None
 
+    def pick(self, rows: Tensor) -> Batch:
+        """The batch of some of the rows."""
+        x = tree_map(lambda values: values.index_select(0, rows), self.x)
+        weight = None if self.weight is None else self.weight[rows]
+        return Batch(x, self.y[rows], weight)
+
 
 class Place(NamedTuple):
     """Where batches go, and as what."""
@@ -122,9 +128,7 @@ class ArraySource(_Sampled):
     def load(self, *drawn: Any) -> Batch:
         """A gather."""
         (rows,) = drawn
-        x, y, weight = self.arrays
-        picked = tree_map(lambda values: values.index_select(0, rows), x)
-        return Batch(picked, y[rows], None if weight is None else weight[rows])
+        return self.arrays.pick(rows)
 
 
 class DatasetSource(_Sampled):
@@ -248,10 +252,8 @@ class IterableSource(Source):
             self.taken += 1
 
 
-def as_arrays(name: str, data: Any) -> Batch | None:
+def _arrays(name: str, data: Any) -> Batch | None:
     """The arrays of ``(x, y)``, ``(x, y, weight)`` or a TensorDataset; None for other data."""
-    if isinstance(data, Batch):
-        return data
     parts = data.tensors if isinstance(data, TensorDataset) else data
     if not isinstance(parts, tuple):
         return None
@@ -268,8 +270,8 @@ def as_arrays(name: str, data: Any) -> Batch | None:
     return Batch(x, y, *weight)
 
 
-def check_data(name: str, data: Any) -> None:
-    """Raise unless it is arrays, a Dataset or an iterable of batches."""
+def as_data(name: str, data: Any) -> Any:
+    """Arrays as a :class:`Batch` of tensors, a Dataset or an iterable of batches as it is."""
     bare = isinstance(data, IterableDataset)
     if bare or not (isinstance(data, Dataset) or hasattr(data, "__iter__")):
         raise ValueError(
@@ -278,7 +280,7 @@ def check_data(name: str, data: Any) -> None:
         )
     if isinstance(data, list) and not data:
         raise ValueError(f"{name} must have rows, found none")
-    as_arrays(name, data)
+    return _arrays(name, data) or data
 
 
 def as_batch(item: Any) -> Batch:
@@ -296,14 +298,10 @@ def as_batch(item: Any) -> Batch:
 def evaluation_batches(
     data: Any, place: Place, batch_size: int, workers: int = 0
 ) -> Iterator[Batch]:
-    """Each row once, in order; under a process group this rank's part of them."""
-    arrays = as_arrays("valid", data)
-    if arrays is not None:
-        rows = own_part(torch.arange(len(arrays.y), device=arrays.y.device))
-        for part in torch.split(rows, batch_size):
-            weight = None if arrays.weight is None else arrays.weight[part]
-            x = tree_map(lambda values, part=part: values[part], arrays.x)
-            yield place.put(Batch(x, arrays.y[part], weight))
+    """Each row of :func:`as_data`'s once, in order; of a process group's ranks, this one's part."""
+    if isinstance(data, Batch):
+        rows = own_part(torch.arange(len(data.y), device=data.y.device))
+        yield from (place.put(data.pick(part)) for part in torch.split(rows, batch_size))
         return
     skip = distributed.world_size()
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
@@ -384,12 +382,6 @@ def _generators(data: Any) -> list[torch.Generator]:
 
 def _unframed(x: Any) -> Any:
     """Data frames and sequences of numbers are one array, not a tree."""
-    if hasattr(x, "__array__") or isinstance(x, list):
-        return (
-            x.to_numpy()
-            if hasattr(x, "to_numpy")
-            else x
-            if isinstance(x, Tensor)
-            else _labels.as_tensor("inputs", x)
-        )
-    return x
+    if hasattr(x, "to_numpy"):
+        return x.to_numpy()
+    return _labels.as_tensor("inputs", x) if isinstance(x, list) else x

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from aucmax import _checks
+from aucmax._checks import is_sharded
 
 BLOCK = 1 << 19
 """Elements worked on at a time: a few arrays of that size fit the cache, so that a step of several
@@ -258,11 +259,6 @@ def local(x: Tensor) -> Tensor:
 def full(x: Tensor) -> Tensor:
     """The whole of a tensor that is sharded over ranks; others as they are."""
     return x.full_tensor() if is_sharded(x) else x  # type: ignore[attr-defined]
-
-
-def is_sharded(x: Tensor) -> bool:
-    """Whether it is a DTensor, found without importing what makes those."""
-    return type(x) not in (Tensor, torch.nn.Parameter) and hasattr(x, "to_local")
 
 
 def centre_of(state: dict[str, Tensor]) -> Tensor:

@@ -53,24 +53,22 @@ def averaged(
     trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
     if not any(id(p) in trained for p in model.parameters()):
         raise ValueError("model must be the one that optimizer trains, found no common parameter")
-    norms = _batch_norms(model)
+    norms = batch_norms(model)
     if norms and batches is None:
         raise ValueError(
             f"batches must be given: the model has {len(norms)} batch-norm layers, whose "
             f"statistics are not those of the averaged weights"
         )
-    modes = [(module, module.training) for module in model.modules()]
     buffers = [(b, b.clone()) for norm in norms for b in norm.buffers(recurse=False)]
     iterates = [(p, p.detach().clone()) for p, _ in optimizer.averages()]
-    try:
-        _assign(optimizer.averages())
-        if batches is not None:
-            update_batch_norm(model, batches)
-        yield model
-    finally:
-        _assign(iterates + buffers)
-        for module, training in modes:
-            module.training = training
+    with keeping_modes(model):
+        try:
+            _assign(optimizer.averages())
+            if batches is not None:
+                update_batch_norm(model, batches)
+            yield model
+        finally:
+            _assign(iterates + buffers)
 
 
 @torch.no_grad()
@@ -91,7 +89,7 @@ def update_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
         >>> model[0].running_mean
         tensor([2.])
     """
-    norms = _batch_norms(model)
+    norms = batch_norms(model)
     if not norms:
         return
     if isinstance(batches, Tensor):
@@ -102,24 +100,33 @@ def update_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
     first = next(batches, None)
     if first is None:
         raise ValueError("batches must hold at least one batch, found none")
-    modes = [(module, module.training) for module in model.modules()]
     momenta = [(norm, norm.momentum) for norm in norms]
-    model.eval()
-    for norm in norms:
-        norm.train()
-        norm.reset_running_stats()  # type: ignore[operator]
-        norm.momentum = None  # type: ignore[assignment]  # the plain mean over batches
+    with keeping_modes(model):
+        model.eval()
+        for norm in norms:
+            norm.train()
+            norm.reset_running_stats()  # type: ignore[operator]
+            norm.momentum = None  # type: ignore[assignment]  # the plain mean over batches
+        try:
+            for batch in chain([first], batches):
+                model(batch[0] if isinstance(batch, list | tuple) else batch)
+        finally:
+            for norm, momentum in momenta:
+                norm.momentum = momentum
+
+
+@contextmanager
+def keeping_modes(model: nn.Module) -> Iterator[None]:
+    """Afterwards every layer is in the mode, training or evaluation, that it was in."""
+    modes = [(module, module.training) for module in model.modules()]
     try:
-        for batch in chain([first], batches):
-            model(batch[0] if isinstance(batch, list | tuple) else batch)
+        yield
     finally:
-        for norm, momentum in momenta:
-            norm.momentum = momentum
         for module, training in modes:
             module.training = training
 
 
-def _batch_norms(model: nn.Module) -> list[nn.Module]:
+def batch_norms(model: nn.Module) -> list[nn.Module]:
     """Layers that keep running statistics."""
     return [m for m in model.modules() if getattr(m, "running_mean", None) is not None]
 

@@ -15,8 +15,9 @@ from aucmax import metrics
 from aucmax._checks import count
 from aucmax._sharded import mesh_of
 from aucmax.data.labels import find_task, known_labels
-from aucmax.data.sources import Batch, Place, check_data, evaluation_batches
+from aucmax.data.sources import Batch, Place, as_data, evaluation_batches
 from aucmax.distributed import concat_over_ranks, gather_objects, total
+from aucmax.optim.averaged import keeping_modes
 from aucmax.train._options import AMP, find_device
 
 
@@ -56,7 +57,7 @@ def evaluate(
         0.75
     """
     where = find_device(device)
-    check_data("data", data)
+    data = as_data("data", data)
     count("batch_size", batch_size)
     if amp not in (None, *AMP):
         raise ValueError(f"amp must be one of None, 'bf16', 'fp16', found {amp!r}")
@@ -88,15 +89,11 @@ class Scored(NamedTuple):
 @torch.no_grad()
 def score(model: nn.Module, batches: Iterable[Batch]) -> Scored:
     """All rows of all ranks, scored in evaluation mode."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     if mesh_of(model) is not None:
         batches = _in_step(batches)
-    try:
+    with keeping_modes(model):
+        model.eval()
         parts = [(model(batch.x)[: len(batch.y)], batch.y, batch.weight) for batch in batches]
-    finally:
-        for module, training in modes:
-            module.training = training
     if not all(counts := gather_objects(len(parts))):
         raise ValueError(f"the data must have rows for every process, found batches {counts}")
     columns = map(_joined, zip(*parts, strict=True))

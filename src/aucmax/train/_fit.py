@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset
 
 from aucmax import _checks, _random, distributed
 from aucmax.data import BatchSampler
@@ -22,8 +22,7 @@ from aucmax.data.sources import (
     IterableSource,
     Place,
     Source,
-    as_arrays,
-    check_data,
+    as_data,
 )
 from aucmax.stages import Plateau, Stage
 from aucmax.train._evaluate import model_dtype
@@ -193,8 +192,7 @@ def fit(
 
 def _run(model: nn.Module, train: Any, valid: Any, labels: Any, options: Options) -> FitResult:
     _check_model(model)
-    check_data("train", train)
-    arrays = as_arrays("train", train)
+    train = as_data("train", train)
     y = _labels.known_labels(train, labels)
     task = _labels.find_task(options.task, y)
     if options.positives is not None and task != "binary":
@@ -204,23 +202,22 @@ def _run(model: nn.Module, train: Any, valid: Any, labels: Any, options: Options
         )
     if y is not None:
         _labels.check(y, task)
-    _check_valid(valid, task, options)
+    valid = _checked_valid(valid, task, options)
     with _random.isolated(derive(options.seed, distributed.rank()), options.device):
         model.to(options.device)
         place = Place(options.device, model_dtype(model), task)
-        source = _make_source(train, arrays, y, place, options)
+        source = _make_source(train, y, place, options)
         prior = _prior(y, source, options, task)
         data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
-        data |= {"inputs": digest(arrays and arrays.x), "valid": _digest_valid(valid)}
+        data["inputs"] = digest(train.x) if isinstance(train, Batch) else None
+        data["valid"] = digest((valid.x, valid.y)) if isinstance(valid, Batch) else None
         return Loop(model, source, valid, place, prior, options, data).run()
 
 
-def _make_source(
-    train: Any, arrays: Batch | None, labels: Tensor | None, place: Place, options: Options
-) -> Source:
+def _make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> Source:
     """The batches of whatever was passed as training data."""
-    mapped = isinstance(train, Dataset) and not isinstance(train, IterableDataset)
-    if arrays is None and not mapped:
+    arrays = train if isinstance(train, Batch) else None
+    if arrays is None and not isinstance(train, Dataset):
         return _iterable_source(train, place, options)
     rows = len(train) if arrays is None else len(arrays.y)
     if labels is None and options.positives is not None:
@@ -284,22 +281,18 @@ def _check_model(model: Any) -> None:
         raise ValueError(f"model must keep tensors alone in its state_dict, found {other}")
 
 
-def _digest_valid(valid: Any) -> str | None:
-    arrays = None if valid is None else as_arrays("valid", valid)
-    return None if arrays is None else digest((arrays.x, arrays.y))
-
-
-def _check_valid(valid: Any, task: str, options: Options) -> None:
+def _checked_valid(valid: Any, task: str, options: Options) -> Any:
     if valid is None:
         if options.patience is not None or isinstance(options.stages, Plateau):
             raise ValueError("valid must be given: patience and plateau stages go by its AUC")
-        return
+        return None
     if hasattr(valid, "__next__"):
         raise ValueError(
             "valid must be data that can be gone through again, found an iterator: put it in a list"
         )
-    check_data("valid", valid)
+    valid = as_data("valid", valid)
     labels = _labels.known_labels(valid)
     if labels is not None and task != "multiclass":
         known = labels.double()
         _labels.check_values("valid", known[~known.isnan()] if task == "multilabel" else known)
+    return valid

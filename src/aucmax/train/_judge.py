@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import distributed
-from aucmax.data.sources import Batch, Place, as_arrays, evaluation_batches
+from aucmax.data.sources import Batch, Place, evaluation_batches
 from aucmax.optim import averaged
 from aucmax.optim._staged import local
+from aucmax.optim.averaged import batch_norms
 from aucmax.train._evaluate import Scored, auc, score
 from aucmax.train._methods import Phase
 from aucmax.train._options import Options
@@ -46,10 +47,9 @@ class Judge:
 
     def __init__(self, model: nn.Module, valid: Any, place: Place, options: Options) -> None:
         self.model, self.place, self.options = model, place, options
-        arrays = None if valid is None else as_arrays("valid", valid)
-        self.valid = valid if arrays is None else place.put(arrays)
+        self.valid = place.put(valid) if isinstance(valid, Batch) else valid
         self.warned = False
-        self.has_norms = any(getattr(m, "running_mean", None) is not None for m in model.modules())
+        self.has_norms = bool(batch_norms(model))
         self.best = Best(self._weights())
 
     def evaluate(
@@ -119,8 +119,7 @@ class Judge:
 
     @torch.no_grad()
     def _weights(self) -> dict[str, Tensor]:
-        state = self.model.state_dict()
-        return {name: x.clone() for name, x in state.items() if isinstance(x, Tensor)}
+        return {name: x.clone() for name, x in self.model.state_dict().items()}
 
 
 def is_finite(tensors: Iterable[Any]) -> bool:

@@ -14,20 +14,11 @@ from torch.optim.optimizer import Optimizer
 from aucmax.loss import AUCLoss, MulticlassAUCLoss, MultilabelAUCLoss, minmax_groups
 from aucmax.loss._base import SaddleLoss
 from aucmax.loss.cross_entropy import CrossEntropy
-from aucmax.optim import OAUC, PGA, PPDSG, IterateAverage, PPDAdaGrad
+from aucmax.optim import OAUC, PGA, IterateAverage, PPDAdaGrad
 from aucmax.optim._staged import StagedOptimizer
 from aucmax.stages import Plateau, Stage, geometric, polynomial
-from aucmax.train._options import Options
+from aucmax.train._options import OPTIMIZERS, Options
 
-OPTIMIZERS: dict[str, Any] = {
-    "ppd-sg": PPDSG,
-    "ppd-adagrad": PPDAdaGrad,
-    "pga": PGA,
-    "oauc": OAUC,
-    "sgd": torch.optim.SGD,
-    "adagrad": torch.optim.Adagrad,
-    "adamw": torch.optim.AdamW,
-}
 BASELINES = ("sgd", "adagrad", "adamw")
 LEARNING_RATES = {"adagrad": 0.01, "adamw": 1e-3}
 STAGES = 4  # of 2000 * 3^(k-1) steps are the paper's 80,000

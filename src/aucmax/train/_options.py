@@ -17,9 +17,18 @@ from torch.optim.optimizer import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from aucmax import _checks, distributed
+from aucmax.optim import OAUC, PGA, PPDSG, PPDAdaGrad
 from aucmax.stages import Plateau, Stage
 
-METHODS = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad", "adamw")
+OPTIMIZERS: dict[str, Any] = {
+    "ppd-sg": PPDSG,
+    "ppd-adagrad": PPDAdaGrad,
+    "pga": PGA,
+    "oauc": OAUC,
+    "sgd": torch.optim.SGD,
+    "adagrad": torch.optim.Adagrad,
+    "adamw": torch.optim.AdamW,
+}
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -63,7 +72,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """Check every option and turn numbers into Python's own."""
-        _choice("method", self.method, METHODS)
+        _choice("method", self.method, tuple(OPTIMIZERS))
         _choice("parallel", self.parallel, ("ddp", "fsdp"))
         _choice("amp", self.amp, (None, *AMP))
         _choice("restart", self.restart, (None, "average", "last"))

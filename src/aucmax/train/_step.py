@@ -14,10 +14,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed
-from aucmax._checks import NotFiniteError
+from aucmax._checks import NotFiniteError, is_sharded
 from aucmax.data.sources import Batch, Source
 from aucmax.optim import IterateAverage
-from aucmax.optim._staged import full, is_sharded, local
+from aucmax.optim._staged import full, local
 from aucmax.train._methods import Phase
 from aucmax.train._options import AMP, Options
 from aucmax.train._result import DivergedError
