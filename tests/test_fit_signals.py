@@ -125,7 +125,9 @@ def workers_of(trainee):
 
 def assert_one_clear_error(outcome):
     assert outcome.code == 1, outcome.said
-    assert outcome.said.count("Traceback") == 1
+    tracebacks = outcome.said.split("Traceback")[1:]
+    # A worker that lives on may print one of its own when its sibling's connection breaks.
+    assert len([text for text in tracebacks if "resource_sharer" not in text]) == 1
     assert "worker" in outcome.said.splitlines()[-1]
 
 

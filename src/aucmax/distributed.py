@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,11 @@ def world_size() -> int:
 def rank() -> int:
     """This process's number among them, 0 without a process group."""
     return dist.get_rank() if world_size() > 1 else 0
+
+
+def carried(x: Tensor) -> Tensor:
+    """``x`` where the process group can carry it: NCCL alone carries no host memory."""
+    return x if "cpu:" in dist.get_backend_config() else x.cuda()
 
 
 def sum_over_ranks(x: Tensor) -> Tensor:
@@ -54,8 +59,7 @@ def total(number: int) -> int:
     """The sum of every rank's number."""
     if world_size() == 1:
         return number
-    on_host = "cpu:" in dist.get_backend_config()  # NCCL alone carries no host memory
-    return int(sum_over_ranks(torch.tensor(int(number), device="cpu" if on_host else "cuda")))
+    return int(sum_over_ranks(carried(torch.tensor(int(number)))))
 
 
 def gather_objects(value: Any) -> list[Any]:
@@ -79,12 +83,16 @@ def broadcast_object(value: Any) -> Any:
 @torch.no_grad()
 def average_buffers(module: torch.nn.Module) -> None:
     """Give every rank the mean of the ranks' floating point buffers, as batch norm has them."""
-    if world_size() == 1:
-        return
-    for buffer in module.buffers():
-        if buffer.is_floating_point():
-            dist.all_reduce(buffer)
-            buffer.div_(world_size())
+    if world_size() > 1:
+        average_over_ranks(x for x in module.buffers() if x.is_floating_point())
+
+
+@torch.no_grad()
+def average_over_ranks(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by the mean of the ranks'."""
+    for x in tensors:
+        dist.all_reduce(x)
+        x.div_(world_size())
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from aucmax._checks import check_finite, check_labels, check_number, check_weights
-from aucmax.distributed import concat_over_ranks, world_size
+from aucmax.distributed import carried, concat_over_ranks, world_size
 
 __all__ = [
     "AUCInterval",
@@ -277,8 +277,8 @@ class StreamingAUC:
     def compute(self) -> float:
         """The AUC of all rows so far, of all ranks; a collective call in a process group."""
         table = torch.from_numpy(np.concatenate([np.empty((0, 3)), *self._batches]))
-        if world_size() > 1 and "cpu:" not in torch.distributed.get_backend_config():
-            table = table.cuda()  # NCCL alone carries no host memory
+        if world_size() > 1:
+            table = carried(table)
         x, y, w = concat_over_ranks(table).cpu().numpy().T
         return roc_auc(x, y, None if (w == 1).all() else w)
 

@@ -19,8 +19,9 @@ from aucmax.history import History, read
 from aucmax.optim import PGA, PPDAdaGrad
 from aucmax.stages import Stage
 from aucmax.train._captured import CapturedStep, why_not
+from aucmax.train._divergence import explained
 from aucmax.train._folder import RunFolder
-from aucmax.train._judge import Best, Judge, is_finite
+from aucmax.train._judge import Best, Judge
 from aucmax.train._methods import Phase, make_phases
 from aucmax.train._options import Options, fingerprint
 from aucmax.train._report import Reporter, better_auc
@@ -31,7 +32,7 @@ from aucmax.train._step import Step
 
 POLL_EVERY = 64  # steps after which a device is asked whether it diverged
 ASK_LEMMA_EVERY = 100  # steps between two looks at the stopping time of Lemma 3
-FEWEST_STEPS_SKIPPED = 50  # in a row, by the gradient scaler, that mean divergence
+MOST_STEPS_SKIPPED = 50  # in a row, by the gradient scaler, that mean divergence
 
 
 @dataclass
@@ -91,7 +92,8 @@ class Loop:
             with self.interrupts:
                 return self._run()
         except DivergedError as error:
-            raise self._explained(error) from None
+            best, step = self.judge.best, self.at.step
+            raise explained(error, self.model, best, self.source, self.options, step) from None
         except ValueError:
             if self.folder is not None:
                 self.folder.abandon()
@@ -108,7 +110,6 @@ class Loop:
             self._close()
 
     def _run(self) -> FitResult:
-        self._enter_phase()
         self._resume()
         out = self.options.out
         self.reporter = Reporter(
@@ -162,7 +163,7 @@ class Loop:
                 skipped = 0
             else:
                 skipped += 1
-                if skipped >= FEWEST_STEPS_SKIPPED:
+                if skipped >= MOST_STEPS_SKIPPED:
                     raise DivergedError(f"the gradient scaler skipped {skipped} steps in a row")
             tick(at.step)
             self.stopping = bool(heed(at.step))
@@ -307,7 +308,9 @@ class Loop:
     def _resume(self) -> None:
         """Go on from the folder's newest whole checkpoint, if there is one."""
         found = None if self.folder is None else self.folder.latest()
-        if found is not None:
+        if found is None:
+            self._enter_phase()
+        else:
             self._load(*found)
             self._say(f"going on from step {self.at.step:,} of {self.total:,}")
         if self.folder is not None and distributed.rank() == 0:
@@ -389,31 +392,6 @@ class Loop:
         if distributed.rank() == 0:
             print(f"aucmax: stopped by {name} after step {self.at.step:,}; {how}", file=sys.stderr)
         raise SystemExit(exit_code(number))
-
-    def _explained(self, error: DivergedError) -> DivergedError:
-        """The error with step and batch; the model gets good weights back if its own are not."""
-        ago = error.steps_ago
-        failed = self.at.step + 1 if self.options.device.type == "cpu" else self.at.step - ago
-        when = f"at step {failed:,} ({self.source.position(ago * self.options.accumulate)})"
-        if error.among_fresh_samples:
-            when = f"after step {self.at.step:,} (fresh samples up to {self.source.position()})"
-        return DivergedError(
-            f"training diverged {when}: {error}. The model holds the weights "
-            f"of step {self._restore_good_weights():,}. "
-            + ("Look at that batch" if error.bad_inputs else "Lower lr, or set clip_norm")
-        )
-
-    @torch.no_grad()
-    def _restore_good_weights(self) -> int:
-        """Put what is not finite back to the best weights so far; returns the weights' step."""
-        best = self.judge.best
-        if not is_finite(self.model.parameters()):
-            self.model.load_state_dict(best.weights)
-            return best.step
-        for name, buffer in self.model.named_buffers():
-            if name in best.weights and not is_finite([buffer]):
-                buffer.copy_(best.weights[name])
-        return self.at.step
 
     def _say_whether_captured(self) -> None:
         reason = why_not(self.options, self.phase)

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
@@ -102,7 +101,9 @@ class Step:
         """Clip, step, average."""
         optimizer, scaler = self.phase.optimizer, self.scaler
         if self.sharded:
-            _average_gradients(self.phase.loss)
+            # The loss's own parameters are whole on every rank.
+            own = [p.grad for p in self.phase.loss.parameters() if p.grad is not None]
+            distributed.average_over_ranks(own)
         scaler.unscale_(optimizer) if scaler.is_enabled() else self.guard.check()
         if self.options.clip_norm is not None:
             self._clip(self.options.clip_norm)
@@ -276,15 +277,6 @@ def _weighed(batches: list[Batch]) -> list[tuple[Batch, Any]]:
         (batch._replace(weight=w), s * distributed.world_size() / total)
         for batch, w, s in zip(batches, usable, sums, strict=True)
     ]
-
-
-@torch.no_grad()
-def _average_gradients(loss: nn.Module) -> None:
-    """The loss's own parameters are whole on every rank: their gradients are averaged by hand."""
-    for p in loss.parameters():
-        if p.grad is not None:
-            dist.all_reduce(p.grad)
-            p.grad.div_(distributed.world_size())
 
 
 def _by_dtype(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
