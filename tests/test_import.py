@@ -32,6 +32,7 @@ LAYERS = [
     ["optim", "checkpoint"],
     ["train"],
     ["estimator", "report"],
+    ["experiments"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -8,9 +8,9 @@ it is impossible. So value checks run where :func:`host_readable` says they are 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[np.floating[Any]]
+T = TypeVar("T")
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -120,3 +121,10 @@ def share(name: str, value: object) -> float:
     """Return ``value`` if it is a share strictly between zero and one."""
     allowed = "a share strictly between 0 and 1 (the probability of a positive)"
     return check_number(name, value, allowed, lambda x: 0 < x < 1)
+
+
+def choice(name: str, value: T, allowed: Sequence[object]) -> T:
+    """Return ``value`` if it is one of those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, found {value!r}")
+    return value

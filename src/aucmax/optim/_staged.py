@@ -38,6 +38,10 @@ class StagedOptimizer(Optimizer):
     counts_start = True
     """Whether the average holds the stage's starting point (Algorithm 2, line 10)."""
 
+    lists_take_tensors = False
+    """Whether :meth:`_move_many` can scale by a tensor too, as it must within a CUDA graph if the
+    step size changes at every step."""
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; it begins a stage of its own."""
         for name, value in {**self.defaults, **param_group}.items():
@@ -184,7 +188,7 @@ class StagedOptimizer(Optimizer):
             columns = [[local(x) for x in column] for column in columns]
             moving = columns[0]
         lr = self._lr(group)
-        if wants_foreach(group, moving, lr):
+        if wants_foreach(group, moving, None if self.lists_take_tensors else lr):
             for ps, gs, *rest in blocks(columns):
                 self._move_many(group, lr, ps, gs, dict(zip(state, rest, strict=True)))
             return

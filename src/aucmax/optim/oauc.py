@@ -60,6 +60,7 @@ class OAUC(StagedOptimizer):
     """
 
     counters = ("stage_steps", "lr_sum")
+    lists_take_tensors = True
 
     def __init__(
         self,
@@ -117,7 +118,15 @@ class OAUC(StagedOptimizer):
         gs: list[Tensor],
         state: dict[str, list[Tensor]],
     ) -> None:
-        torch._foreach_lerp_(state["average"], ps, self._weight(group))
+        weight = self._weight(group)
+        if isinstance(weight, Tensor):
+            gaps = torch._foreach_sub(ps, state["average"])
+            torch._foreach_mul_(gaps, weight.to(ps[0].dtype))
+            torch._foreach_add_(state["average"], gaps)
+            gs = list(torch._foreach_mul(gs, lr.to(ps[0].dtype)))  # type: ignore[attr-defined]
+            lr = 1.0
+        else:
+            torch._foreach_lerp_(state["average"], ps, weight)
         torch._foreach_add_(ps, gs, alpha=lr if group["maximize"] else -lr)
 
 

@@ -36,6 +36,7 @@ def fit(
     train: Any,
     valid: Any = None,
     *,
+    test: Any = None,
     method: str = "ppd-sg",
     steps: int,
     task: str = "auto",
@@ -90,6 +91,7 @@ def fit(
             may also be a tuple or dict of arrays); a Dataset; a DataLoader; or any iterable of
             such batches, whose share of positives is then estimated as it goes by.
         valid: data of the same kinds to choose by, or None.
+        test: data of the same kinds whose AUC is recorded beside it; nothing is chosen by it.
         method: "ppd-sg", "ppd-adagrad", "pga" or "oauc" on the AUC loss; "sgd", "adagrad" or
             "adamw" on cross-entropy, the step size divided by 10 after 1/2 and 3/4 of the steps.
         steps: optimizer steps of the method; ``pretrain`` comes on top.
@@ -187,10 +189,12 @@ def fit(
             cuda_graph=cuda_graph,
             parallel=parallel,
         )
-        return _run(model, train, valid, labels, options)
+        return _run(model, train, {"valid": valid, "test": test}, labels, options)
 
 
-def _run(model: nn.Module, train: Any, valid: Any, labels: Any, options: Options) -> FitResult:
+def _run(
+    model: nn.Module, train: Any, judged: dict[str, Any], labels: Any, options: Options
+) -> FitResult:
     _check_model(model)
     train = as_data("train", train)
     y = _labels.known_labels(train, labels)
@@ -202,7 +206,7 @@ def _run(model: nn.Module, train: Any, valid: Any, labels: Any, options: Options
         )
     if y is not None:
         _labels.check(y, task)
-    valid = _checked_valid(valid, task, options)
+    judged = {name: _checked(name, rows, task, options) for name, rows in judged.items()}
     with _random.isolated(derive(options.seed, distributed.rank()), options.device):
         model.to(options.device)
         place = Place(options.device, model_dtype(model), task)
@@ -210,8 +214,9 @@ def _run(model: nn.Module, train: Any, valid: Any, labels: Any, options: Options
         prior = _prior(y, source, options, task)
         data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
         data["inputs"] = digest(train.x) if isinstance(train, Batch) else None
-        data["valid"] = digest((valid.x, valid.y)) if isinstance(valid, Batch) else None
-        return Loop(model, source, valid, place, prior, options, data).run()
+        for name, rows in judged.items():
+            data[name] = digest((rows.x, rows.y)) if isinstance(rows, Batch) else None
+        return Loop(model, source, judged, place, prior, options, data).run()
 
 
 def _make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> Source:
@@ -281,18 +286,21 @@ def _check_model(model: Any) -> None:
         raise ValueError(f"model must keep tensors alone in its state_dict, found {other}")
 
 
-def _checked_valid(valid: Any, task: str, options: Options) -> Any:
-    if valid is None:
-        if options.patience is not None or isinstance(options.stages, Plateau):
+def _checked(name: str, rows: Any, task: str, options: Options) -> Any:
+    """The validation or test data, if there is any."""
+    if rows is None:
+        by_auc = options.patience is not None or isinstance(options.stages, Plateau)
+        if name == "valid" and by_auc:
             raise ValueError("valid must be given: patience and plateau stages go by its AUC")
         return None
-    if hasattr(valid, "__next__"):
+    if hasattr(rows, "__next__"):
         raise ValueError(
-            "valid must be data that can be gone through again, found an iterator: put it in a list"
+            f"{name} must be data that can be gone through again, found an iterator: "
+            f"put it in a list"
         )
-    valid = as_data("valid", valid)
-    labels = _labels.known_labels(valid)
+    rows = as_data(name, rows)
+    labels = _labels.known_labels(rows)
     if labels is not None and task != "multiclass":
         known = labels.double()
-        _labels.check_values("valid", known[~known.isnan()] if task == "multilabel" else known)
-    return valid
+        _labels.check_values(name, known[~known.isnan()] if task == "multilabel" else known)
+    return rows

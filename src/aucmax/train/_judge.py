@@ -22,7 +22,7 @@ from aucmax.train._methods import Phase
 from aucmax.train._options import Options
 from aucmax.train._step import autocast
 
-AUCS = ("train_auc_last", "valid_auc_last", "train_auc_average", "valid_auc_average")
+ITERATES = ("last", "average")
 Probe: TypeAlias = Callable[[], Iterator[Batch]] | None
 """Gives some training batches, as often as it is asked; None if there are none."""
 
@@ -43,25 +43,39 @@ class Best:
 
 
 class Judge:
-    """Evaluates the last iterate and the average, and keeps the weights of the better ones."""
+    """Evaluates the last iterate and the average, and keeps the weights of the better ones.
 
-    def __init__(self, model: nn.Module, valid: Any, place: Place, options: Options) -> None:
+    Args:
+        model: the one that is trained.
+        data: "valid", which decides, and "test", which is only looked at; None where there is none.
+        place: where the model is.
+        options: those of the run.
+    """
+
+    def __init__(
+        self, model: nn.Module, data: dict[str, Any], place: Place, options: Options
+    ) -> None:
         self.model, self.place, self.options = model, place, options
-        self.valid = place.put(valid) if isinstance(valid, Batch) else valid
-        self.warned = False
+        self.data = {
+            name: place.put(rows) if isinstance(rows, Batch) else rows
+            for name, rows in data.items()
+            if rows is not None
+        }
+        self.warned: set[str] = set()
         self.has_norms = bool(batch_norms(model))
         self.best = Best(self._weights())
 
     def evaluate(
         self, phase: Phase, step: int, probe: Probe, end_stage: bool = False
     ) -> dict[str, float]:
-        """Training and validation AUC of both iterates.
+        """AUC of both iterates on training, validation and test data.
 
         ``end_stage`` ends the stage between them: PGA draws its average from the stages ended.
         Without a probe, for the data has come to an end, an average whose batch-norm statistics
         cannot be estimated is left out.
         """
-        found = dict.fromkeys(AUCS, math.nan)
+        kinds = dict.fromkeys(["train", "valid", *self.data])
+        found = {f"{kind}_auc_{iterate}": math.nan for iterate in ITERATES for kind in kinds}
         self._judge("last", phase, step, probe, found)
         if end_stage:
             phase.average.end_stage(restart="average")
@@ -91,21 +105,22 @@ class Judge:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a probe may lack a class
                 found[f"train_auc_{iterate}"] = auc(scored, self.place.task)
-        if self.valid is not None:
-            found[f"valid_auc_{iterate}"] = self._valid_auc()
+        for kind in self.data:
+            found[f"{kind}_auc_{iterate}"] = self._auc(kind)
         self._consider(iterate, phase, step, found[f"valid_auc_{iterate}"])
 
-    def _valid_auc(self) -> float:
-        """The validation AUC; what there is to say of that data is said once."""
-        size = max(256, self.options.batch_size)
-        rows = evaluation_batches(self.valid, self.place, size, self.options.workers)
+    def _auc(self, kind: str) -> float:
+        """The AUC of one kind of data; what there is to say of that data is said once."""
+        size = max(256, 4 * self.options.batch_size)  # less than training needs with its gradients
+        rows = evaluation_batches(self.data[kind], self.place, size, self.options.workers)
         scored = self.score(rows)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             value = auc(scored, self.place.task)
-        if caught and not self.warned:
-            self.warned = True
-            text = str(caught[0].message).replace("the result", "the validation AUC", 1)
+        if caught and kind not in self.warned:
+            self.warned.add(kind)
+            name = "validation" if kind == "valid" else kind
+            text = str(caught[0].message).replace("the result", f"the {name} AUC", 1)
             warnings.warn(text, UserWarning, stacklevel=2)
         return value
 

@@ -55,7 +55,7 @@ class Loop:
         self,
         model: nn.Module,
         source: Source,
-        valid: Any,
+        judged: dict[str, Any],
         place: Place,
         prior: Any,
         options: Options,
@@ -70,7 +70,7 @@ class Loop:
         self.total = options.pretrain + options.steps
         self.every, self.save_every = options.eval_every or 1, options.save_every or 1
         self.at = Progress()
-        self.judge = Judge(model, valid, place, options)
+        self.judge = Judge(model, judged, place, options)
         self.stage_end = StageEnd(model, source, self.judge, options)
         self.history = History()
         self.folder = (
@@ -310,6 +310,7 @@ class Loop:
         found = None if self.folder is None else self.folder.latest()
         if found is None:
             self._enter_phase()
+            self.stage_end.begin(self.phase, untrained=True)
         else:
             self._load(*found)
             self._say(f"going on from step {self.at.step:,} of {self.total:,}")

@@ -72,10 +72,10 @@ class Options:
 
     def __post_init__(self) -> None:
         """Check every option and turn numbers into Python's own."""
-        _choice("method", self.method, tuple(OPTIMIZERS))
-        _choice("parallel", self.parallel, ("ddp", "fsdp"))
-        _choice("amp", self.amp, (None, *AMP))
-        _choice("restart", self.restart, (None, "average", "last"))
+        _checks.choice("method", self.method, tuple(OPTIMIZERS))
+        _checks.choice("parallel", self.parallel, ("ddp", "fsdp"))
+        _checks.choice("amp", self.amp, (None, *AMP))
+        _checks.choice("restart", self.restart, (None, "average", "last"))
         self._count("steps", 1)
         if self.eval_every is None:
             self.eval_every = math.ceil(self.steps / 40)
@@ -202,16 +202,12 @@ def digest(x: Any, rows: int = 1000) -> str | None:
     """
     if x is None:
         return None
-    parts = []
+    found = hashlib.sha256()
     for leaf in tree_leaves(x):
         every = max(1, len(leaf) // rows)
-        parts.append(f"{tuple(leaf.shape)} {leaf[::every].double().numpy(force=True).tobytes()!r}")
-    return _short_digest("".join(parts))
-
-
-def _choice(name: str, value: object, allowed: Sequence[object]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, found {value!r}")
+        found.update(repr(tuple(leaf.shape)).encode())
+        found.update(leaf[::every].double().numpy(force=True).tobytes())
+    return found.hexdigest()[:16]
 
 
 def _described(stages: Sequence[Stage] | Plateau | None) -> Any:

@@ -52,10 +52,16 @@ class StageEnd:
         if stage.dual_samples and not isinstance(phase.optimizer, PGA):  # which averages alpha
             self._set_saddle(phase, drawn)
 
-    def begin(self, phase: Phase) -> None:
-        """a, b and alpha at their best for a model that has learned something already."""
-        if phase.saddle is not None:
+    def begin(self, phase: Phase, untrained: bool = False) -> None:
+        """Set a, b and alpha to their best for the model that the phase begins with.
+
+        From zero they would pull every score to zero first, where a sigmoid has hardly a slope:
+        large steps then never come back. Batch norm knows nothing of an ``untrained`` model.
+        """
+        if phase.saddle is not None and self.options.loss is None:
             drawn = self._draw(max(phase.stages[0].dual_samples, self.options.probe, 2))
+            if untrained and self.judge.has_norms and drawn:
+                self._estimate_norms(drawn)
             self._set_saddle(phase, drawn, primal=True)
 
     def _estimate_norms(self, drawn: Drawn) -> None:

@@ -1,0 +1,255 @@
+"""One run: data, model, fit, and the JSON file of its result."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import aucmax
+from aucmax import history, stages
+from aucmax.data import prepare
+from aucmax.data.augment import CropAndFlip
+from aucmax.data.datasets import ImageData
+from aucmax.experiments.peers import with_libauc
+from aucmax.experiments.plan import FIRST_STAGE, Run
+from aucmax.models import mlp, resnet20
+from aucmax.stages import Stage
+from aucmax.train import DivergedError, fit
+
+FORMAT = 1
+WITH_MOMENTUM = ("ppd-sg", "sgd")
+
+
+class Parts(NamedTuple):
+    """The rows of a run: images (N, C, H, W) of bytes, channels-last, and labels 0 and 1."""
+
+    train: tuple[Tensor, Tensor]
+    valid: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+
+    def counts(self) -> dict[str, list[int]]:
+        """Positives and negatives of each part."""
+        return {
+            name: [int(y.sum()), int(len(y) - y.sum())]
+            for name, (_, y) in zip(self._fields, self, strict=True)
+        }
+
+
+def perform(run: Run, out: Path, device: str, place: str = "runs") -> Path:
+    """Train as the run says, going on where it was left; returns the file of its result.
+
+    :func:`store_images` has been called before. Checkpoints are kept in ``out / "unfinished"``
+    until the result is written.
+    """
+    target, work = out / place / f"{run.name}.json", out / "unfinished" / place / run.name
+    parts = make_parts(run, stored_images(out))
+    outcome = _train(run, parts, work, device)
+    write_json(target, {**describe(run), "counts": parts.counts(), **outcome, **provenance()})
+    shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def describe(run: Run) -> dict[str, Any]:
+    """What a result says of its run, and a run must have in common with a result to be done."""
+    return {
+        "format": FORMAT,
+        "experiment": run.experiment,
+        "protocol": run.protocol,
+        "dataset": run.dataset,
+        "ratio": run.ratio,
+        "line": run.line,
+        "label": run.options["label"],
+        "seed": run.seed,
+        "steps": run.options["steps"],
+        "iterate": run.options["iterate"],
+        "configuration": {
+            "partition": run.partition,
+            "removed": run.removed,
+            **{k: v for k, v in run.options.items() if k not in ("label", "iterate", "steps")},
+        },
+    }
+
+
+# ---- Data ----------------------------------------------------------------------------------------
+
+
+def store_images(out: Path, images: ImageData) -> None:
+    """Put the images, without exact repeats, where every worker can map them into its memory."""
+    train, test = prepare.distinct(images.x_train, images.x_test)
+    arrays: dict[str, NDArray[Any]] = {
+        "x_train": images.x_train[train], "y_train": images.y_train[train],
+        "x_test": images.x_test[test], "y_test": images.y_test[test],
+        "classes": np.array(images.classes),
+    }  # fmt: skip
+    folder = out / "unfinished" / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.tmp.npy", array)
+        os.replace(folder / f"{name}.tmp.npy", folder / f"{name}.npy")
+
+
+def stored_images(out: Path) -> ImageData:
+    """The images that :func:`store_images` has put there, read when they are looked at."""
+    folder = out / "unfinished" / "images"
+    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ImageData._fields}
+    return ImageData(**{**arrays, "classes": tuple(map(str, arrays["classes"]))})
+
+
+def make_parts(run: Run, images: ImageData) -> Parts:
+    """Partition, thin, then split, all by the run's seed; the test set stays whole."""
+    classes = len(images.classes)
+    positive = (
+        prepare.halves(classes)
+        if run.partition == "halves"
+        else prepare.random_halves(classes, run.seed)
+    )
+    y_train = prepare.binarize(images.y_train, positive)
+    kept = prepare.thin(y_train, run.removed, run.seed)
+    train, valid = (
+        kept[rows] for rows in prepare.split(y_train[kept], run.options["valid"], run.seed)
+    )
+    y_test = prepare.binarize(images.y_test, positive)
+    return Parts(
+        _tensors(images.x_train[train], y_train[train]),
+        _tensors(images.x_train[valid], y_train[valid]),
+        _tensors(images.x_test, y_test),
+    )
+
+
+def _tensors(x: NDArray[np.uint8], y: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(np.array(x)).permute(0, 3, 1, 2), torch.from_numpy(y).float()
+
+
+# ---- Training ------------------------------------------------------------------------------------
+
+
+def make_model(run: Run, images: Tensor) -> nn.Module:
+    """The run's network, standardizing by the training images' own mean and deviation."""
+    pixels = images.double()
+    mean, std = pixels.mean((0, 2, 3)).tolist(), pixels.std((0, 2, 3)).tolist()
+    generator = torch.Generator().manual_seed(run.seed)
+    if run.options["model"] == "mlp":
+        return mlp(images[0].numel(), mean=mean, std=std, generator=generator)
+    return resnet20(channels=images.shape[1], mean=mean, std=std, generator=generator)
+
+
+def fit_options(run: Run) -> dict[str, Any]:
+    """The arguments of :func:`aucmax.fit` that the run's options stand for."""
+    o, method = run.options, run.options["method"]
+    of_optimizer = {"gamma": o["gamma"]} if "gamma" in o and method in FIRST_STAGE else {}
+    if method in WITH_MOMENTUM:
+        of_optimizer |= {key: o[key] for key in ("momentum", "weight_decay") if key in o}
+    cross_entropy = method in ("sgd", "adagrad")
+    rule = _stages(method, o["lr"], o.get("T0"), o["steps"])
+    return {
+        "method": method,
+        "steps": o["steps"],
+        "batch_size": o["batch_size"],
+        "eval_every": o["eval_every"],
+        "save_every": 5 * o["eval_every"],
+        "probe": o["probe"],
+        "seed": run.seed,
+        "optimizer_options": of_optimizer,
+        "loss_options": {} if cross_entropy else {"normalize": o["normalize"]},
+        "pretrain": o["pretrain"] if o.get("pretrained") else 0,
+        "positives": o.get("positives"),
+        "augment": CropAndFlip() if o.get("augment") and o["model"] == "resnet20" else None,
+        **({"lr": o["lr"]} if rule is None else {"stages": rule}),
+    }
+
+
+def _stages(method: str, lr: float, first: int | None, steps: int) -> list[Stage] | None:
+    """Stages that begin with ``first`` steps, T0, and last long enough; None leaves them to fit."""
+    if first is None or method not in FIRST_STAGE:
+        return None
+    make = stages.polynomial if method == "pga" else stages.geometric
+    count = 1
+    while sum(stage.steps or 0 for stage in make(lr, first, stages=count)) < steps:
+        count += 1
+    return make(lr, first, stages=count)
+
+
+def _train(run: Run, parts: Parts, work: Path, device: str) -> dict[str, Any]:
+    """The history and what came of it; of a run that diverged, how."""
+    model = make_model(run, parts.train[0])
+    options = {"out": work, "device": device, "progress": False, **fit_options(run)}
+    options["amp"] = "bf16" if device.startswith("cuda") else None
+    if run.options["method"] == "libauc":
+        options = with_libauc(options, model, device)
+    try:
+        result = fit(model, parts.train, parts.valid, test=parts.test, **options)
+    except DivergedError as error:
+        found = history.read(work / "history.jsonl")
+        return {"error": str(error), "history": found, "result": None, **_times(found)}
+    chosen = {"step": result.step, "iterate": result.iterate, "valid_auc": result.auc}
+    at = {record["step"]: record for record in result.history}
+    chosen["test_auc"] = at[result.step][f"test_auc_{result.iterate}"]
+    last = result.history[-1]
+    final = {which: last[f"test_auc_{which}"] for which in ("last", "average")}
+    outcome = {"final": final, "chosen": chosen}
+    return {"history": result.history, "result": outcome, **_times(result.history)}
+
+
+def _times(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Seconds in all, and of a step in the median, evaluations left out."""
+    speeds = [r["steps_per_second"] for r in records if r["steps_per_second"]]
+    median = 1 / float(np.median(speeds)) if speeds else math.nan
+    seconds = records[-1]["seconds"] if records else 0.0
+    return {"seconds_per_step": median if speeds else None, "seconds": seconds}
+
+
+# ---- Where a result comes from -------------------------------------------------------------------
+
+
+def provenance() -> dict[str, Any]:
+    """Commit, versions, hardware and day."""
+    on_gpu = torch.cuda.is_available()
+    return {
+        "commit": _commit(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "aucmax": aucmax.__version__,
+        },
+        "hardware": torch.cuda.get_device_name() if on_gpu else _processor(),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+@functools.cache
+def _commit() -> str | None:
+    """The source's commit; where there is no repository, what AUCMAX_COMMIT says."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=10", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("AUCMAX_COMMIT")
+    return found
+
+
+def _processor() -> str:
+    return f"{platform.machine()} CPU, {os.cpu_count()} cores"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

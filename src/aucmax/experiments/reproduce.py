@@ -1,0 +1,170 @@
+"""An experiment from its plan to its page: tune if asked, run what is missing, draw."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aucmax import _checks, report
+from aucmax.data import datasets
+from aucmax.experiments.job import describe, perform, store_images
+from aucmax.experiments.plan import Plan, Run, make_plan
+from aucmax.experiments.pool import Pool, pool
+from aucmax.experiments.progress import Bar
+from aucmax.train._options import find_device
+
+
+def reproduce(
+    experiment: str,
+    *,
+    dataset: str = "digits",
+    protocols: Sequence[str] | None = None,
+    removed: Sequence[float] | None = None,
+    lines: Sequence[str] | None = None,
+    seeds: int | None = None,
+    steps: int | None = None,
+    tune: bool | Mapping[str, Sequence[Any]] = False,
+    tune_steps: int | None = None,
+    trials: int | None = None,
+    data: str | Path | None = None,
+    download: bool = False,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    time_limit: float | None = None,
+    progress: bool = True,
+) -> Path:
+    """Run an experiment of the paper and draw its figure.
+
+    Interrupted, however roughly, the same call goes on and gives the same results: a run that is
+    finished is a JSON file in ``out/runs``, and one that is not goes on from its last checkpoint.
+
+    Args:
+        experiment: "figure1", "figure2" or "figure3".
+        dataset: "cifar10", "cifar100", "stl10", "catdog", or "digits", which needs no files.
+        protocols: some of "paper" and "strong"; None for both.
+        removed: fractions of the training negatives to remove; None for the experiment's.
+        lines: some of the lines in ``settings.toml``; None for the experiment's.
+        seeds: how many seeds; None for the experiment's three.
+        steps: of each run; None for the data set's.
+        tune: True first searches the paper's grid of eta0 ("lr"), T0 and gamma on validation AUC
+            with Optuna, one seed each; the runs then use what was found. A mapping is a grid of
+            your own, such as ``{"lr": [0.1, 0.01]}``.
+        tune_steps: of each trial; None for a sixteenth of ``steps``, the paper's 5,000.
+        trials: at most so many of the grid's points for each line; None for all.
+        data: the folder of the data sets' files, see :func:`aucmax.data.datasets.load`.
+        download: fetch the files from the data set's own page if they are not there.
+        out: a folder for the results; ``runs/EXPERIMENT-DATASET`` by default.
+        workers: processes that run at once; None for one per core, or eight on a GPU, where they
+            share it best under NVIDIA's multi-process service.
+        device: "auto" is the GPU if there is one.
+        time_limit: begin no more runs after so many seconds.
+        progress: a bar in a terminal, lines elsewhere.
+
+    Returns:
+        The page, ``out/index.html``.
+
+    Raises:
+        ValueError: for arguments that cannot be right, files that are not there or altered, or a
+            folder that holds results of other settings.
+    """
+    where = str(find_device(device))
+    plan = make_plan(
+        experiment, dataset, protocols=protocols, removed=removed, lines=lines, seeds=seeds,
+        steps=steps,
+    )  # fmt: skip
+    folder = Path(out or f"runs/{experiment}-{dataset}")
+    count = _worker_count(workers, where)
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    images = datasets.load(dataset, data, download=download, progress=progress)
+    folder.mkdir(parents=True, exist_ok=True)
+    store_images(folder, images)
+    task = (folder, where)
+    with Bar(plan.title, folder, progress) as bar, pool(count, bar.tick) as workforce:
+        runs = plan.runs
+        if tune:
+            from aucmax.experiments.tune import tuned
+
+            grid = plan.grid if tune is True else {k: list(v) for k, v in dict(tune).items()}
+            runs = tuned(plan, grid, workforce, bar, task, tune_steps, trials, deadline)
+        missing = [run for run in runs if not is_done(run, folder)]
+        _perform_all(missing, len(runs), workforce, bar, task, deadline)
+    if all(is_done(run, folder) for run in runs):
+        shutil.rmtree(folder / "unfinished")
+    return write_report(plan, runs, folder)
+
+
+def is_done(run: Run, folder: Path, place: str = "runs") -> bool:
+    """Whether its result is there; an error if it is one of other settings."""
+    path = folder / place / f"{run.name}.json"
+    if not path.exists():
+        return False
+    found, wanted = json.loads(path.read_text(encoding="utf-8")), describe(run)
+    wanted = json.loads(json.dumps(wanted))
+    other = [key for key in wanted if found.get(key) != wanted[key]]
+    if other:
+        raise ValueError(
+            f"out must be an empty folder or one of the same settings, found {path} "
+            f"with another {', '.join(other)}: choose another folder"
+        )
+    return True
+
+
+def _perform_all(
+    missing: list[Run],
+    total: int,
+    workforce: Pool,
+    bar: Bar,
+    task: tuple[Path, str],
+    deadline: float | None,
+) -> None:
+    """The runs, as many at once as there are workers, until the deadline."""
+    steps = sum(run.options["steps"] for run in missing)
+    bar.begin("training", total, steps, done=total - len(missing))
+
+    def tasks() -> Iterator[Any]:
+        for run in missing:
+            if deadline is not None and time.monotonic() > deadline:
+                bar.note("the time limit is reached: the same command goes on")
+                return
+            bar.started(run)
+            yield run, perform, (run, *task)
+
+    for run, path in workforce.run(tasks()):
+        bar.finished(run, path)
+
+
+def write_report(plan: Plan, runs: list[Run], folder: Path) -> Path:
+    """Figures, table and page of the runs that are done."""
+    done = [
+        json.loads((folder / "runs" / f"{run.name}.json").read_text(encoding="utf-8"))
+        for run in runs
+        if is_done(run, folder)
+    ]
+    if not done:
+        raise ValueError("time_limit must leave time for a run, found none finished")
+    for by in ("step", "seconds"):
+        text = report.svg(report.figure(done, by=by))
+        (folder / f"by-{by}.svg").write_text(text, encoding="utf-8")
+    page = folder / "index.html"
+    report.write_page(
+        page, done, title=plan.title, wanted_seeds=plan.wanted_seeds,
+        wanted_steps=plan.wanted_steps, command=_command(plan),
+    )  # fmt: skip
+    return page
+
+
+def _command(plan: Plan) -> str:
+    first = plan.runs[0]
+    return f"aucmax reproduce {first.experiment} --dataset {first.dataset}"
+
+
+def _worker_count(workers: int | None, device: str) -> int:
+    if workers is not None:
+        return _checks.count("workers", workers)
+    return 8 if device.startswith("cuda") else max(1, os.cpu_count() or 1)
