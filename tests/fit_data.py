@@ -51,8 +51,8 @@ def hidden(columns=4, seed=0):
     return seeded(nn.Sequential(nn.Linear(columns, 6), nn.Tanh(), nn.Linear(6, 1)), seed)
 
 
-def with_batch_norm(columns=4, seed=0):
-    layers = nn.Linear(columns, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1)
+def with_batch_norm(columns=4, seed=0, outputs=1):
+    layers = nn.Linear(columns, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, outputs)
     return seeded(nn.Sequential(*layers), seed)
 
 

@@ -24,6 +24,7 @@ from fit_data import (
 )
 from sklearn.metrics import roc_auc_score
 from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import aucmax
 from aucmax import AUCLoss, evaluate, load_weights, minmax_groups
@@ -32,6 +33,7 @@ from aucmax.history import read
 METHODS = ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad", "adamw"]
 X, Y = binary()
 VALID = binary(seed=1, shift=1.0)
+TEST = binary(251, seed=2, shift=0.5)
 FIELDS = {
     "step", "phase", "stage", "lr", "seconds", "steps_per_second", "loss", "a", "b", "alpha",
     "train_auc_last", "train_auc_average", "valid_auc_last", "valid_auc_average",
@@ -237,6 +239,112 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run()
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- Test data ---------------------------------------------------------------------------------
+
+
+TIMES = ("seconds", "steps_per_second")
+
+
+def without(history, *names):
+    """The records but for the clock and more fields."""
+    return [{k: v for k, v in r.items() if k not in (*TIMES, *names)} for r in history]
+
+
+@pytest.mark.parametrize("valid", [None, VALID], ids=["alone", "beside validation"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("make", [hidden, with_batch_norm, with_dropout])
+def test_the_test_auc_is_that_of_the_model_at_that_step(method, make, valid):
+    result = run(make(), valid, method=method, test=TEST)
+    assert all(r.keys() == FIELDS | {"test_auc_last", "test_auc_average"} for r in result.history)
+    (record,) = [r for r in result.history if r["step"] == result.step]
+    found = record[f"test_auc_{result.iterate}"]
+    assert found == evaluate(result.model, TEST)
+    scores = scores_of(result.model, TEST[0])
+    assert roc_auc_score(TEST[1], scores) == pytest.approx(found, rel=1e-12)
+
+
+def test_the_test_auc_of_both_iterates_at_every_step():
+    """Validation on the same data finds the same."""
+    for r in run(valid=TEST, test=TEST).history:
+        assert r["test_auc_last"] == r["valid_auc_last"]
+        assert r["test_auc_average"] == r["valid_auc_average"]
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_the_test_auc_of_several_classes_or_labels(task):
+    make = multiclass if task == "multiclass" else multilabel
+    result = run(linear(3, 3), None, make(), test=make(101, seed=2))
+    expected = evaluate(result.model, make(101, seed=2))
+    assert result.history[-1]["test_auc_average"] == expected
+
+
+class Pairs(Dataset):
+    """A Dataset that is not one of tensors."""
+
+    def __init__(self, x, y):
+        self.x, self.targets = x, y
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i], self.targets[i]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        tuple(x.numpy() for x in TEST),
+        TensorDataset(*TEST),
+        Pairs(*TEST),
+        DataLoader(TensorDataset(*TEST), 32),
+        list(DataLoader(TensorDataset(*TEST), 32)),
+    ],
+    ids=["arrays", "TensorDataset", "Dataset", "DataLoader", "list"],
+)
+def test_test_data_of_every_kind(data):
+    found, expected = (run(hidden().double(), test=test).history for test in (data, TEST))
+    assert without(found) == without(expected)
+
+
+PLATEAU = {"factor": 2, "patience": 1, "stages": 4, "dual_samples": 50}
+
+
+@pytest.mark.parametrize("make", [hidden, with_batch_norm, with_dropout])
+@pytest.mark.parametrize(
+    "rule", ["no validation", "validation", "validation, patience", "validation, plateau"]
+)
+def test_nothing_is_chosen_by_test_data(rule, make):
+    """Nor by its opposite, which likes other steps better."""
+    x, y = VALID
+    valid = None if rule == "no validation" else VALID
+
+    def walked(**options):
+        options |= {"patience": 2} if "patience" in rule else {}
+        stages = {"stages": aucmax.stages.plateau(0.5, **PLATEAU)}
+        options |= stages if "plateau" in rule else {"lr": 0.5}
+        return run(make(), valid, steps=120, eval_every=4, **options)
+
+    expected = walked()
+    for test in (TEST, (x, 1 - y)):
+        found = walked(test=test)
+        assert without(found.history, "test_auc_last", "test_auc_average") == without(
+            expected.history
+        )
+        chosen = [(r.step, r.iterate, r.steps, r.reason, str(r.auc)) for r in (found, expected)]
+        assert chosen[0] == chosen[1]
+        assert_same_weights(found.model, expected.model)
+        assert_same_weights(found.loss, expected.loss)
+
+
+def test_test_data_of_one_class_warns_once():
+    with pytest.warns(UserWarning, match="the test AUC is nan") as caught:
+        result = run(test=(X, torch.zeros(len(X))))
+    assert len(caught) == 1
+    assert {r["test_auc_last"] for r in result.history} == {None}
+    assert (result.step, result.iterate, result.auc) == best_of(result.history)
 
 
 # ---- Random numbers ----------------------------------------------------------------------------
@@ -483,14 +591,31 @@ def test_a_loss_of_ones_own_with_a_named_method():
 )
 @pytest.mark.parametrize("make", [hidden, with_batch_norm])
 def test_our_optimizer_of_ones_own_walks_as_the_method_of_its_name(method, kind, make):
+    """Only that the method begins by itself what the caller does with a loss of their own."""
     model, loss = make(), AUCLoss(0.25)
+    sampler = aucmax.BatchSampler(Y, 32)
+    batches = [(X[rows], Y[rows]) for rows in map(sampler.rows, range(200))]
+    first = 2 if method == "oauc" else 12  # batches: a probe of 64, or a stage's 384 samples
+    start_at_the_best(model, loss, batches[:first])
     optimizer = kind(minmax_groups(model, loss), lr=0.1)
     rule = aucmax.stages.geometric(0.1, 10, stages=2)
     options = {"stages": None if method == "oauc" else rule}
-    own = run(model, None, loss=loss, optimizer=optimizer, **options)
+    rest = batches[first:]
+    own = run(model, None, train=rest, loss=loss, optimizer=optimizer, **options)
     named = run(make(), None, method=method, **options)
     assert [r["alpha"] for r in own.history] == [r["alpha"] for r in named.history]
     assert_same_weights(own.model, named.model)
+
+
+@torch.no_grad()
+def start_at_the_best(model, loss, batches):
+    """Batch norm, a, b and alpha of a model that is not trained yet."""
+    aucmax.update_batch_norm(model, batches)
+    model.eval()
+    scores, labels = torch.cat([model(x) for x, _ in batches]), torch.cat([y for _, y in batches])
+    model.train()
+    loss.reset_primal(scores, labels)
+    loss.reset_dual(scores, labels)
 
 
 def test_frozen_parameters_stay():

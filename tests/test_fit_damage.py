@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import subprocess
+from contextlib import nullcontext
 
 import fit_child
 import pytest
@@ -29,7 +30,9 @@ import aucmax
 from aucmax import checkpoint
 
 NAME = "ppd-sg, arrays"
-METHODS = ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad", "adamw"]
+BEGUN = dict.fromkeys(("ppd-sg", "ppd-adagrad", "pga", "oauc"), 1)
+"""How many batches a, b and alpha begin with, where as few as can be are asked for."""
+METHODS = [*BEGUN, "sgd", "adagrad", "adamw"]
 
 
 @pytest.fixture(autouse=True)
@@ -320,6 +323,28 @@ def test_another_configuration_is_refused(request, tmp_path, folder):
     assert all(f"{name} (" in message for name in ("seed", "clip_norm"))
 
 
+@pytest.mark.parametrize("folder", ["half", "whole"])
+def test_test_data_that_the_run_did_not_have_is_refused(request, tmp_path, folder):
+    out = copy_of(request.getfixturevalue(folder), tmp_path)
+    message = refused(out, "'test'", test=make_rows(40, seed=2))
+    assert not [name for name in OTHERS if f"{name} (" in message]
+
+
+@pytest.mark.parametrize("batches", [70, 10**6], ids=["half", "whole"])
+def test_other_test_data_is_refused(tmp_path, batches):
+    """It is told from what the run was begun with as validation data is."""
+    out, test = tmp_path / "run", make_rows(40, seed=2)
+    fit_child.pace["batches"] = batches
+    with nullcontext() if batches > 70 else pytest.raises(fit_child.StoppedError):
+        go_on(out, test=test)
+    assert steps_saved(out)
+    for other in (make_rows(40, seed=3), make_rows(39, seed=2), (test[0], 1 - test[1]), None):
+        refused(out, "data .*'test'", test=other)
+    fit_child.pace.update(fit_child.UNDISTURBED)
+    history = go_on(out, test=test).history
+    assert all(0 <= record["test_auc_last"] <= 1 for record in history)
+
+
 @pytest.mark.parametrize("wrong", [{"seed": 1}, {"method": "sgd", "positives": None}])
 def test_the_right_call_works_after_a_refused_one(half, whole, tmp_path, wrong):
     """In the same process, where the error and all it refers to may still be at hand."""
@@ -392,8 +417,9 @@ def bad_batch():
 
 
 def diverge(model, rows, method, **options):
-    """The message of a run that must fail; every batch is a step's until it does."""
-    options = {"stages": ONE_STAGE, "steps": 48, "eval_every": 48, "batch_size": 16, **options}
+    """The message of a run that must fail; but for the first, batches are steps' until it does."""
+    defaults = {"stages": ONE_STAGE, "steps": 48, "eval_every": 48, "batch_size": 16, "probe": 2}
+    options = defaults | options
     with pytest.raises(aucmax.DivergedError) as caught:
         aucmax.fit(model, rows, method=method, progress=False, **options)
     return str(caught.value)
@@ -410,12 +436,12 @@ def test_a_bad_row_stops_the_run_at_its_step(tmp_path, method, value):
     model, k = make_model(), bad_batch()
     options = {"save_every": 2, "out": tmp_path / "run"}
     message = diverge(model, rows_with(value), method, **options)
-    assert re.search(rf"\bstep {k + 1}\b", message), message
+    assert re.search(rf"\bstep {k + 1 - BEGUN.get(method, 0)}\b", message), message
     assert re.search(rf"\bbatch {k}\b", message), message
     assert finite(model.state_dict().values())
     assert_checkpoints_are_sound(tmp_path / "run")
 
-    arguments = {"stages": ONE_STAGE, "steps": 48, "eval_every": 48, "batch_size": 16}
+    arguments = {"stages": ONE_STAGE, "steps": 48, "eval_every": 48, "batch_size": 16, "probe": 2}
     with pytest.raises(ValueError, match="'inputs'"):
         aucmax.fit(make_model(), make_rows(), method=method, **options, **arguments)
 
@@ -469,10 +495,15 @@ def test_an_infinite_gradient_stops_the_run_at_its_step(tmp_path, method):
     torch.manual_seed(0)
     layers = nn.Linear(fit_child.COLUMNS, 4), ExplodesOnce(step), nn.Tanh(), nn.Linear(4, 1)
     model, seen = nn.Sequential(*layers), []
-    model.register_forward_pre_hook(lambda *_: seen.append(layers[0].weight.detach().clone()))
+
+    @model.register_forward_pre_hook
+    def see(*_):
+        if model.training:
+            seen.append(layers[0].weight.detach().clone())
+
     message = diverge(model, make_rows(), method, save_every=2, out=out)
     assert re.search(rf"\bstep {step}\b", message)
-    assert re.search(rf"\bbatch {step - 1}\b", message)
+    assert re.search(rf"\bbatch {step - 1 + BEGUN.get(method, 0)}\b", message)
     assert "model.0.weight" in message
     assert "model.0.bias" in message
     assert "model.3" not in message

@@ -281,31 +281,40 @@ def test_weights_that_are_none(value, tmp_path):
 
 @pytest.mark.parametrize("method", ["ppd-sg", "sgd"])
 def test_a_model_whose_scores_have_the_wrong_shape(method, tmp_path):
-    message = r"scores must be .*\(N,\) or \(N, 1\).*found .*\(128, 2\)"
+    rows = 512 if method == "ppd-sg" else 128  # those that a and b begin with, or a batch
+    message = rf"scores must be .*\(N,\) or \(N, 1\).*found .*\({rows}, 2\)"
     refused(message, model=linear(4, 2), method=method, folder=tmp_path / "out")
-    message = r"scores must be .*\(N, 3\).*found .*\(128, 2\)|target must hold classes 0 to 1"
+    message = rf"scores must be .*\(N, 3\).*found .*\({rows}, 2\)|target must hold classes 0 to 1"
     refused(message, model=linear(3, 2), train=multiclass(), method=method, folder=tmp_path / "o")
 
 
-# ---- Validation data ---------------------------------------------------------------------------
+# ---- Validation and test data ------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["valid", "test"])
 @pytest.mark.parametrize(
-    ("valid", "message"),
+    ("data", "message"),
     [
-        (iter(LOADER), "valid must be .*found an iterator: put it in a list"),
-        ((x for x in [VALID]), "valid must be .*found an iterator: put it in a list"),
-        ((X, Y[:5]), r"valid must have one label per row, found lengths \[5, 400\]"),
-        ((X, 2 * Y - 1), "0 and 1 only, found -1, 1"),
-        ((X,), r"valid must be \(inputs, labels\).*found 1 part"),
-        ((X[:0], Y[:0]), "valid must have .*row.*found none"),
-        ([], "valid must have .*row.*found none"),
-        (5, "valid must be .*found int"),
-        (Stream(), "valid must be .*found Stream: wrap it in a DataLoader"),
+        (iter(LOADER), " must be .*found an iterator: put it in a list"),
+        ((x for x in [VALID]), " must be .*found an iterator: put it in a list"),
+        ((X, Y[:5]), r" must have one label per row, found lengths \[5, 400\]"),
+        ((X, 2 * Y - 1), ".*0 and 1 only, found -1, 1"),
+        ((X, Y / 2), r".*0 and 1 only, found 0, 0\.5"),
+        (TensorDataset(X, 2 * Y - 1), ".*0 and 1 only, found -1, 1"),
+        ((X,), r" must be \(inputs, labels\).*found 1 part"),
+        ((X[:0], Y[:0]), " must have .*row.*found none"),
+        ([], " must have .*row.*found none"),
+        (5, " must be .*found int"),
+        (Stream(), " must be .*found Stream: wrap it in a DataLoader"),
     ],
 )
-def test_validation_data(valid, message, tmp_path):
-    refused(message, valid=valid, folder=tmp_path / "out", eval_every=1)
+def test_data_to_judge_by(name, data, message, tmp_path):
+    refused(f"^{name}{message}", folder=tmp_path / "out", eval_every=1, **{name: data})
+
+
+@pytest.mark.parametrize("options", [{"patience": 3}, {"stages": stages.plateau()}], ids=list)
+def test_test_data_does_not_stand_in_for_validation_data(options, tmp_path):
+    refused("^valid must be given", test=VALID, folder=tmp_path / "out", **options)
 
 
 @pytest.mark.parametrize("method", ["ppd-sg", "sgd"])
@@ -375,14 +384,27 @@ def spoiled_from_batch_five():
 
 
 @pytest.mark.parametrize("make", [hidden, with_batch_norm])
-@pytest.mark.parametrize("method", ["ppd-sg", "adamw"])
-def test_bad_inputs_are_found_where_they_are(method, make):
+@pytest.mark.parametrize(("method", "step"), [("ppd-sg", 5), ("adamw", 6)])
+def test_bad_inputs_are_found_where_they_are(method, step, make):
+    """PPD-SG has used batch 0 before its first step."""
     model, rule = make(), [stages.Stage(1, 0.01, 20, 2)]
-    options = {"method": method, "batch_size": 32, "eval_every": 100, "stages": rule}
-    with pytest.raises(DivergedError, match=r"step 6 \(batch 5\)") as caught:
+    options = {"method": method, "batch_size": 32, "eval_every": 100, "stages": rule, "probe": 32}
+    with pytest.raises(DivergedError, match=rf"step {step} \(batch 5\)") as caught:
         fit(model, (spoiled_from_batch_five(), Y), steps=20, **options)
     assert isinstance(caught.value, ArithmeticError)
     assert all(x.isfinite().all() for x in model.state_dict().values())
+
+
+@pytest.mark.parametrize("make", [hidden, with_batch_norm])
+def test_bad_inputs_among_the_samples_that_a_and_b_begin_with(make):
+    """Eight batches of 32, the one with a NaN among them, before there is a step."""
+    model = make()
+    message = r"after step 0 \(fresh samples up to batch 7\): .*weights of step 0"
+    with pytest.raises(DivergedError, match=message):
+        fit(model, (spoiled_from_batch_five(), Y), batch_size=32, probe=256, method="oauc")
+    before = make().state_dict()
+    for name, value in model.state_dict().items():
+        assert "num_batches" in name or torch.equal(value, before[name]), name
 
 
 def test_the_model_keeps_the_weights_of_the_last_good_step():

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from fit_data import (
@@ -17,6 +18,7 @@ from fit_data import (
     with_batch_norm,
     with_dropout,
 )
+from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
@@ -90,10 +92,21 @@ def numbers(loss):
     return {k: v[0] if len(v) == 1 else v for k, v in saddle_values(loss).items()}
 
 
+def begin(model, loss, batches, dual_samples, probe=64):
+    """Before the first step: batch norm, then a, b and alpha in closed form, from fresh samples."""
+    fresh = batches.take(max(dual_samples, probe))
+    aucmax.update_batch_norm(model, fresh)
+    found = scored(model, fresh)
+    loss.reset_primal(*found)
+    loss.reset_dual(*found)
+
+
 def walk(model, loss, optimizer, rule, batches, eval_every=7, probe=64, end=None, clip=None):
     """Stages one after the other; what a record would hold is returned for each evaluation."""
     clock, records, rule = Clock(batches, eval_every, probe), [], list(rule)
     losses = []
+    if hasattr(loss, "alpha"):
+        begin(model, loss, batches, rule[0].dual_samples, probe)
     for stage in rule:
         stage.set_lr(optimizer)
         for t in range(stage.steps):
@@ -134,6 +147,185 @@ def assert_same_saddle(found, expected):
 def run(method, model=None, **options):
     defaults = {"steps": 40, "batch_size": 32, "eval_every": 7, "probe": 64}
     return fit(model or hidden(), (X, Y), method=method, **{**defaults, **options})
+
+
+# ---- The beginning -----------------------------------------------------------------------------
+
+STILL = 1e-30  # a step size by which nothing moves
+TASKS = {"binary": binary, "multiclass": multiclass, "multilabel": lambda: multilabel(missing=0.1)}
+
+
+def numpy_scores(model, batches):
+    """Scores of a linear model, or of one whose batch norm is estimated from these batches."""
+    first, *others = ([p.detach().numpy() for p in m.parameters()] for m in layers_of(model))
+    z = [x.double().numpy() @ first[0].T + first[1] for x, _ in batches]
+    if not others:
+        return np.concatenate(z)
+    (scale, shift), _, last = others
+    mean = np.mean([part.mean(0) for part in z], axis=0)
+    variance = np.mean([part.var(0, ddof=1) for part in z], axis=0)
+    inner = np.tanh((np.concatenate(z) - mean) / np.sqrt(variance + 1e-5) * scale + shift)
+    return inner @ last[0].T + last[1]
+
+
+def layers_of(model):
+    return [model] if isinstance(model, nn.Linear) else list(model)
+
+
+def numpy_saddle(task, scores, y):
+    """The best a, b and alpha: means of h over positives and over negatives, and their distance."""
+    if task == "multiclass":
+        h = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+        means = np.array([[h[y == k, i].mean() for k in range(3)] for i in range(3)])
+        a, b = np.repeat(np.diag(means)[:, None], 3, axis=1), means
+    else:
+        h, y = 1 / (1 + np.exp(-scores)), y.reshape(len(y), -1)
+        a, b = (
+            np.array([h[y[:, j] == k, j].mean() for j in range(y.shape[1])]) for k in (1.0, 0.0)
+        )
+    return {"a": a, "b": b, "alpha": b - a}
+
+
+def assert_saddle(loss, expected):
+    for name, value in expected.items():
+        np.testing.assert_allclose(getattr(loss, name).detach(), value, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("norms", [False, True], ids=["plain", "batch norm"])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    ("probe", "dual_samples", "drawn"), [(64, 40, 2), (10, 100, 4), (0, 0, 1)], ids=str
+)
+def test_a_b_and_alpha_begin_at_their_best(task, norms, probe, dual_samples, drawn):
+    """From a probe or as many samples as set alpha later, those of the first batches."""
+    x, y = TASKS[task]()
+    sizes = {"columns": x.shape[1], "outputs": 1 if task == "binary" else 3}
+    make = with_batch_norm if norms else linear
+    rule = [stages.Stage(1, STILL, 1, dual_samples)]
+    options = {"steps": 1, "stages": rule, "batch_size": 32, "probe": probe}
+    result = fit(make(**sizes).double(), (x, y), **options)
+    batches = Batches(x, y).take(32 * drawn)
+    labels = torch.cat([labels for _, labels in batches]).numpy()
+    scores = numpy_scores(make(**sizes).double(), batches)
+    assert_saddle(result.loss, numpy_saddle(task, scores, labels))
+
+
+@pytest.mark.parametrize("method", STAGED)
+def test_every_method_on_the_auc_loss_begins_so(method):
+    rule = [stages.Stage(1, STILL, 1, 0)]
+    result = run(method, linear().double(), steps=1, stages=rule)
+    batches = Batches().take(64)
+    scores = numpy_scores(linear().double(), batches)
+    labels = torch.cat([labels for _, labels in batches]).numpy()
+    assert_saddle(result.loss, numpy_saddle("binary", scores, labels))
+
+
+def test_the_beginning_draws_until_it_has_both_classes():
+    """Two rows at a time, of which the first four or more are negatives with this seed."""
+    rule = [stages.Stage(1, STILL, 1, 0)]
+    options = {"steps": 1, "stages": rule, "batch_size": 2, "probe": 0, "seed": 5}
+    result = fit(linear().double(), (X, Y), **options)
+    batches = Batches(batch_size=2, seed=5)
+    drawn = batches.take(4)
+    assert not any(y.any() for _, y in drawn)
+    while not drawn[-1][1].any():
+        drawn += batches.take(2)
+    labels = torch.cat([labels for _, labels in drawn]).numpy()
+    scores = numpy_scores(linear().double(), drawn)
+    assert_saddle(result.loss, numpy_saddle("binary", scores, labels))
+
+
+def test_the_beginning_heeds_weights():
+    weight = torch.tensor(np.random.default_rng(0).uniform(0.2, 3, len(Y)))
+    rule = [stages.Stage(1, STILL, 1, 0)]
+    options = {"steps": 1, "stages": rule, "batch_size": 400, "probe": 400}
+    loss = fit(linear().double(), (X, Y, weight), **options).loss
+    h = linear().double()(X.double()).sigmoid().squeeze(-1).detach().numpy()
+    a, b = (np.average(h[rows], weights=weight[rows]) for rows in (Y == 1, Y == 0))
+    assert_saddle(loss, {"a": [a], "b": [b], "alpha": [b - a]})
+
+
+@pytest.mark.parametrize("make", [linear, with_batch_norm])
+@pytest.mark.parametrize("method", [*STAGED, "adamw"])
+def test_a_loss_of_the_callers_own_begins_where_they_left_it(method, make):
+    """And training with the first batch."""
+    loss = aucmax.AUCLoss(0.25).double()
+    with torch.no_grad():
+        loss.a.fill_(0.3), loss.b.fill_(0.2), loss.alpha.fill_(-0.4)
+    rule = [stages.Stage(1, STILL, 1, 100)]
+    result = run(method, make().double(), loss=loss, steps=1, stages=rule)
+    assert saddle_values(result.loss) == {"a": [0.3], "b": [0.2], "alpha": [-0.4]}
+    ((x, y),) = Batches().take(1)
+    model = make().double().train()
+    assert result.history[0]["loss"] == pytest.approx(loss(model(x.double()), y).item(), rel=1e-12)
+
+
+class StoppedError(Exception):
+    """In place of a crash."""
+
+
+class Watched:
+    """Keeps the inputs of all batches, and may stop the run when it has seen so many."""
+
+    def __init__(self, most=math.inf):
+        self.most, self.seen = most, []
+
+    def __call__(self, x):
+        if len(self.seen) >= self.most:
+            raise StoppedError
+        self.seen.append(x.clone())
+        return x
+
+
+@pytest.mark.parametrize("method", STAGED)
+@pytest.mark.parametrize("make", [hidden, with_batch_norm])
+def test_a_run_that_goes_on_does_not_begin_again(method, make, tmp_path):
+    rule = [stages.Stage(1, 0.1, 40, 0)]
+
+    def walked(out, most=math.inf):
+        watched = Watched(most)
+        return watched.seen, run(method, make(), stages=rule, out=out, augment=watched)
+
+    seen, whole = walked(tmp_path / "whole")
+    with pytest.raises(StoppedError):
+        walked(tmp_path / "cut", len(seen) // 2)
+    rest, resumed = walked(tmp_path / "cut")
+    assert 0 < len(rest) < len(seen)
+    assert all(map(torch.equal, rest, seen[-len(rest) :]))
+    assert_same_saddle(resumed.loss, whole.loss)
+    assert_same_weights(resumed.model, whole.model)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Training and validation data: is it an eight? Pixels from 0 to 3."""
+    x, y = load_digits(return_X_y=True)
+    x, y = torch.tensor(3 * x / 16, dtype=torch.float32), torch.tensor(y == 8).float()
+    return (x[:1200], y[:1200]), (x[1200:], y[1200:])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_large_steps_learn_that_never_come_back_from_a_beginning_at_zero(digits, seed):
+    """From a = b = 0 they drive all scores to where the sigmoid is flat: the loss stays at 1."""
+
+    def ended(**options):
+        layers = nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            for layer in (layers[0], layers[2]):
+                layer.reset_parameters()
+        rule = [stages.Stage(1, 0.1, 100, 128)]
+        options |= {"stages": rule, "positives": 0.5, "optimizer_options": {"momentum": 0.9}}
+        result = fit(nn.Sequential(*layers), *digits, steps=100, eval_every=100, **options)
+        (last,) = result.history
+        return last["valid_auc_last"], last["loss"]
+
+    auc, mean_loss = ended(loss_options={"link": "sigmoid", "normalize": True})
+    assert auc > 0.97
+    assert mean_loss < 0.25
+    auc, mean_loss = ended(loss=aucmax.AUCLoss(0.5, link="sigmoid", normalize=True))
+    assert auc < 0.75
+    assert mean_loss > 0.95
 
 
 # ---- PPD-SG and PPD-AdaGrad --------------------------------------------------------------------
@@ -250,6 +442,7 @@ def test_stages_that_end_by_lemma_3():
     optimizer = PPDAdaGrad(aucmax.minmax_groups(model, loss))
     end = end_of_ppd(model, loss, optimizer, batches)
     clock, lengths = Clock(batches, 150, 64), []
+    begin(model, loss, batches, rule[0].dual_samples)
     for stage in rule:
         stage.set_lr(optimizer)
         for t in itertools.count(1):
@@ -286,6 +479,7 @@ def test_stages_that_end_when_validation_saturates():
     optimizer = PPDSG(aucmax.minmax_groups(model, loss))
     end = end_of_ppd(model, loss, optimizer, batches)
     clock, aucs = Clock(batches, 6, 64), []
+    begin(model, loss, batches, 50)
 
     def both_aucs():
         def auc():
@@ -457,9 +651,7 @@ def test_pretraining_hands_over_to_the_method(method):
         clock.tick(t == 14)
     loss = aucmax.AUCLoss(batches.prior)
     optimizer = STAGED[method](aucmax.minmax_groups(model, loss))
-    fresh = scored(model, batches.take(rule[0].dual_samples))
-    loss.reset_primal(*fresh)
-    loss.reset_dual(*fresh)
+    begin(model, loss, batches, rule[0].dual_samples)
     end = end_of_ppd(model, loss, optimizer, batches)
     for stage in rule:
         stage.set_lr(optimizer)

@@ -215,7 +215,9 @@ def test_sometimes_all_weights_of_a_rank_were_zero(replicated):
 
 
 def test_the_streaming_prior_counts_the_labels_of_all_ranks(replicated):
-    labels = [ranks_fit.stream_batch(k, rank)[1] for k in range(STEPS) for rank in (0, 1)]
+    """But for the first batch of each, which a, b and alpha begin with."""
+    steps = range(1, STEPS + 1)
+    labels = [ranks_fit.stream_batch(k, rank)[1] for k in steps for rank in (0, 1)]
     positives = torch.cat(labels).sum().item()
     for found in replicated["stream, unknown prior"]:
         assert found["loss"]["prior.positives"].item() == 1 + positives
@@ -347,7 +349,7 @@ def told_rank(folder):
 def begun_alone(folder):
     """A run that one process began and did not end."""
     out = folder / "plain/from one"
-    ranks_fit.Pace.left = 60
+    ranks_fit.Pace.left = 84  # of which 24, the first stage's 384 samples, are before any step
     with pytest.raises(ranks_fit.StoppedError):
         ranks_fit.run(folder, "plain/from one")
     ranks_fit.Pace.left = math.inf

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aucmax._version import __version__ as __version__
 from aucmax.loss import AUCLoss, MulticlassAUCLoss, MultilabelAUCLoss, minmax_groups
 from aucmax.optim import (
     OAUC,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from aucmax.data import BatchSampler
     from aucmax.train import DivergedError, FitResult, evaluate, fit
 
-__version__ = "0.1.0"
 __all__ = [
     "OAUC",
     "PGA",

@@ -27,6 +27,10 @@ class NotFiniteError(ValueError):
     """NaN or infinity where there must be none."""
 
 
+class MissingClassError(ValueError):
+    """Examples that lack a class where each must be there."""
+
+
 def tracing() -> bool:
     """Whether operations are recorded by torch.compile or a function transform."""
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()

@@ -18,13 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-import aucmax
 from aucmax import history, stages
+from aucmax._version import __version__
 from aucmax.data import prepare
 from aucmax.data.augment import CropAndFlip
 from aucmax.data.datasets import ImageData
 from aucmax.experiments.peers import with_libauc
-from aucmax.experiments.plan import FIRST_STAGE, Run
+from aucmax.experiments.plan import STAGED, Run
 from aucmax.models import mlp, resnet20
 from aucmax.stages import Stage
 from aucmax.train import DivergedError, fit
@@ -149,7 +149,7 @@ def make_model(run: Run, images: Tensor) -> nn.Module:
 def fit_options(run: Run) -> dict[str, Any]:
     """The arguments of :func:`aucmax.fit` that the run's options stand for."""
     o, method = run.options, run.options["method"]
-    of_optimizer = {"gamma": o["gamma"]} if "gamma" in o and method in FIRST_STAGE else {}
+    of_optimizer = {"gamma": o["gamma"]} if "gamma" in o and method in STAGED else {}
     if method in WITH_MOMENTUM:
         of_optimizer |= {key: o[key] for key in ("momentum", "weight_decay") if key in o}
     cross_entropy = method in ("sgd", "adagrad")
@@ -173,7 +173,7 @@ def fit_options(run: Run) -> dict[str, Any]:
 
 def _stages(method: str, lr: float, first: int | None, steps: int) -> list[Stage] | None:
     """Stages that begin with ``first`` steps, T0, and last long enough; None leaves them to fit."""
-    if first is None or method not in FIRST_STAGE:
+    if first is None or method not in STAGED:
         return None
     make = stages.polynomial if method == "pga" else stages.geometric
     count = 1
@@ -222,7 +222,7 @@ def provenance() -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
-            "aucmax": aucmax.__version__,
+            "aucmax": __version__,
         },
         "hardware": torch.cuda.get_device_name() if on_gpu else _processor(),
         "date": datetime.date.today().isoformat(),

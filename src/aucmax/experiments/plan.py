@@ -15,8 +15,7 @@ from aucmax._checks import choice
 HERE = Path(__file__).parent
 EXPERIMENTS = ("figure1", "figure2", "figure3")
 PROTOCOLS = ("paper", "strong")
-FIRST_STAGE = {"ppd-sg": 40, "ppd-adagrad": 40, "pga": 385}
-"""How many times T0 is in the steps of a run: four stages that triple, ten that grow as squares."""
+STAGED = ("ppd-sg", "ppd-adagrad", "pga")
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def make_plan(
     Example:
         >>> plan = make_plan("figure1", "digits", protocols=["strong"], seeds=1)
         >>> len(plan.runs), plan.runs[0].name
-        (20, 'strong-digits-50-50-ppd-sg-seed0')
+        (20, 'strong-digits-91-9-ppd-sg-seed0')
     """
     choice("experiment", experiment, EXPERIMENTS)
     settings, own = _read("settings"), _read(experiment)
@@ -145,9 +144,10 @@ def _options(
         if key != "title" and not isinstance(value, dict)
     }
     merged |= {"steps": steps, "eval_every": min(merged["eval_every"], max(1, steps // 40))}
-    if merged["method"] in FIRST_STAGE:
-        # The paper's 2,000 of 80,000: a trial of fewer steps is the beginning of such a run.
-        merged.setdefault("T0", math.ceil(steps / FIRST_STAGE[merged["method"]]))
+    share = merged.pop("first_stage")
+    if merged["method"] in STAGED:
+        # A trial of fewer steps keeps it: it is the beginning of such a run.
+        merged.setdefault("T0", math.ceil(share * steps))
     return merged
 
 

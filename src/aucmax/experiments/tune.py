@@ -13,7 +13,7 @@ from typing import Any
 
 from aucmax import _checks
 from aucmax.experiments.job import perform, write_json
-from aucmax.experiments.plan import FIRST_STAGE, Plan, Run
+from aucmax.experiments.plan import STAGED, Plan, Run
 from aucmax.experiments.pool import Pool
 from aucmax.experiments.progress import Bar
 
@@ -147,7 +147,7 @@ def _points(run: Run, grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
     unknown = set(grid) - set(TUNED)
     if unknown or not grid:
         raise ValueError(f"tune must be a grid of {', '.join(TUNED)}, found {sorted(grid)}")
-    names = [n for n in TUNED if n in grid and (n == "lr" or run.options["method"] in FIRST_STAGE)]
+    names = [n for n in TUNED if n in grid and (n == "lr" or run.options["method"] in STAGED)]
     points = [
         dict(zip(names, values, strict=True)) for values in product(*(grid[n] for n in names))
     ]

@@ -184,7 +184,7 @@ def means_of_classes(
     positive, negative = weight * labels, weight * (1.0 - labels)
     mass = torch.stack([positive.sum(0), negative.sum(0)])
     if bool((mass == 0).any()):
-        raise ValueError(
+        raise _checks.MissingClassError(
             f"target must hold both classes among the {whose}, found weights "
             f"{mass[0].tolist()} of positives and {mass[1].tolist()} of negatives: "
             f"draw more, or as many of each class"

@@ -135,7 +135,7 @@ class MulticlassAUCLoss(SaddleLoss):
         mass = torch.zeros_like(h[0]).index_add(0, classes, w)
         if bool((mass == 0).any()):
             absent = (mass == 0).nonzero().flatten().tolist()
-            raise ValueError(
+            raise _checks.MissingClassError(
                 f"target must hold every class, found no example of {absent}: draw more"
             )
         means = torch.zeros_like(self.a, dtype=h.dtype).index_add(0, classes, w[:, None] * h)

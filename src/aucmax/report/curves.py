@@ -40,10 +40,10 @@ SHARED_SPAN = 1.25  # panels of a row share an axis that is at most so many time
 def figure(runs: Sequence[Run], by: str = "step") -> Figure:
     """Test AUC against iterations or seconds.
 
-    A row of panels per protocol and dataset, a column per ratio, a line per method. The band is
-    mean ± standard deviation over three seeds or more, from one to the other for two, and there
-    is none for one. Runs that diverged are left out of the means, and each panel names them. A
-    point is drawn where every other seed has a value.
+    A row of panels per protocol and dataset, a column per ratio, a line per method. The band
+    reaches from the lowest seed to the highest; one seed has none. Runs that diverged are left
+    out of the means, and each panel names them. A point is drawn where every other seed has a
+    value.
 
     Args:
         runs: results of one experiment.

@@ -17,10 +17,9 @@ from aucmax.report.style import COLOURS, GRID, INK, PAPER, dataset_name, protoco
 from aucmax.report.summary import Run, grouped, labels, number, summarize
 
 CAPTION = (
-    "Lines are means over seeds. The band is the mean ± one standard deviation for three seeds or "
-    "more and reaches from one to the other for two; one seed has none. Columns are named by the "
-    "positives and negatives of the training data. The first, noisy evaluations may lie below a "
-    "panel."
+    "Lines are means over seeds, and bands reach from the lowest seed to the highest. Columns are "
+    "named by the positives and negatives of the training data. The first, noisy evaluations may "
+    "lie below a panel."
 )
 GROUND = {INK: ("ink", "#e4e4e4"), PAPER: ("paper", "#15181d"), GRID: ("grid", "#3a3f47")}
 LEAST_REM, MOST_REM = 4.5, 7.5  # per inch of a figure: its text stays as large as the page's

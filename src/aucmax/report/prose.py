@@ -58,7 +58,8 @@ def overview(rows: Sequence[Row]) -> str:
         "By mean final test AUC, the best AUC method is ahead of the best cross-entropy baseline "
         f"in {len(ahead)} of {_settings(len(final))}{_how_clearly(ahead)}."
     )
-    said += f" It is not ahead in: {'; '.join(behind)}." if behind else ""
+    if behind and ahead:
+        said += f" It is not ahead in: {'; '.join(behind)}."
     chosen = _contest(rows, "chosen")
     won = sum(auc.chosen.mean > plain.chosen.mean for auc, plain in chosen)
     by_choice = f" With the weights that validation data chose, it is ahead in {won} of "

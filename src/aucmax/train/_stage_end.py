@@ -9,8 +9,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed
-from aucmax._checks import NotFiniteError
-from aucmax.data.sources import Batch, Source
+from aucmax._checks import MissingClassError, NotFiniteError
+from aucmax.data.sources import Batch, IterableSource, Source
 from aucmax.optim import PGA, update_batch_norm
 from aucmax.stages import Stage
 from aucmax.train._judge import Judge, Probe, is_finite
@@ -59,7 +59,10 @@ class StageEnd:
         large steps then never come back. Batch norm knows nothing of an ``untrained`` model.
         """
         if phase.saddle is not None and self.options.loss is None:
-            drawn = self._draw(max(phase.stages[0].dual_samples, self.options.probe, 2))
+            wanted = max(phase.stages[0].dual_samples, self.options.probe, 2)
+            if untrained and isinstance(self.source, IterableSource):
+                wanted = 1  # one batch: what a stream gives may not come again
+            drawn = self._draw(wanted)
             if untrained and self.judge.has_norms and drawn:
                 self._estimate_norms(drawn)
             self._set_saddle(phase, drawn, primal=True)
@@ -69,7 +72,7 @@ class StageEnd:
             update_batch_norm(self.model, (batch.x for batch in self._batches(drawn)))
         distributed.average_buffers(self.model)
         if not is_finite(self.model.buffers()):
-            raise _diverged("batch-norm statistics are not finite")
+            raise self._diverged("batch-norm statistics are not finite", drawn)
 
     def _set_saddle(self, phase: Phase, drawn: Drawn, primal: bool = False) -> None:
         """Alpha in closed form from fresh samples, more of them if a class is missing."""
@@ -84,8 +87,8 @@ class StageEnd:
                 phase.saddle.reset_dual(*scored)
                 return
             except NotFiniteError as error:
-                raise _diverged(str(error)) from None
-            except ValueError:
+                raise self._diverged(str(error), drawn) from None
+            except MissingClassError:
                 more = self._draw(samples) if attempt + 1 < TRIES else []
                 if not more:
                     raise
@@ -109,9 +112,9 @@ class StageEnd:
     def _batches(self, drawn: Drawn) -> Iterator[Batch]:
         return (load(self.source, self.options, part) for part in drawn)
 
-
-def _diverged(what: str) -> DivergedError:
-    """Not a step diverged, but what was drawn between two of them."""
-    error = DivergedError(what)
-    error.among_fresh_samples = True
-    return error
+    def _diverged(self, what: str, drawn: Drawn) -> DivergedError:
+        """Not a step diverged, but what was drawn between two of them."""
+        bad_inputs = not is_finite(tree_leaves([batch.x for batch in self._batches(drawn)]))
+        error = DivergedError("the inputs hold NaN or infinity" if bad_inputs else what)
+        error.among_fresh_samples, error.bad_inputs = True, bad_inputs
+        return error
