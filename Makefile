@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs demo bench clean
+.PHONY: help test lint types unit docs demo results bench clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -31,6 +31,9 @@ docs: $(READY)   ## Build the site in docs/_build/html, warnings are errors
 
 demo: $(READY)   ## Digits: cross-entropy against PPD-SG and PPD-AdaGrad
 	$(BIN)/python examples/digits.py
+
+results: $(READY)  ## The site's results from the JSON files of the experiments
+	$(BIN)/python experiments/publish.py
 
 LIBAUC := .venv-libauc
 $(LIBAUC)/.ready:

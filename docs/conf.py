@@ -18,7 +18,8 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build", "_tables"]
+exclude_patterns = ["_build", "_tables", "results/pages"]
+html_extra_path = ["results/pages"]
 nitpicky = False
 
 autodoc_member_order = "bysource"

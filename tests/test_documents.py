@@ -44,7 +44,8 @@ def blocks_of(name: str) -> list[str]:
     return [textwrap.dedent(block) for block in blocks]
 
 
-PAGES = [("recipes.rst", number) for number in range(4)] + [("training.rst", 0)]
+PAGES = [("recipes.rst", number) for number in range(4)]
+PAGES += [("training.rst", 0), ("experiments.rst", 0)]
 
 
 @pytest.mark.parametrize(("page", "number"), PAGES)

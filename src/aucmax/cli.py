@@ -43,6 +43,7 @@ def reproduce(
     workers: Count = None,
     device: str = "auto",
     time_limit: Seconds = None,
+    time_alone: bool = False,
 ) -> None:
     """Run an experiment of the paper and draw its figure.
 
@@ -65,6 +66,7 @@ def reproduce(
         workers: Runs at once; default one per core, or eight on a GPU.
         device: cpu, cuda, or auto, which takes the GPU if there is one.
         time_limit: Begin no more runs after so many seconds.
+        time_alone: Then time steps of every curve alone, for the figure by seconds.
     """
     from aucmax import report
     from aucmax.experiments import reproduce as run
@@ -73,7 +75,7 @@ def reproduce(
         experiment, dataset=dataset, protocols=protocol, removed=removed or None,
         lines=lines or None, seeds=seeds, steps=steps, tune=tune, tune_steps=tune_steps,
         trials=trials, data=data, download=download, out=out, workers=workers, device=device,
-        time_limit=time_limit,
+        time_limit=time_limit, time_alone=time_alone,
     )  # fmt: skip
     print(report.text_table(report.summarize(report.read_results(page.parent / "runs"))))
     print(f"\nThe figures are on {page}")

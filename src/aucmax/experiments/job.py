@@ -48,16 +48,17 @@ class Parts(NamedTuple):
         }
 
 
-def perform(run: Run, out: Path, device: str, place: str = "runs") -> Path:
+def perform(run: Run, out: Path, device: str, at_once: int, place: str = "runs") -> Path:
     """Train as the run says, going on where it was left; returns the file of its result.
 
     :func:`store_images` has been called before. Checkpoints are kept in ``out / "unfinished"``
-    until the result is written.
+    until the result is written. ``at_once`` runs share the machine, which their times tell.
     """
     target, work = out / place / f"{run.name}.json", out / "unfinished" / place / run.name
     parts = make_parts(run, stored_images(out))
     outcome = _train(run, parts, work, device)
-    write_json(target, {**describe(run), "counts": parts.counts(), **outcome, **provenance()})
+    outcome |= {"counts": parts.counts(), "at_once": at_once}
+    write_json(target, {**describe(run), **outcome, **provenance()})
     shutil.rmtree(work, ignore_errors=True)
     return target
 
@@ -182,13 +183,19 @@ def _stages(method: str, lr: float, first: int | None, steps: int) -> list[Stage
     return make(lr, first, stages=count)
 
 
-def _train(run: Run, parts: Parts, work: Path, device: str) -> dict[str, Any]:
-    """The history and what came of it; of a run that diverged, how."""
-    model = make_model(run, parts.train[0])
-    options = {"out": work, "device": device, "progress": False, **fit_options(run)}
+def fit_arguments(run: Run, model: nn.Module, device: str, out: Path | None) -> dict[str, Any]:
+    """All arguments of fit but the data; of LibAUC's line, with its loss and optimizer."""
+    options = {"out": out, "device": device, "progress": False, **fit_options(run)}
     options["amp"] = "bf16" if device.startswith("cuda") else None
     if run.options["method"] == "libauc":
         options = with_libauc(options, model, device)
+    return options
+
+
+def _train(run: Run, parts: Parts, work: Path, device: str) -> dict[str, Any]:
+    """The history and what came of it; of a run that diverged, how."""
+    model = make_model(run, parts.train[0])
+    options = fit_arguments(run, model, device, work)
     try:
         result = fit(model, parts.train, parts.valid, test=parts.test, **options)
     except DivergedError as error:
@@ -231,13 +238,17 @@ def provenance() -> dict[str, Any]:
 
 @functools.cache
 def _commit() -> str | None:
-    """The source's commit; where there is no repository, what AUCMAX_COMMIT says."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=10", "HEAD"]
+    """What AUCMAX_COMMIT says, or the source's commit, "-dirty" if it was changed since."""
+    if "AUCMAX_COMMIT" in os.environ:
+        return os.environ["AUCMAX_COMMIT"]
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("AUCMAX_COMMIT")
-    return found
+        return None  # installed, not run from its repository
+    return found.stdout.strip()
 
 
 def _processor() -> str:

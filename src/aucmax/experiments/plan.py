@@ -60,12 +60,16 @@ class Run:
     @property
     def study(self) -> str:
         """The name that the runs of all seeds share, which are tuned together."""
-        ratio = self.ratio.replace("/", "-").replace(":", "-")
-        return f"{self.protocol}-{self.dataset}-{ratio}-{self.line}"
+        return study_name(self.protocol, self.dataset, self.ratio, self.line)
 
     def with_options(self, **options: Any) -> Run:
         """The same run with some options replaced."""
         return replace(self, options={**self.options, **options})
+
+
+def study_name(protocol: str, dataset: str, ratio: str, line: str) -> str:
+    """What tells one curve from another, as part of a file's name."""
+    return f"{protocol}-{dataset}-{ratio.replace('/', '-').replace(':', '-')}-{line}"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from aucmax.experiments.job import describe, perform, store_images
 from aucmax.experiments.plan import Plan, Run, make_plan
 from aucmax.experiments.pool import Pool, pool
 from aucmax.experiments.progress import Bar
+from aucmax.experiments.timing import time_lines, with_times
 from aucmax.train._options import find_device
 
 
@@ -37,6 +38,7 @@ def reproduce(
     workers: int | None = None,
     device: str = "auto",
     time_limit: float | None = None,
+    time_alone: bool = False,
     progress: bool = True,
 ) -> Path:
     """Run an experiment of the paper and draw its figure.
@@ -64,6 +66,8 @@ def reproduce(
             share it best under NVIDIA's multi-process service.
         device: "auto" is the GPU if there is one.
         time_limit: begin no more runs after so many seconds.
+        time_alone: then time some steps of every line, one after the other, for the figure by
+            seconds; otherwise its times are those of ``workers`` runs at once.
         progress: a bar in a terminal, lines elsewhere.
 
     Returns:
@@ -84,7 +88,7 @@ def reproduce(
     images = datasets.load(dataset, data, download=download, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
     store_images(folder, images)
-    task = (folder, where)
+    task = (folder, where, count)
     with Bar(plan.title, folder, progress) as bar, pool(count, bar.tick) as workforce:
         runs = plan.runs
         if tune:
@@ -94,6 +98,8 @@ def reproduce(
             runs = tuned(plan, grid, workforce, bar, task, tune_steps, trials, deadline)
         missing = [run for run in runs if not is_done(run, folder)]
         _perform_all(missing, len(runs), workforce, bar, task, deadline)
+    if time_alone:
+        time_lines([run for run in runs if run.seed == 0], folder, where, bar)
     if all(is_done(run, folder) for run in runs):
         shutil.rmtree(folder / "unfinished")
     return write_report(plan, runs, folder)
@@ -120,7 +126,7 @@ def _perform_all(
     total: int,
     workforce: Pool,
     bar: Bar,
-    task: tuple[Path, str],
+    task: tuple[Path, str, int],
     deadline: float | None,
 ) -> None:
     """The runs, as many at once as there are workers, until the deadline."""
@@ -139,29 +145,48 @@ def _perform_all(
         bar.finished(run, path)
 
 
+def finished_results(folder: Path) -> list[dict[str, Any]]:
+    """The results in a folder, with the times that were measured alone where there are any."""
+    return with_times(report.read_results(folder / "runs"), folder)
+
+
 def write_report(plan: Plan, runs: list[Run], folder: Path) -> Path:
-    """Figures, table and page of the runs that are done."""
-    done = [
-        json.loads((folder / "runs" / f"{run.name}.json").read_text(encoding="utf-8"))
-        for run in runs
-        if is_done(run, folder)
-    ]
-    if not done:
+    """Figures and page of those runs that are done."""
+    wanted = {(run.protocol, run.ratio, run.line, run.seed) for run in runs if is_done(run, folder)}
+    if not wanted:
         raise ValueError("time_limit must leave time for a run, found none finished")
+    keys = ("protocol", "ratio", "line", "seed")
+    done = [r for r in finished_results(folder) if tuple(r[key] for key in keys) in wanted]
     for by in ("step", "seconds"):
-        text = report.svg(report.figure(done, by=by))
-        (folder / f"by-{by}.svg").write_text(text, encoding="utf-8")
+        drawn = report.svg(report.figure(done, by=by))
+        (folder / f"by-{by}.svg").write_text(drawn, encoding="utf-8")
     page = folder / "index.html"
     report.write_page(
         page, done, title=plan.title, wanted_seeds=plan.wanted_seeds,
-        wanted_steps=plan.wanted_steps, command=_command(plan),
+        wanted_steps=plan.wanted_steps, command=command_of(done),
     )  # fmt: skip
     return page
 
 
-def _command(plan: Plan) -> str:
-    first = plan.runs[0]
-    return f"aucmax reproduce {first.experiment} --dataset {first.dataset}"
+def command_of(results: list[dict[str, Any]]) -> str:
+    """The command that repeats results, as far as they differ from the experiment's own plan."""
+    first = results[0]
+    plan = make_plan(first["experiment"], first["dataset"])
+
+    def found(key: str) -> list[Any]:
+        return list(dict.fromkeys(result[key] for result in results))
+
+    removed = sorted({result["configuration"]["removed"] for result in results})
+    options = {
+        "dataset": found("dataset"),
+        "protocol": found("protocol") if len(found("protocol")) == 1 else [],
+        "removed": [] if removed == sorted({run.removed for run in plan.runs}) else removed,
+        "lines": [] if set(found("line")) == {run.line for run in plan.runs} else found("line"),
+        "seeds": [] if len(found("seed")) == plan.wanted_seeds else [len(found("seed"))],
+        "steps": [] if max(found("steps")) == plan.wanted_steps else [max(found("steps"))],
+    }
+    given = [f"--{name} {' '.join(map(str, values))}" for name, values in options.items() if values]
+    return " ".join([f"aucmax reproduce {first['experiment']}", *given])
 
 
 def _worker_count(workers: int | None, device: str) -> int:

@@ -26,7 +26,7 @@ def tuned(
     grid: dict[str, list[Any]],
     workforce: Pool,
     bar: Bar,
-    task: tuple[Path, str],
+    task: tuple[Path, str, int],
     steps: int | None,
     trials: int | None,
     deadline: float | None,
@@ -41,12 +41,12 @@ def tuned(
         grid: values of the options to choose from.
         workforce: runs the trials.
         bar: shows them.
-        task: the folder of the experiment, and the device.
+        task: the folder of the experiment, the device, and how many runs share it.
         steps: of each trial; None for a sixteenth of a run's.
         trials: at most so many for each study.
         deadline: of time.monotonic(), after which no trial begins.
     """
-    folder, _ = task
+    folder = task[0]
     studies = [
         Study(run, grid, folder, steps or max(1, run.options["steps"] // 16), trials)
         for run in plan.runs

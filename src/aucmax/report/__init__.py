@@ -12,13 +12,14 @@ Figures need matplotlib, which is imported when the first is drawn.
 """
 
 from aucmax.report.curves import figure, svg
-from aucmax.report.page import write_page
+from aucmax.report.page import caption_of_seconds, write_page
 from aucmax.report.summary import Row, Stat, read_results, summarize
 from aucmax.report.tables import html_table, rst_table, text_table
 
 __all__ = [
     "Row",
     "Stat",
+    "caption_of_seconds",
     "figure",
     "html_table",
     "read_results",

@@ -135,12 +135,19 @@ def _figure(runs: Sequence[Run], by: str) -> str:
     drawn = drawn.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     for colour, name in _names().items():
         drawn = drawn.replace(colour, f"var(--{name})")
-    caption = CAPTION if by == "step" else "The same curves; seconds of training steps alone."
+    caption = CAPTION if by == "step" else caption_of_seconds(runs)
     size = f"--least: {LEAST_REM * width:.1f}rem; --most: {MOST_REM * width:.1f}rem"
     return (
         f'<figure>\n<div class="scroll" tabindex="0" style="{size}">\n{drawn}</div>\n'
         f"<figcaption>{escape(caption)}</figcaption>\n</figure>"
     )
+
+
+def caption_of_seconds(runs: Sequence[Run]) -> str:
+    """What stands below a figure by seconds: how the seconds were measured."""
+    at_once = max(run.get("at_once") or 1 for run in runs)
+    shared = f", with up to {at_once} runs at once on the machine" if at_once > 1 else ""
+    return f"The same curves by the seconds of their training steps{shared}; evaluation left out."
 
 
 def _names() -> dict[str, str]:
