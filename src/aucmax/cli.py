@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import tyro
 
 from aucmax._version import __version__
+from aucmax.experiments.pool import WorkerDiedError
 
 Experiment = Literal["figure1", "figure2", "figure3"]
 DataSet = Literal["digits", "cifar10", "cifar100", "stl10", "catdog"]
@@ -101,6 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         COMMANDS[name](**options)
     except (ValueError, OSError) as error:
         _fail(str(error))
+    except WorkerDiedError as error:
+        _fail(str(error), code=1)
     except KeyboardInterrupt:
         print("\naucmax: stopped; the same command goes on from here", file=sys.stderr)
         raise SystemExit(130) from None
@@ -145,6 +148,6 @@ def _first_line(command: Callable[..., None]) -> str:
     return (command.__doc__ or "").splitlines()[0]
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = 2) -> NoReturn:
     print(f"aucmax: error: {' '.join(message.split())}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)

@@ -62,6 +62,9 @@ class Run:
         """The name that the runs of all seeds share, which are tuned together."""
         return study_name(self.protocol, self.dataset, self.ratio, self.line)
 
+    def __str__(self) -> str:
+        return self.name
+
     def with_options(self, **options: Any) -> Run:
         """The same run with some options replaced."""
         return replace(self, options={**self.options, **options})

@@ -18,6 +18,10 @@ REFRESH = 0.5
 """Seconds between two looks at how far the runs are."""
 
 
+class WorkerDiedError(RuntimeError):
+    """Something ended a worker process: a signal, or the system for want of memory."""
+
+
 class Pool:
     """Hands tasks to worker processes, a few ahead of those at work.
 
@@ -52,7 +56,7 @@ class Pool:
                 try:
                     yield key, future.result()
                 except BrokenProcessPool:
-                    raise RuntimeError(
+                    raise WorkerDiedError(
                         f"a worker process died during {key}; the same command goes on from there"
                     ) from None
 

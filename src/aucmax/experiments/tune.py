@@ -56,15 +56,19 @@ def tuned(
     steps_left = sum(n * s.pattern.options["steps"] for n, s in zip(left, studies, strict=True))
     bar.begin("tuning", sum(left), steps_left, place=PLACE)
 
+    asked: dict[str, tuple[Study, Any]] = {}
+
     def tasks() -> Iterator[Any]:
         for study in _in_turn(studies):
             if deadline is not None and time.monotonic() > deadline:
                 return
             trial, run = study.ask()
             bar.started(run)
-            yield (study, trial, run), perform, (run, *task, PLACE)
+            asked[run.name] = study, trial
+            yield run, perform, (run, *task, PLACE)
 
-    for (study, trial, run), path in workforce.run(tasks()):
+    for run, path in workforce.run(tasks()):
+        study, trial = asked.pop(run.name)
         study.tell(trial, path)
         bar.finished(run, path)
     found = {study.pattern.study: study.best() for study in studies}
