@@ -134,3 +134,22 @@ def test_statistics_survive_when_there_are_no_batches():
         aucmax.update_batch_norm(model, [])
     assert torch.equal(model[0].running_mean, before)
     assert model.training
+
+
+def test_pga_may_show_its_last_average():
+    p = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
+    optimizer = aucmax.PGA([p], lr=0.1, output="last")
+    for _ in range(3):
+        points = []
+        for _ in range(4):
+            p.grad = 2 * p.detach()
+            optimizer.step()
+            points.append(p.detach().clone())
+            ((_, running),) = optimizer.averages()
+            torch.testing.assert_close(running, torch.stack(points).mean(0))
+        optimizer.end_stage()
+        ((_, last),) = optimizer.averages()
+        torch.testing.assert_close(last, torch.stack(points).mean(0))
+        torch.testing.assert_close(p.detach(), last)
+    with pytest.raises(ValueError, match="output must be 'drawn' or 'last', found 'best'"):
+        aucmax.PGA([p], output="best")

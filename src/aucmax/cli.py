@@ -58,7 +58,7 @@ def reproduce(
         lines: Some of the curves, such as ppd-sg pga sgd, instead of the experiment's.
         seeds: How many seeds, instead of three.
         steps: Steps of each run, instead of the data set's.
-        tune: First search the paper's grid of eta0, T0 and gamma on validation AUC.
+        tune: First search the paper's grid of step sizes, gamma and T0 on validation AUC.
         tune_steps: Steps of each trial of that search, instead of a sixteenth of a run's.
         trials: At most so many trials for each curve.
         data: The folder that holds the data sets' folders; default $AUCMAX_DATA, or "data".
@@ -69,7 +69,6 @@ def reproduce(
         time_limit: Begin no more runs after so many seconds.
         time_alone: Then time steps of every curve alone, for the figure by seconds.
     """
-    from aucmax import report
     from aucmax.experiments import reproduce as run
 
     page = run(
@@ -78,7 +77,7 @@ def reproduce(
         trials=trials, data=data, download=download, out=out, workers=workers, device=device,
         time_limit=time_limit, time_alone=time_alone,
     )  # fmt: skip
-    print(report.text_table(report.summarize(report.read_results(page.parent / "runs"))))
+    print((page.parent / "table.txt").read_text(encoding="utf-8"))
     print(f"\nThe figures are on {page}")
 
 

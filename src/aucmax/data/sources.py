@@ -72,6 +72,9 @@ class Source:
         """The batch, on the device."""
         return Batch(*drawn)
 
+    def put_back(self, drawn: tuple[Any, ...]) -> None:
+        """Give back what was drawn last, to be drawn again; those that never end need not."""
+
     def position(self, ago: int = 0) -> str:
         """The last batch in words, or one that many before it."""
         raise NotImplementedError
@@ -199,9 +202,18 @@ class IterableSource(Source):
         self.generators = _generators(data)
         self._began: dict[str, Any] | None = None
         self._iterator: Iterator[Any] | None = None
+        self._returned: tuple[Any, ...] | None = None
+
+    def put_back(self, drawn: tuple[Any, ...]) -> None:
+        """A stream's batch may not come again."""
+        self._returned, self.taken = drawn, self.taken - 1
 
     def draw(self) -> tuple[Any, ...]:
         """The next batch, of the next round if this one is over."""
+        if self._returned is not None:
+            drawn, self._returned = self._returned, None
+            self.taken += 1
+            return drawn
         item = _next(self._items())
         if distributed.total(item is not None) < distributed.world_size():
             # Over for one rank is over for all: none may wait for another's batch.
@@ -238,6 +250,7 @@ class IterableSource(Source):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Begin the round again and pass over what was used."""
         self.round, self.taken, self._iterator = int(state["round"]), 0, None
+        self._returned = None
         if state["began"] is None:
             return
         _random.set_state(state["began"]["global"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import functools
-import json
 import math
 import os
 import platform
@@ -20,6 +18,7 @@ from torch import Tensor, nn
 
 from aucmax import history, stages
 from aucmax._version import __version__
+from aucmax.checkpoint import write_json
 from aucmax.data import prepare
 from aucmax.data.augment import CropAndFlip
 from aucmax.data.datasets import ImageData
@@ -30,7 +29,12 @@ from aucmax.stages import Stage
 from aucmax.train import DivergedError, fit
 
 FORMAT = 1
-WITH_MOMENTUM = ("ppd-sg", "sgd")
+EXTRAS = {
+    "ppd-sg": ("momentum", "weight_decay"),
+    "sgd": ("momentum", "weight_decay"),
+    "adagrad": ("weight_decay",),
+}
+"""What of a protocol's options each optimizer has."""
 
 
 class Parts(NamedTuple):
@@ -58,12 +62,13 @@ def perform(run: Run, out: Path, device: str, at_once: int, place: str = "runs")
     parts = make_parts(run, stored_images(out))
     outcome = _train(run, parts, work, device)
     outcome |= {"counts": parts.counts(), "at_once": at_once}
-    write_json(target, {**describe(run), **outcome, **provenance()})
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_json(target, {**describe(run, device), **outcome, **provenance(device)})
     shutil.rmtree(work, ignore_errors=True)
     return target
 
 
-def describe(run: Run) -> dict[str, Any]:
+def describe(run: Run, device: str) -> dict[str, Any]:
     """What a result says of its run, and a run must have in common with a result to be done."""
     return {
         "format": FORMAT,
@@ -76,6 +81,7 @@ def describe(run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "steps": run.options["steps"],
         "iterate": run.options["iterate"],
+        "precision": "bf16" if device.startswith("cuda") else "float32",
         "configuration": {
             "partition": run.partition,
             "removed": run.removed,
@@ -139,25 +145,35 @@ def _tensors(x: NDArray[np.uint8], y: NDArray[np.int64]) -> tuple[Tensor, Tensor
 
 def make_model(run: Run, images: Tensor) -> nn.Module:
     """The run's network, standardizing by the training images' own mean and deviation."""
-    pixels = images.double()
-    mean, std = pixels.mean((0, 2, 3)).tolist(), pixels.std((0, 2, 3)).tolist()
+    mean, std = _moments(images)
     generator = torch.Generator().manual_seed(run.seed)
     if run.options["model"] == "mlp":
         return mlp(images[0].numel(), mean=mean, std=std, generator=generator)
     return resnet20(channels=images.shape[1], mean=mean, std=std, generator=generator)
 
 
+def _moments(images: Tensor) -> tuple[list[float], list[float]]:
+    """Each channel's mean and deviation, from how often each of the 256 values occurs."""
+    counts = torch.stack(
+        [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]
+    ).double()
+    share, values = counts / counts.sum(1, keepdim=True), torch.arange(256, dtype=torch.float64)
+    mean = share @ values
+    return mean.tolist(), (share @ values**2 - mean**2).sqrt().tolist()
+
+
 def fit_options(run: Run) -> dict[str, Any]:
     """The arguments of :func:`aucmax.fit` that the run's options stand for."""
     o, method = run.options, run.options["method"]
-    of_optimizer = {"gamma": o["gamma"]} if "gamma" in o and method in STAGED else {}
-    if method in WITH_MOMENTUM:
-        of_optimizer |= {key: o[key] for key in ("momentum", "weight_decay") if key in o}
+    of_optimizer = {key: o[key] for key in EXTRAS.get(method, ()) if key in o}
+    of_optimizer |= {"gamma": o["gamma"]} if "gamma" in o and method in STAGED else {}
+    of_optimizer |= {"output": "last"} if method == "pga" else {}
     cross_entropy = method in ("sgd", "adagrad")
-    rule = _stages(method, o["lr"], o.get("T0"), o["steps"])
+    pretrain = min(o["pretrain"], o["steps"] // 4) if o.get("pretrained") else 0
+    rule = _stages(method, o["lr"], o.get("first_stage"), o["steps"] - pretrain)
     return {
         "method": method,
-        "steps": o["steps"],
+        "steps": o["steps"] - pretrain,
         "batch_size": o["batch_size"],
         "eval_every": o["eval_every"],
         "save_every": 5 * o["eval_every"],
@@ -165,19 +181,19 @@ def fit_options(run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "optimizer_options": of_optimizer,
         "loss_options": {} if cross_entropy else {"normalize": o["normalize"]},
-        "pretrain": o["pretrain"] if o.get("pretrained") else 0,
+        "pretrain": pretrain,
         "positives": o.get("positives"),
         "augment": CropAndFlip() if o.get("augment") and o["model"] == "resnet20" else None,
         **({"lr": o["lr"]} if rule is None else {"stages": rule}),
     }
 
 
-def _stages(method: str, lr: float, first: int | None, steps: int) -> list[Stage] | None:
-    """Stages that begin with ``first`` steps, T0, and last long enough; None leaves them to fit."""
-    if first is None or method not in STAGED:
+def _stages(method: str, lr: float, share: float | None, steps: int) -> list[Stage] | None:
+    """Stages of which the first has a share of the steps; None leaves them to fit."""
+    if share is None:
         return None
     make = stages.polynomial if method == "pga" else stages.geometric
-    count = 1
+    first, count = math.ceil(share * steps), 1
     while sum(stage.steps or 0 for stage in make(lr, first, stages=count)) < steps:
         count += 1
     return make(lr, first, stages=count)
@@ -199,7 +215,8 @@ def _train(run: Run, parts: Parts, work: Path, device: str) -> dict[str, Any]:
     try:
         result = fit(model, parts.train, parts.valid, test=parts.test, **options)
     except DivergedError as error:
-        found = history.read(work / "history.jsonl")
+        path = work / "history.jsonl"
+        found = history.read(path) if path.exists() else []
         return {"error": str(error), "history": found, "result": None, **_times(found)}
     chosen = {"step": result.step, "iterate": result.iterate, "valid_auc": result.auc}
     at = {record["step"]: record for record in result.history}
@@ -221,25 +238,24 @@ def _times(records: list[dict[str, Any]]) -> dict[str, Any]:
 # ---- Where a result comes from -------------------------------------------------------------------
 
 
-def provenance() -> dict[str, Any]:
+def provenance(device: str) -> dict[str, Any]:
     """Commit, versions, hardware and day."""
-    on_gpu = torch.cuda.is_available()
+    on_gpu = device.startswith("cuda")
     return {
-        "commit": _commit(),
+        "commit": commit(),
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
             "aucmax": __version__,
         },
-        "hardware": torch.cuda.get_device_name() if on_gpu else _processor(),
+        "hardware": torch.cuda.get_device_name(device) if on_gpu else _processor(),
         "date": datetime.date.today().isoformat(),
     }
 
 
-@functools.cache
-def _commit() -> str | None:
+def commit() -> str | None:
     """What AUCMAX_COMMIT says, or the source's commit, "-dirty" if it was changed since."""
-    if "AUCMAX_COMMIT" in os.environ:
+    if os.environ.get("AUCMAX_COMMIT"):
         return os.environ["AUCMAX_COMMIT"]
     command = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
     try:
@@ -253,14 +269,3 @@ def _commit() -> str | None:
 
 def _processor() -> str:
     return f"{platform.machine()} CPU, {os.cpu_count()} cores"
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

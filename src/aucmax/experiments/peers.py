@@ -48,10 +48,12 @@ def with_libauc(options: dict[str, Any], model: nn.Module, device: str) -> dict[
 
     model.to(device)
     loss = AUCMLoss(margin=1.0, device=torch.device(device))
-    optimizer = Scheduled(
-        model.parameters(), loss_fn=loss, lr=options["lr"], margin=1.0, momentum=0.9,
-        epoch_decay=0.003, weight_decay=1e-4, verbose=False, device=torch.device(device),
-    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(options["seed"])  # its reference begins as noise
+        optimizer = Scheduled(
+            model.parameters(), loss_fn=loss, lr=options["lr"], margin=1.0, momentum=0.9,
+            epoch_decay=0.003, weight_decay=1e-4, verbose=False, device=torch.device(device),
+        )  # fmt: skip
     dropped = ("method", "lr", "loss_options", "optimizer_options", "save_every")
     kept = {key: value for key, value in options.items() if key not in dropped}
     return {**kept, "loss": _OnScores(loss), "optimizer": optimizer, "out": None}

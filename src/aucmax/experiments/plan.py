@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -110,7 +109,7 @@ def make_plan(
     Example:
         >>> plan = make_plan("figure1", "digits", protocols=["strong"], seeds=1)
         >>> len(plan.runs), plan.runs[0].name
-        (20, 'strong-digits-91-9-ppd-sg-seed0')
+        (24, 'strong-digits-91-9-ppd-sg-seed0')
     """
     choice("experiment", experiment, EXPERIMENTS)
     settings, own = _read("settings"), _read(experiment)
@@ -129,6 +128,10 @@ def make_plan(
     ]  # fmt: skip
     # All lines of a seed before the next seed: whatever is done so far can be compared.
     runs.sort(key=lambda run: (-run.removed, run.seed))
+    names = [run.name for run in runs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"lines and removed must name every run once, found more of {twice[0]}")
     title = f"{own['title']}, {about['title']}"
     return Plan(title, runs, own["seeds"], about["steps"], settings["grid"])
 
@@ -151,10 +154,8 @@ def _options(
         if key != "title" and not isinstance(value, dict)
     }
     merged |= {"steps": steps, "eval_every": min(merged["eval_every"], max(1, steps // 40))}
-    share = merged.pop("first_stage")
-    if merged["method"] in STAGED:
-        # A trial of fewer steps keeps it: it is the beginning of such a run.
-        merged.setdefault("T0", math.ceil(share * steps))
+    if merged["method"] not in STAGED and not merged.get("staged"):
+        del merged["first_stage"]
     return merged
 
 

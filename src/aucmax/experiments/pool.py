@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -64,6 +65,7 @@ class Pool:
 @contextmanager
 def pool(workers: int, tick: Callable[[], None]) -> Iterator[Pool]:
     """Worker processes for the block; they save what they do and end if it is left by an error."""
+    others = multiprocessing.active_children()
     executor = ProcessPoolExecutor(
         workers,
         mp_context=multiprocessing.get_context("spawn"),
@@ -73,7 +75,7 @@ def pool(workers: int, tick: Callable[[], None]) -> Iterator[Pool]:
     try:
         yield Pool(executor, workers, tick)
     except BaseException:
-        for process in multiprocessing.active_children():
+        for process in set(multiprocessing.active_children()) - set(others):
             process.terminate()  # on which fit saves its state
         raise
     finally:
@@ -87,9 +89,15 @@ def _work(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         os._exit(error.code if isinstance(error.code, int) else 1)
 
 
-def _begin(threads: int) -> None:
+def settle(threads: int) -> None:
+    """Let torch use so many threads, and choose the fastest convolutions."""
     torch.set_num_threads(threads)
     torch.backends.cudnn.benchmark = True
+
+
+def _begin(threads: int) -> None:
+    settle(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who then tells us
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -14,13 +14,12 @@ class Bar:
     """Counts steps, finished ones by result and others by what their history says.
 
     Args:
-        title: of the experiment.
-        folder: its ``out``.
+        folder: the experiment's ``out``.
         show: False is silent.
     """
 
-    def __init__(self, title: str, folder: Path, show: bool) -> None:
-        self.title, self.folder, self.show = title, folder, show
+    def __init__(self, folder: Path, show: bool) -> None:
+        self.folder, self.show = folder, show
         self.bar: Any = None
         self.at_work: dict[str, int] = {}
         self.steps = self.done = self.runs = 0

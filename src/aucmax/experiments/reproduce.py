@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aucmax import _checks, report
 from aucmax.data import datasets
-from aucmax.experiments.job import describe, perform, store_images
+from aucmax.experiments.job import commit, store_images
 from aucmax.experiments.plan import Plan, Run, make_plan
-from aucmax.experiments.pool import Pool, pool
 from aucmax.experiments.progress import Bar
 from aucmax.experiments.timing import time_lines, with_times
+from aucmax.experiments.workshop import Workshop, taken
 from aucmax.train._options import find_device
 
 
@@ -54,9 +52,10 @@ def reproduce(
         lines: some of the lines in ``settings.toml``; None for the experiment's.
         seeds: how many seeds; None for the experiment's three.
         steps: of each run; None for the data set's.
-        tune: True first searches the paper's grid of eta0 ("lr"), T0 and gamma on validation AUC
-            with Optuna, one seed each; the runs then use what was found. A mapping is a grid of
-            your own, such as ``{"lr": [0.1, 0.01]}``.
+        tune: True first searches the paper's grid of eta0 ("lr"), gamma and the share of the first
+            stage, T0 ("first_stage"), on validation AUC, one seed each; the runs then use what
+            was found. A mapping is a grid of your own, such as ``{"lr": [0.1, 0.01]}``. Needs
+            Optuna, whose tools can look at the search.
         tune_steps: of each trial; None for a sixteenth of ``steps``, the paper's 5,000.
         trials: at most so many of the grid's points for each line; None for all.
         data: the folder of the data sets' files, see :func:`aucmax.data.datasets.load`.
@@ -85,64 +84,22 @@ def reproduce(
     folder = Path(out or f"runs/{experiment}-{dataset}")
     count = _worker_count(workers, where)
     deadline = None if time_limit is None else time.monotonic() + time_limit
+    os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
     images = datasets.load(dataset, data, download=download, progress=progress)
-    folder.mkdir(parents=True, exist_ok=True)
-    store_images(folder, images)
-    task = (folder, where, count)
-    with Bar(plan.title, folder, progress) as bar, pool(count, bar.tick) as workforce:
+    with taken(folder), Bar(folder, progress) as bar:
+        store_images(folder, images)
+        workshop = Workshop(folder, where, count, bar, deadline)
         runs = plan.runs
         if tune:
             from aucmax.experiments.tune import tuned
 
             grid = plan.grid if tune is True else {k: list(v) for k, v in dict(tune).items()}
-            runs = tuned(plan, grid, workforce, bar, task, tune_steps, trials, deadline)
-        missing = [run for run in runs if not is_done(run, folder)]
-        _perform_all(missing, len(runs), workforce, bar, task, deadline)
-    if time_alone:
-        time_lines([run for run in runs if run.seed == 0], folder, where, bar)
-    if all(is_done(run, folder) for run in runs):
-        shutil.rmtree(folder / "unfinished")
-    return write_report(plan, runs, folder)
-
-
-def is_done(run: Run, folder: Path, place: str = "runs") -> bool:
-    """Whether its result is there; an error if it is one of other settings."""
-    path = folder / place / f"{run.name}.json"
-    if not path.exists():
-        return False
-    found, wanted = json.loads(path.read_text(encoding="utf-8")), describe(run)
-    wanted = json.loads(json.dumps(wanted))
-    other = [key for key in wanted if found.get(key) != wanted[key]]
-    if other:
-        raise ValueError(
-            f"out must be an empty folder or one of the same settings, found {path} "
-            f"with another {', '.join(other)}: choose another folder"
-        )
-    return True
-
-
-def _perform_all(
-    missing: list[Run],
-    total: int,
-    workforce: Pool,
-    bar: Bar,
-    task: tuple[Path, str, int],
-    deadline: float | None,
-) -> None:
-    """The runs, as many at once as there are workers, until the deadline."""
-    steps = sum(run.options["steps"] for run in missing)
-    bar.begin("training", total, steps, done=total - len(missing))
-
-    def tasks() -> Iterator[Any]:
-        for run in missing:
-            if deadline is not None and time.monotonic() > deadline:
-                bar.note("the time limit is reached: the same command goes on")
-                return
-            bar.started(run)
-            yield run, perform, (run, *task)
-
-    for run, path in workforce.run(tasks()):
-        bar.finished(run, path)
+            runs = tuned(runs, grid, workshop, tune_steps, trials)
+        workshop.perform("training", runs)
+        if time_alone:
+            time_lines([run for run in runs if run.seed == 0], workshop)
+        workshop.tidy()
+        return _write_report(plan, [run for run in runs if workshop.is_done(run)], folder)
 
 
 def finished_results(folder: Path) -> list[dict[str, Any]]:
@@ -150,13 +107,15 @@ def finished_results(folder: Path) -> list[dict[str, Any]]:
     return with_times(report.read_results(folder / "runs"), folder)
 
 
-def write_report(plan: Plan, runs: list[Run], folder: Path) -> Path:
-    """Figures and page of those runs that are done."""
-    wanted = {(run.protocol, run.ratio, run.line, run.seed) for run in runs if is_done(run, folder)}
-    if not wanted:
+def _write_report(plan: Plan, runs: list[Run], folder: Path) -> Path:
+    """Figures, table and page of the runs, which are done."""
+    if not runs:
         raise ValueError("time_limit must leave time for a run, found none finished")
     keys = ("protocol", "ratio", "line", "seed")
+    wanted = {(run.protocol, run.ratio, run.line, run.seed) for run in runs}
     done = [r for r in finished_results(folder) if tuple(r[key] for key in keys) in wanted]
+    table = report.text_table(report.summarize(done))
+    (folder / "table.txt").write_text(table, encoding="utf-8")
     for by in ("step", "seconds"):
         drawn = report.svg(report.figure(done, by=by))
         (folder / f"by-{by}.svg").write_text(drawn, encoding="utf-8")
@@ -186,7 +145,10 @@ def command_of(results: list[dict[str, Any]]) -> str:
         "steps": [] if max(found("steps")) == plan.wanted_steps else [max(found("steps"))],
     }
     given = [f"--{name} {' '.join(map(str, values))}" for name, values in options.items() if values]
-    return " ".join([f"aucmax reproduce {first['experiment']}", *given])
+    tuned = first["configuration"].get("tuned")
+    return " ".join(
+        [f"aucmax reproduce {first['experiment']}", *given, *([tuned] if tuned else [])]
+    )
 
 
 def _worker_count(workers: int | None, device: str) -> int:

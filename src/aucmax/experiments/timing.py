@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from statistics import median
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 
+from aucmax.checkpoint import write_json
 from aucmax.experiments.job import (
     Parts,
     fit_arguments,
@@ -17,10 +19,10 @@ from aucmax.experiments.job import (
     make_parts,
     provenance,
     stored_images,
-    write_json,
 )
 from aucmax.experiments.plan import Run, study_name
-from aucmax.experiments.progress import Bar
+from aucmax.experiments.pool import settle
+from aucmax.experiments.workshop import Workshop
 from aucmax.train import fit
 
 ROUNDS = 3
@@ -29,16 +31,18 @@ LENGTHS = (100, 400)
 setting up."""
 
 
-def time_lines(runs: list[Run], out: Path, device: str, bar: Bar) -> None:
+def time_lines(runs: list[Run], workshop: Workshop) -> None:
     """Time the lines of the runs one after the other, round by round, into ``out/timing.json``.
 
     Nothing is evaluated or saved meanwhile. What an earlier call has timed is kept.
     """
+    out, device, bar = workshop.folder, workshop.device, workshop.bar
     path = out / "timing.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"lines": {}}
-    missing = {run.study: run for run in runs if run.study not in found["lines"]}
+    found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    missing = {run.study: run for run in runs if run.study not in found}
     if not missing:
         return
+    settle(os.cpu_count() or 1)
     images = stored_images(out)
     parts = {name: make_parts(run, images) for name, run in missing.items()}
     seconds: dict[str, list[float]] = {name: [] for name in missing}
@@ -46,8 +50,9 @@ def time_lines(runs: list[Run], out: Path, device: str, bar: Bar) -> None:
         bar.note(f"timing {len(missing)} lines, round {number + 1} of {ROUNDS}")
         for name, run in missing.items():
             seconds[name].append(_seconds_per_step(run, parts[name], device))
-    found["lines"] |= {name: median(values) for name, values in seconds.items()}
-    write_json(path, {**found, "rounds": ROUNDS, **provenance()})
+    how = {"rounds": ROUNDS, **provenance(device)}
+    found |= {name: {"seconds": median(values), **how} for name, values in seconds.items()}
+    write_json(path, found)
 
 
 def with_times(results: list[dict[str, Any]], out: Path) -> list[dict[str, Any]]:
@@ -55,10 +60,12 @@ def with_times(results: list[dict[str, Any]], out: Path) -> list[dict[str, Any]]
     path = out / "timing.json"
     if not path.exists():
         return results
-    lines = json.loads(path.read_text(encoding="utf-8"))["lines"]
+    lines = json.loads(path.read_text(encoding="utf-8"))
     names = [study_name(*(r[k] for k in ("protocol", "dataset", "ratio", "line"))) for r in results]
     return [
-        {**result, "seconds_per_step": lines[name], "at_once": 1} if name in lines else result
+        {**result, "seconds_per_step": lines[name]["seconds"], "at_once": 1}
+        if name in lines
+        else result
         for result, name in zip(results, names, strict=True)
     ]
 
@@ -69,8 +76,10 @@ def _seconds_per_step(run: Run, parts: Parts, device: str) -> float:
 
 
 def _seconds(run: Run, parts: Parts, device: str, steps: int) -> float:
-    """Of a whole training of so many steps."""
-    timed = run.with_options(steps=steps, eval_every=steps, probe=2)
+    """Of a whole training of so many steps, in one stage."""
+    timed = run.with_options(steps=steps, eval_every=steps, probe=2, pretrained=False)
+    if "first_stage" in timed.options:
+        timed = timed.with_options(first_stage=1.0)
     model = make_model(timed, parts.train[0])
     arguments = fit_arguments(timed, model, device, out=None)
     began = time.perf_counter()

@@ -1,162 +1,130 @@
-"""The paper's grid, searched on validation AUC with Optuna: eta0, T0 and gamma."""
+"""The paper's grid, searched on validation AUC: eta0, gamma and the length of the first stage."""
 
 from __future__ import annotations
 
-import json
 import random
-import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
-from pathlib import Path
+from itertools import product, zip_longest
 from typing import Any
 
 from aucmax import _checks
-from aucmax.experiments.job import perform, write_json
-from aucmax.experiments.plan import STAGED, Plan, Run
-from aucmax.experiments.pool import Pool
-from aucmax.experiments.progress import Bar
+from aucmax.checkpoint import write_json
+from aucmax.experiments.plan import STAGED, Run
+from aucmax.experiments.workshop import Workshop
 
 PLACE = "trials"
-TUNED = ("lr", "T0", "gamma")
+TUNED = ("lr", "gamma", "first_stage")
 
 
 def tuned(
-    plan: Plan,
+    runs: Sequence[Run],
     grid: dict[str, list[Any]],
-    workforce: Pool,
-    bar: Bar,
-    task: tuple[Path, str, int],
+    workshop: Workshop,
     steps: int | None,
     trials: int | None,
-    deadline: float | None,
 ) -> list[Run]:
-    """The plan's runs with the best options of a search for each line, ratio and protocol.
+    """The runs with the best options of a search for each line, ratio and protocol.
 
-    Every trial's result is a file in ``out/trials``, and the studies are in ``out/studies.log``:
-    a search that was interrupted goes on.
+    A trial is a shorter run of the first seed, and its result a file in ``out/trials``: a search
+    that was interrupted goes on. Judged is the validation AUC at the trial's end, of the iterate
+    that the line shows. The studies are written for Optuna's tools as ``out/studies.log``.
 
     Args:
-        plan: the experiment's.
+        runs: the experiment's.
         grid: values of the options to choose from.
-        workforce: runs the trials.
-        bar: shows them.
-        task: the folder of the experiment, the device, and how many runs share it.
+        workshop: does the trials.
         steps: of each trial; None for a sixteenth of a run's.
         trials: at most so many for each study.
-        deadline: of time.monotonic(), after which no trial begins.
     """
-    folder = task[0]
-    studies = [
-        Study(run, grid, folder, steps or max(1, run.options["steps"] // 16), trials)
-        for run in plan.runs
-        if run.seed == 0
-    ]
-    left = [len(study.left) for study in studies]
-    steps_left = sum(n * s.pattern.options["steps"] for n, s in zip(left, studies, strict=True))
-    bar.begin("tuning", sum(left), steps_left, place=PLACE)
-
-    asked: dict[str, tuple[Study, Any]] = {}
-
-    def tasks() -> Iterator[Any]:
-        for study in _in_turn(studies):
-            if deadline is not None and time.monotonic() > deadline:
-                return
-            trial, run = study.ask()
-            bar.started(run)
-            asked[run.name] = study, trial
-            yield run, perform, (run, *task, PLACE)
-
-    for run, path in workforce.run(tasks()):
-        study, trial = asked.pop(run.name)
-        study.tell(trial, path)
-        bar.finished(run, path)
-    found = {study.pattern.study: study.best() for study in studies}
-    write_json(folder / "tuned.json", {name: best for name, best in found.items() if best})
-    return [run.with_options(**found[run.study].get("options", {})) for run in plan.runs]
+    first = {run.study: run for run in runs if run.seed == 0}
+    length = {name: steps or max(1, run.options["steps"] // 16) for name, run in first.items()}
+    studies = {
+        name: _trial_runs(run, grid, _checks.count("tune_steps", length[name]), trials)
+        for name, run in first.items()
+    }
+    _optuna()
+    in_turn = [run for row in zip_longest(*studies.values()) for run in row if run is not None]
+    workshop.perform("tuning", in_turn, PLACE)
+    best = {name: _best(asked, grid, workshop) for name, asked in studies.items()}
+    _record(studies, grid, workshop)
+    write_json(workshop.folder / "tuned.json", best)
+    how = _command(steps, trials)
+    return [run.with_options(**best[run.study].get("options", {}), tuned=how) for run in runs]
 
 
-class Study:
-    """The search for one line's options: an Optuna study kept in a file.
-
-    The grid's points are tried in random order, each once. A trial that an interruption cut off
-    is recorded as failed and made again; one that diverged is recorded as pruned.
-    """
-
-    def __init__(
-        self, run: Run, grid: dict[str, list[Any]], folder: Path, steps: int, trials: int | None
-    ) -> None:
-        self.optuna = _optuna()
-        evaluate = max(1, min(run.options["eval_every"], _checks.count("tune_steps", steps) // 10))
-        self.pattern = run.with_options(steps=steps, eval_every=evaluate)
-        storage = self.optuna.storages
-        backend = storage.journal.JournalFileBackend(str(folder / "studies.log"))
-        self.study = self.optuna.create_study(
-            study_name=f"{run.study}-{steps}",
-            storage=storage.JournalStorage(backend),
-            direction="maximize",
-            load_if_exists=True,
-        )
-        self.points = _points(run, grid)
-        done = self._forget_cut_off_trials()
-        left = [point for point in self.points if point not in done]
-        wanted = len(self.points) if trials is None else _checks.count("trials", trials)
-        self.left = left[: max(0, wanted - len(done))]
-
-    def _forget_cut_off_trials(self) -> list[dict[str, Any]]:
-        """Let trials that nobody works on fail; returns the points of those that ended."""
-        state = self.optuna.trial.TrialState
-        for trial in self.study.get_trials(deepcopy=False):
-            if not trial.state.is_finished():
-                self.study.tell(trial.number, state=state.FAIL)
-        ended = self.study.get_trials(deepcopy=False, states=(state.COMPLETE, state.PRUNED))
-        return [trial.params for trial in ended]
-
-    def ask(self) -> tuple[Any, Run]:
-        """The next trial and its run."""
-        options = self.left.pop(0)
-        self.study.enqueue_trial(options)
-        trial = self.study.ask()
-        for name, value in options.items():
-            trial.suggest_categorical(name, sorted({point[name] for point in self.points}))
-            assert trial.params[name] == value
-        tag = "-".join(f"{name}{value}" for name, value in options.items())
-        return trial, replace(self.pattern.with_options(**options), tag=tag)
-
-    def tell(self, trial: Any, path: Path) -> None:
-        """Its validation AUC, or that it diverged."""
-        result = json.loads(path.read_text(encoding="utf-8"))["result"]
-        if result is None:
-            self.study.tell(trial, state=self.optuna.trial.TrialState.PRUNED)
-        else:
-            self.study.tell(trial, result["chosen"]["valid_auc"])
-
-    def best(self) -> dict[str, Any]:
-        """The options of the best trial with what it reached; nothing if none ended well."""
-        done = [t for t in self.study.get_trials(deepcopy=False) if t.value is not None]
-        if not done:
-            return {}
-        best = max(done, key=lambda trial: (trial.value, -trial.number))
-        return {"options": best.params, "valid_auc": best.value, "trials": len(done)}
-
-
-def _in_turn(studies: list[Study]) -> Iterator[Study]:
-    """One trial of each, over and over, until all have had theirs."""
-    while any(study.left for study in studies):
-        yield from (study for study in studies if study.left)
-
-
-def _points(run: Run, grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """The grid's points in the options that the line's method has, in a seeded random order."""
+def _trial_runs(run: Run, grid: dict[str, list[Any]], steps: int, trials: int | None) -> list[Run]:
+    """The grid's points, in the options that the line's method has, in a seeded random order."""
     unknown = set(grid) - set(TUNED)
     if unknown or not grid:
         raise ValueError(f"tune must be a grid of {', '.join(TUNED)}, found {sorted(grid)}")
-    names = [n for n in TUNED if n in grid and (n == "lr" or run.options["method"] in STAGED)]
-    points = [
-        dict(zip(names, values, strict=True)) for values in product(*(grid[n] for n in names))
-    ]
+    names = [n for n in grid if n == "lr" or run.options["method"] in STAGED]
+    points = list(product(*(grid[name] for name in names)))
     random.Random(run.study).shuffle(points)
-    return points
+    wanted = len(points) if trials is None else _checks.count("trials", trials)
+    evaluate = max(1, min(run.options["eval_every"], steps // 10))
+    found = []
+    for values in points[:wanted]:
+        options = dict(zip(names, values, strict=True))
+        tag = "-".join([f"{steps}steps", *(f"{name}{value}" for name, value in options.items())])
+        shorter = run.with_options(**options, steps=steps, eval_every=evaluate)
+        found.append(replace(shorter, tag=tag))
+    return found
+
+
+def _best(asked: list[Run], grid: dict[str, list[Any]], workshop: Workshop) -> dict[str, Any]:
+    """The best trial's options and what it reached; nothing if none ended well."""
+    values = {run.name: _value(run, workshop) for run in asked}
+    done = [run for run in asked if values[run.name] is not None]
+    if not done:
+        return {}
+    best = max(done, key=lambda run: values[run.name] or 0.0)
+    return {
+        "options": _options(best, grid),
+        "valid_auc": values[best.name],
+        "trials": len(done),
+        "steps": best.options["steps"],
+    }
+
+
+def _value(run: Run, workshop: Workshop) -> float | None:
+    """The trial's last validation AUC; None if it is not done or diverged."""
+    if not workshop.is_done(run, PLACE):
+        return None
+    result = workshop.result(run, PLACE)
+    if result["result"] is None:
+        return None
+    found: float | None = result["history"][-1][f"valid_auc_{run.options['iterate']}"]
+    return found
+
+
+def _options(run: Run, grid: dict[str, list[Any]]) -> dict[str, Any]:
+    return {name: run.options[name] for name in grid if name in run.options}
+
+
+def _record(studies: dict[str, list[Run]], grid: dict[str, list[Any]], workshop: Workshop) -> None:
+    """All trials as Optuna studies, for its dashboard and its plots."""
+    optuna = _optuna()
+    path = workshop.folder / "studies.log"
+    path.unlink(missing_ok=True)
+    backend = optuna.storages.journal.JournalFileBackend(str(path))
+    storage = optuna.storages.JournalStorage(backend)
+    for name, asked in studies.items():
+        study = optuna.create_study(study_name=name, storage=storage, direction="maximize")
+        for run in asked:
+            if (value := _value(run, workshop)) is not None:
+                options = _options(run, grid)
+                kinds = {
+                    key: optuna.distributions.CategoricalDistribution(grid[key]) for key in options
+                }
+                study.add_trial(
+                    optuna.trial.create_trial(params=options, distributions=kinds, value=value)
+                )
+
+
+def _command(steps: int | None, trials: int | None) -> str:
+    given = {"--tune-steps": steps, "--trials": trials}
+    return " ".join(["--tune", *(f"{k} {v}" for k, v in given.items() if v is not None)])
 
 
 def _optuna() -> Any:

@@ -51,6 +51,8 @@ class PGA(StagedOptimizer):
         dual_radius: :math:`R_2`.
         seed: of the draw of a stage, which depends on it and the stage's number alone: a run that
             was interrupted draws as one that was not.
+        output: "drawn" is the paper's; "last" shows the average of the last stage, which the
+            theorem says less about and which is better in practice.
         maximize: whether groups are dual unless they say otherwise.
         foreach: False moves tensor by tensor in plain operations, None and True work on lists.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
@@ -80,16 +82,20 @@ class PGA(StagedOptimizer):
         radius: float = math.inf,
         dual_radius: float = math.inf,
         seed: int = 0,
+        output: str = "drawn",
         maximize: bool = False,
         foreach: bool | None = None,
         capturable: bool = False,
     ) -> None:
+        if output not in ("drawn", "last"):
+            raise ValueError(f"output must be 'drawn' or 'last', found {output!r}")
         defaults = {
             "lr": lr,
             "gamma": gamma,
             "radius": radius,
             "dual_radius": dual_radius,
             "seed": seed,
+            "output": output,
             "stages_ended": 0,
             "maximize": maximize,
             "foreach": foreach,
@@ -98,9 +104,13 @@ class PGA(StagedOptimizer):
         super().__init__(params, defaults)
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each parameter with its drawn stage average; in the first stage, with the running one."""
+        """Each parameter with its drawn stage average; in the first stage, with the running one.
+
+        With ``output="last"`` always with the running stage's, or the last one's if none runs.
+        """
         for group, p, state in self._states():
-            yield p, state["drawn"] if "drawn" in state else self._average(group, state)
+            running = "drift" in state and (group["output"] == "last" or "drawn" not in state)
+            yield p, self._average(group, state) if running else state["drawn"]
 
     @torch.no_grad()
     def end_stage(self, restart: str = "average") -> None:
@@ -131,7 +141,7 @@ class PGA(StagedOptimizer):
         average = self._average(group, state)
         p.copy_(average)
         first = self.param_groups[0]  # one draw for all
-        keep = _keeps(first["seed"], first["stages_ended"])
+        keep = group["output"] == "last" or _keeps(first["seed"], first["stages_ended"])
         return {"drawn": average if keep or "drawn" not in state else state["drawn"]}
 
     def _move_one(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aucmax._checks import count
+from aucmax.checkpoint import replacing
 from aucmax.report import curves, prose, tables
 from aucmax.report.style import COLOURS, GRID, INK, PAPER, dataset_name, protocol_name
 from aucmax.report.summary import Run, grouped, labels, number, summarize
@@ -56,12 +56,8 @@ def write_page(
     page = _page(full, _sections(runs, text, command))
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
+    with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _page(title: str, sections: Iterable[str]) -> str:

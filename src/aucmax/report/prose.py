@@ -9,8 +9,6 @@ from aucmax.report.style import AUC_METHODS, CROSS_ENTROPY, is_a
 from aucmax.report.summary import Row, Run, grouped
 from aucmax.report.tables import block_name, stat_text
 
-BASELINE = CROSS_ENTROPY[0]
-
 
 def full_title(title: str, runs: Sequence[Run], wanted_seeds: int, wanted_steps: int | None) -> str:
     """The title, with the seeds and steps behind it where they are fewer than wanted.
@@ -49,27 +47,30 @@ def overview(rows: Sequence[Row]) -> str:
     Args:
         rows: from :func:`aucmax.report.summarize`.
     """
-    final = _contest(rows, "shown")
+    final = _contest(rows)
     if not final:
         return ""
     ahead = [pair for pair in final if pair[0].shown.mean > pair[1].shown.mean]
     behind = [block_name(auc) for auc, plain in final if auc.shown.mean <= plain.shown.mean]
     said = (
-        "By mean final test AUC, the best AUC method is ahead of the best cross-entropy baseline "
+        "Of the AUC methods and of cross-entropy, the line with the best validation AUC each: by "
+        "mean final test AUC, AUC maximization is ahead "
         f"in {len(ahead)} of {_settings(len(final))}{_how_clearly(ahead)}."
     )
     if behind and ahead:
         said += f" It is not ahead in: {'; '.join(behind)}."
-    chosen = _contest(rows, "chosen")
-    won = sum(auc.chosen.mean > plain.chosen.mean for auc, plain in chosen)
+    won = sum(auc.chosen.mean > plain.chosen.mean for auc, plain in final)
     by_choice = f" With the weights that validation data chose, it is ahead in {won} of "
-    return said + (f"{by_choice}{_settings(len(chosen))}." if chosen else "")
+    return said + f"{by_choice}{_settings(len(final))}."
 
 
-def _contest(rows: Sequence[Row], what: str) -> list[tuple[Row, Row]]:
-    """The best AUC method and the best of cross-entropy, wherever there are both."""
+def _contest(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """The AUC method and the line of cross-entropy that validation prefers, where there are both.
+
+    To take the best of several by their test AUC would flatter the side that has more of them.
+    """
     pairs = [
-        (_best(block, AUC_METHODS, what), _best(block, CROSS_ENTROPY, what))
+        (_best(block, AUC_METHODS, "valid"), _best(block, CROSS_ENTROPY, "valid"))
         for block in _blocks(rows)
     ]
     return [(auc, plain) for auc, plain in pairs if auc is not None and plain is not None]
@@ -96,29 +97,35 @@ def _finding(block: list[Row]) -> str:
         return f"no line has a result.{_diverged(block)}"
     spread = f"{stat_text(best.shown)} ({best.iterate} iterate, n = {best.shown.n})"
     said = f"{best.label} is best with {spread}"
+    ends = f"{_by_choice(block)}{_diverged(block)}"
     if is_a(best.line, CROSS_ENTROPY):
-        return f"{said}. {_not_beaten(block, best)}{_diverged(block)}"
-    baseline = _baseline(block)
+        return f"{said}. {_not_beaten(block, best)}{ends}"
+    baseline = _best(block, CROSS_ENTROPY)
     if baseline is None:
-        return f"{said}; there is no result of cross-entropy to compare it with.{_diverged(block)}"
+        return f"{said}; there is no result of cross-entropy to compare it with.{ends}"
     plain = f"{baseline.label}, {baseline.iterate} iterate"
     said += f", {_difference(best, baseline)} cross-entropy ({plain})"
     if baseline.shown.is_near(best.shown):
         said += ", which is within one standard error"
-    return f"{said}.{_below(block, baseline)}{_diverged(block)}"
+    return f"{said}.{_below(block, baseline)}{ends}"
 
 
 def _not_beaten(block: list[Row], best: Row) -> str:
     """The best line minimizes cross-entropy: say how far AUC maximization is behind."""
-    auc, baseline = _best(block, AUC_METHODS), _baseline(block)
+    auc = _best(block, AUC_METHODS)
     if auc is None:
         return "It minimizes cross-entropy; there is no result of an AUC method."
-    said = f"AUC maximization does not win: {auc.label} is {_difference(auc, best)} it"
-    if auc.shown.is_near(best.shown):
-        said += ", which is within one standard error"
-    if baseline is not None and baseline is not best:
-        said += f", and {_difference(auc, baseline)} {baseline.label}"
-    return f"{said}."
+    near = ", which is within one standard error" if auc.shown.is_near(best.shown) else ""
+    return f"AUC maximization does not win: {auc.label} is {_difference(auc, best)} it{near}."
+
+
+def _by_choice(block: list[Row]) -> str:
+    """The same contest between the weights that validation data chose."""
+    pair = _contest(block)
+    if not pair or not pair[0][0].chosen.n or not pair[0][1].chosen.n:
+        return ""
+    shown = [f"{row.label} {stat_text(row.chosen)}" for row in pair[0]]
+    return f" With the weights that validation chose: {', '.join(shown)}."
 
 
 def _below(block: list[Row], baseline: Row) -> str:
@@ -140,12 +147,6 @@ def _difference(row: Row, other: Row) -> str:
     if f"{abs(difference):.4f}" == "0.0000":
         return "level with"
     return f"{abs(difference):.4f} {'above' if difference > 0 else 'below'}"
-
-
-def _baseline(block: list[Row]) -> Row | None:
-    """Plain SGD if it has a result, else the best of what minimizes cross-entropy."""
-    plain = [row for row in block if row.line == BASELINE and row.shown.n]
-    return plain[0] if plain else _best(block, CROSS_ENTROPY)
 
 
 def _best(block: list[Row], names: tuple[str, ...] = (), what: str = "shown") -> Row | None:

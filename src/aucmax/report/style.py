@@ -19,7 +19,7 @@ DATASETS = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
     "stl10": "STL-10",
-    "catvsdog": "Cat vs. Dog",
+    "catdog": "Cat & Dog",
 }
 PROTOCOLS = {"paper": "paper's protocol", "strong": "strong protocol"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -46,20 +46,27 @@ class Stat:
     mean: float
     sd: float
     n: int
+    by_seed: Mapping[int, float] = field(repr=False)
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Stat:
+    def of(cls, by_seed: Mapping[int, float]) -> Stat:
         """Sum up those that are not nan."""
-        known = [x for x in values if not math.isnan(x)]
-        mean = statistics.fmean(known) if known else math.nan
-        return cls(mean, statistics.stdev(known) if len(known) > 1 else math.nan, len(known))
+        known = {seed: x for seed, x in by_seed.items() if not math.isnan(x)}
+        values = list(known.values())
+        mean = statistics.fmean(values) if values else math.nan
+        sd = statistics.stdev(values) if len(values) > 1 else math.nan
+        return cls(mean, sd, len(values), known)
 
     def is_near(self, best: Stat) -> bool:
-        """Whether it is within one standard error of the difference; no if a spread is unknown."""
-        if not self.n or not best.n:
+        """Whether it is within one standard error of the difference; no if that is unknown.
+
+        Lines share each seed's data, so the error is that of the differences seed by seed.
+        """
+        seeds = self.by_seed.keys() & best.by_seed.keys()
+        if len(seeds) < 2:
             return False
-        error = math.sqrt(self.sd**2 / self.n + best.sd**2 / best.n)
-        return best.mean - self.mean <= error
+        gaps = [best.by_seed[seed] - self.by_seed[seed] for seed in seeds]
+        return statistics.fmean(gaps) <= statistics.stdev(gaps) / math.sqrt(len(gaps))
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,7 @@ class Row:
         last: final test AUC of the last iterate.
         average: final test AUC of the average.
         chosen: test AUC of the weights that did best on validation data.
+        valid: their validation AUC.
     """
 
     protocol: str
@@ -89,6 +97,7 @@ class Row:
     last: Stat
     average: Stat
     chosen: Stat
+    valid: Stat
 
     @property
     def block(self) -> tuple[str, str, str]:
@@ -170,6 +179,10 @@ def number(value: Any, name: str) -> float:
 
 def _row(key: Key, group: list[Run], label: str) -> Row:
     finished = [run for run in group if not has_diverged(run)]
+
+    def stat(part: str, name: str) -> Stat:
+        return Stat.of({run["seed"]: _result(run, part, name) for run in finished})
+
     return Row(
         *key,
         label=label,
@@ -177,9 +190,10 @@ def _row(key: Key, group: list[Run], label: str) -> Row:
         seeds=len(group),
         diverged=len(group) - len(finished),
         iterate=group[0]["iterate"],
-        last=Stat.of(_result(run, "final", "last") for run in finished),
-        average=Stat.of(_result(run, "final", "average") for run in finished),
-        chosen=Stat.of(_result(run, "chosen", "test_auc") for run in finished),
+        last=stat("final", "last"),
+        average=stat("final", "average"),
+        chosen=stat("chosen", "test_auc"),
+        valid=stat("chosen", "valid_auc"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from torch import nn
@@ -58,14 +59,27 @@ class StageEnd:
         From zero they would pull every score to zero first, where a sigmoid has hardly a slope:
         large steps then never come back. Batch norm knows nothing of an ``untrained`` model.
         """
-        if phase.saddle is not None and self.options.loss is None:
-            wanted = max(phase.stages[0].dual_samples, self.options.probe, 2)
-            if untrained and isinstance(self.source, IterableSource):
-                wanted = 1  # one batch: what a stream gives may not come again
-            drawn = self._draw(wanted)
-            if untrained and self.judge.has_norms and drawn:
-                self._estimate_norms(drawn)
-            self._set_saddle(phase, drawn, primal=True)
+        if phase.saddle is None or self.options.loss is not None:
+            return
+        if untrained and isinstance(self.source, IterableSource):
+            self._begin_stream(phase)
+            return
+        drawn = self._draw(max(phase.stages[0].dual_samples, self.options.probe, 2))
+        if untrained and self.judge.has_norms and drawn:
+            self._estimate_norms(drawn)
+        self._set_saddle(phase, drawn, primal=True)
+
+    def _begin_stream(self, phase: Phase) -> None:
+        """The same from one batch, which is trained on too; one that lacks a class sets nothing."""
+        try:
+            drawn = [self.source.draw()]
+        except StopIteration:
+            return
+        if self.judge.has_norms:
+            self._estimate_norms(drawn)
+        with suppress(MissingClassError):
+            self._set_saddle(phase, drawn, primal=True, tries=1)
+        self.source.put_back(drawn[0])
 
     def _estimate_norms(self, drawn: Drawn) -> None:
         with autocast(self.options):
@@ -74,13 +88,15 @@ class StageEnd:
         if not is_finite(self.model.buffers()):
             raise self._diverged("batch-norm statistics are not finite", drawn)
 
-    def _set_saddle(self, phase: Phase, drawn: Drawn, primal: bool = False) -> None:
+    def _set_saddle(
+        self, phase: Phase, drawn: Drawn, primal: bool = False, tries: int = TRIES
+    ) -> None:
         """Alpha in closed form from fresh samples, more of them if a class is missing."""
         if phase.saddle is None or not drawn:
             return
         scored = self.judge.score(self._batches(drawn))
         samples = len(scored.target)
-        for attempt in range(TRIES):
+        for attempt in range(tries):
             try:
                 if primal:
                     phase.saddle.reset_primal(*scored)
@@ -89,7 +105,7 @@ class StageEnd:
             except NotFiniteError as error:
                 raise self._diverged(str(error), drawn) from None
             except MissingClassError:
-                more = self._draw(samples) if attempt + 1 < TRIES else []
+                more = self._draw(samples) if attempt + 1 < tries else []
                 if not more:
                     raise
                 scored = scored.with_more(self.judge.score(self._batches(more)))

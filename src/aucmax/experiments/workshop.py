@@ -1,0 +1,99 @@
+"""The folder of an experiment, taken by one process, and the runs that are done in it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aucmax.experiments.job import describe, perform
+from aucmax.experiments.plan import Run
+from aucmax.experiments.pool import pool
+from aucmax.experiments.progress import Bar
+
+
+@dataclass
+class Workshop:
+    """Where results are kept, and what makes them.
+
+    Attributes:
+        folder: the ``out`` of the experiment.
+        device: of all runs.
+        workers: how many runs share it at a time.
+        bar: shows how far they are.
+        deadline: of time.monotonic(), after which no run begins; None for none.
+    """
+
+    folder: Path
+    device: str
+    workers: int
+    bar: Bar
+    deadline: float | None = None
+
+    def perform(self, what: str, runs: Sequence[Run], place: str = "runs") -> None:
+        """Do what is not done of the runs, as many at once as there are workers."""
+        missing = [run for run in runs if not self.is_done(run, place)]
+        steps = sum(run.options["steps"] for run in missing)
+        self.bar.begin(what, len(runs), steps, len(runs) - len(missing), place)
+        if not missing:
+            return
+        with pool(min(self.workers, len(missing)), self.bar.tick) as workforce:
+            for run, path in workforce.run(self._tasks(missing, place)):
+                self.bar.finished(run, path)
+
+    def _tasks(self, missing: list[Run], place: str) -> Iterator[Any]:
+        for run in missing:
+            if self.deadline is not None and time.monotonic() > self.deadline:
+                self.bar.note("the time limit is reached: the same command goes on")
+                return
+            self.bar.started(run)
+            yield run, perform, (run, self.folder, self.device, self.workers, place)
+
+    def is_done(self, run: Run, place: str = "runs") -> bool:
+        """Whether its result is there; an error if it is one of other settings."""
+        path = self._path(run, place)
+        if not path.exists():
+            return False
+        found, wanted = self.result(run, place), describe(run, self.device)
+        wanted = json.loads(json.dumps(wanted))
+        other = [key for key in wanted if found.get(key) != wanted[key]]
+        if other:
+            raise ValueError(
+                f"out must be an empty folder or one of the same settings, found {path} "
+                f"with another {', '.join(other)}: choose another folder"
+            )
+        return True
+
+    def result(self, run: Run, place: str = "runs") -> dict[str, Any]:
+        """What came of a run that is done."""
+        found: dict[str, Any] = json.loads(self._path(run, place).read_text(encoding="utf-8"))
+        return found
+
+    def _path(self, run: Run, place: str) -> Path:
+        return self.folder / place / f"{run.name}.json"
+
+    def tidy(self) -> None:
+        """Remove what only unfinished runs need, unless there are some, of other calls too."""
+        work = self.folder / "unfinished"
+        if not any(path.is_dir() for path in work.glob("*/*")):
+            shutil.rmtree(work)
+
+
+@contextmanager
+def taken(folder: Path) -> Iterator[None]:
+    """The folder for this process alone, as long as the block lasts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(
+                f"out must be the folder of one command at a time, found another in {folder}"
+            ) from None
+        yield
