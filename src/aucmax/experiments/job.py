@@ -25,10 +25,10 @@ from aucmax.data.datasets import ImageData
 from aucmax.experiments.peers import with_libauc
 from aucmax.experiments.plan import STAGED, Run
 from aucmax.models import mlp, resnet20
+from aucmax.report.summary import FORMAT
 from aucmax.stages import Stage
 from aucmax.train import DivergedError, fit
 
-FORMAT = 1
 EXTRAS = {
     "ppd-sg": ("momentum", "weight_decay"),
     "sgd": ("momentum", "weight_decay"),
