@@ -80,8 +80,10 @@ def _made_with(runs: list[dict[str, Any]]) -> str:
         return ", ".join(dict.fromkeys(str(run[key]) for run in runs))
 
     versions = ", ".join(dict.fromkeys(run["versions"]["torch"] for run in runs))
+    tuned = all("tuned" in run["configuration"] for run in runs)
+    steps = "tuned on validation data" if tuned else "those of the settings, not tuned"
     return (
-        f"{len(runs)} runs on {each('hardware')} with torch {versions}, "
+        f"Step sizes are {steps}. {len(runs)} runs on {each('hardware')} with torch {versions}, "
         f"commit {each('commit')}, {each('date')}."
     )
 

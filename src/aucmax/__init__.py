@@ -58,7 +58,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("history", "metrics", "stages"):
+    if name in ("data", "experiments", "history", "metrics", "models", "report", "stages"):
         return import_module(f"aucmax.{name}")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)

@@ -8,6 +8,7 @@ import inspect
 import io
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -115,6 +116,7 @@ def _parse(name: str, arguments: list[str]) -> dict[str, Any]:
     def collect(*given: Any, **options: Any) -> dict[str, Any]:
         return {**dict(zip(inspect.signature(collect).parameters, given, strict=False)), **options}
 
+    _check_values(arguments)
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
     said = io.StringIO()
     try:
@@ -133,7 +135,15 @@ def _unboxed(text: str) -> str:
     """The message in a box: its lines above the rule, without the frame and the title."""
     lines = [line.strip("│ ") for line in text.splitlines() if line.startswith("│")]
     rule = next((i for i, line in enumerate(lines) if line.startswith("──")), len(lines))
-    return " ".join(lines[:rule]) or text
+    message = " ".join(lines[:rule]) or text
+    return message.split(" Got errors:")[0].replace("{None}|", "")
+
+
+def _check_values(arguments: list[str]) -> None:
+    """An option of several values with none would pass for one that was not given."""
+    for option, value in pairwise([*arguments, "--"]):
+        if option in ("--removed", "--lines", "--protocol") and value.startswith("--"):
+            raise ValueError(f"{option} must have a value, found none")
 
 
 def _usage() -> str:

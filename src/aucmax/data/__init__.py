@@ -1,5 +1,6 @@
-"""Batches: which rows, from where, and in an order that a seed fixes for good."""
+"""Which rows make up a batch, from where, in an order fixed by a seed; images to try it on."""
 
+from aucmax.data import augment, datasets, prepare
 from aucmax.data.sampling import BatchSampler
 
-__all__ = ["BatchSampler"]
+__all__ = ["BatchSampler", "augment", "datasets", "prepare"]

@@ -33,6 +33,8 @@ class CropAndFlip:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Images (N, C, H, W) of any dtype; they come back channels-last."""
+        if images.ndim != 4:
+            raise ValueError(f"images must have shape (N, C, H, W), found {tuple(images.shape)}")
         n, _, height, width = images.shape
         device, shifts = images.device, 2 * self.padding + 1
         padded = nn.functional.pad(images, (self.padding,) * 4).permute(0, 2, 3, 1)

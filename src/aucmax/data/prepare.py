@@ -7,6 +7,7 @@ not.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,11 @@ def distinct(x_train: NDArray[Any], x_test: NDArray[Any]) -> tuple[Rows, Rows]:
         >>> train, test
         (array([0, 1]), array([0, 1]))
     """
+    if (x_train.shape[1:], x_train.dtype) != (x_test.shape[1:], x_test.dtype):
+        raise ValueError(
+            f"x_train and x_test must have rows of one shape and dtype, found {x_train.shape[1:]} "
+            f"of {x_train.dtype} and {x_test.shape[1:]} of {x_test.dtype}"
+        )
     keys = np.concatenate([_keys(x_test), _keys(x_train)])
     first = np.sort(np.unique(keys, return_index=True)[1])
     return first[first >= len(x_test)] - len(x_test), first[first < len(x_test)]
@@ -123,12 +129,15 @@ def distinct(x_train: NDArray[Any], x_test: NDArray[Any]) -> tuple[Rows, Rows]:
 
 def _keys(x: NDArray[Any]) -> NDArray[np.void]:
     """Each row's bytes as one value, which compares as a whole."""
-    flat = np.ascontiguousarray(x).reshape(len(x), -1)
-    return flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).reshape(-1)
+    size = math.prod(x.shape[1:]) * x.dtype.itemsize
+    flat = np.ascontiguousarray(x).view(np.uint8).reshape(len(x), size)
+    return flat.view(np.dtype((np.void, size))).reshape(-1)
 
 
 def _labels(y: ArrayLike) -> NDArray[Any]:
     y = np.asarray(y)
+    if y.ndim != 1 or len(y) == 0:
+        raise ValueError(f"labels must be a list that is not empty, found shape {y.shape}")
     _checks.check_labels(y)
     return y
 

@@ -25,15 +25,22 @@ class _OnScores(nn.Module):
         return value.reshape(())
 
 
-def with_libauc(options: dict[str, Any], model: nn.Module, device: str) -> dict[str, Any]:
-    """The arguments of fit with LibAUC's loss and optimizer in place of a method's."""
+def require_libauc() -> None:
+    """Raise unless LibAUC is installed."""
     try:
-        from libauc.losses.auc import AUCMLoss  # type: ignore[import-not-found]
-        from libauc.optimizers.pesg import PESG  # type: ignore[import-not-found]
+        import libauc.losses.auc
+        import libauc.optimizers.pesg  # noqa: F401
     except ImportError as error:
         raise ValueError(
             f"the line 'libauc' needs the package libauc, version 2.0.1: {error}"
         ) from None
+
+
+def with_libauc(options: dict[str, Any], model: nn.Module, device: str) -> dict[str, Any]:
+    """The arguments of fit with LibAUC's loss and optimizer in place of a method's."""
+    require_libauc()
+    from libauc.losses.auc import AUCMLoss
+    from libauc.optimizers.pesg import PESG
 
     class Scheduled(PESG):  # type: ignore[misc]
         """Calls ``update_regularizer`` itself, as the tutorial's loop does between epochs."""

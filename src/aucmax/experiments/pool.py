@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -83,10 +86,15 @@ def pool(workers: int, tick: Callable[[], None]) -> Iterator[Pool]:
 
 
 def _work(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    said = io.StringIO()
     try:
-        return function(*arguments)
-    except SystemExit as error:  # a signal: the state is saved, and this process is to end
+        with contextlib.redirect_stderr(said):
+            found = function(*arguments)
+    except SystemExit as error:
+        # A signal: the state is saved, this process is to end, and the parent says so for all.
         os._exit(error.code if isinstance(error.code, int) else 1)
+    sys.stderr.write(said.getvalue())
+    return found
 
 
 def settle(threads: int) -> None:

@@ -10,11 +10,14 @@ from typing import Any
 
 from aucmax import _checks, report
 from aucmax.data import datasets
-from aucmax.experiments.job import commit, store_images
+from aucmax.experiments.job import commit
+from aucmax.experiments.peers import require_libauc
 from aucmax.experiments.plan import Plan, Run, make_plan
 from aucmax.experiments.progress import Bar
 from aucmax.experiments.timing import time_lines, with_times
+from aucmax.experiments.tune import command_options, plan_trials, tuned
 from aucmax.experiments.workshop import Workshop, taken
+from aucmax.report import prose
 from aucmax.train._options import find_device
 
 
@@ -76,25 +79,24 @@ def reproduce(
         ValueError: for arguments that cannot be right, files that are not there or altered, or a
             folder that holds results of other settings.
     """
-    where = str(find_device(device))
+    where, count = str(find_device(device)), _worker_count(workers, str(find_device(device)))
+    deadline = None if time_limit is None else time.monotonic() + _seconds(time_limit)
     plan = make_plan(
         experiment, dataset, protocols=protocols, removed=removed, lines=lines, seeds=seeds,
         steps=steps,
     )  # fmt: skip
-    folder = Path(out or f"runs/{experiment}-{dataset}")
-    count = _worker_count(workers, where)
-    deadline = None if time_limit is None else time.monotonic() + time_limit
-    os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
+    if any(run.options["method"] == "libauc" for run in plan.runs):
+        require_libauc()
+    grid = plan.grid if tune is True else {k: list(v) for k, v in dict(tune or {}).items()}
+    studies = {} if tune is False else plan_trials(plan.runs, grid, tune_steps, trials)
     images = datasets.load(dataset, data, download=download, progress=progress)
+    folder = Path(out or f"runs/{experiment}-{dataset}")
+    os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
     with taken(folder), Bar(folder, progress) as bar:
-        store_images(folder, images)
-        workshop = Workshop(folder, where, count, bar, deadline)
+        workshop = Workshop(folder, where, count, bar, deadline, images)
         runs = plan.runs
-        if tune:
-            from aucmax.experiments.tune import tuned
-
-            grid = plan.grid if tune is True else {k: list(v) for k, v in dict(tune).items()}
-            runs = tuned(runs, grid, workshop, tune_steps, trials)
+        if studies:
+            runs = tuned(runs, studies, grid, workshop, command_options(tune_steps, trials))
         workshop.perform("training", runs)
         if time_alone:
             time_lines([run for run in runs if run.seed == 0], workshop)
@@ -114,7 +116,8 @@ def _write_report(plan: Plan, runs: list[Run], folder: Path) -> Path:
     keys = ("protocol", "ratio", "line", "seed")
     wanted = {(run.protocol, run.ratio, run.line, run.seed) for run in runs}
     done = [r for r in finished_results(folder) if tuple(r[key] for key in keys) in wanted]
-    table = report.text_table(report.summarize(done))
+    rows = report.summarize(done)
+    table = f"{report.text_table(rows)}\n{prose.overview(rows)}\n".lstrip()
     (folder / "table.txt").write_text(table, encoding="utf-8")
     for by in ("step", "seconds"):
         drawn = report.svg(report.figure(done, by=by))
@@ -149,6 +152,10 @@ def command_of(results: list[dict[str, Any]]) -> str:
     return " ".join(
         [f"aucmax reproduce {first['experiment']}", *given, *([tuned] if tuned else [])]
     )
+
+
+def _seconds(time_limit: float) -> float:
+    return _checks.check_number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
 
 
 def _worker_count(workers: int | None, device: str) -> int:

@@ -43,6 +43,7 @@ def time_lines(runs: list[Run], workshop: Workshop) -> None:
     if not missing:
         return
     settle(os.cpu_count() or 1)
+    workshop.store_images()
     images = stored_images(out)
     parts = {name: make_parts(run, images) for name, run in missing.items()}
     seconds: dict[str, list[float]] = {name: [] for name in missing}

@@ -17,47 +17,61 @@ PLACE = "trials"
 TUNED = ("lr", "gamma", "first_stage")
 
 
-def tuned(
-    runs: Sequence[Run],
-    grid: dict[str, list[Any]],
-    workshop: Workshop,
-    steps: int | None,
-    trials: int | None,
-) -> list[Run]:
-    """The runs with the best options of a search for each line, ratio and protocol.
-
-    A trial is a shorter run of the first seed, and its result a file in ``out/trials``: a search
-    that was interrupted goes on. Judged is the validation AUC at the trial's end, of the iterate
-    that the line shows. The studies are written for Optuna's tools as ``out/studies.log``.
+def plan_trials(
+    runs: Sequence[Run], grid: dict[str, list[Any]], steps: int | None, trials: int | None
+) -> dict[str, list[Run]]:
+    """The trials of each study: shorter runs of the first seed at the grid's points.
 
     Args:
         runs: the experiment's.
         grid: values of the options to choose from.
-        workshop: does the trials.
         steps: of each trial; None for a sixteenth of a run's.
         trials: at most so many for each study.
     """
+    unknown = set(grid) - set(TUNED)
+    if unknown or not grid or not all(grid.values()):
+        raise ValueError(
+            f"tune must be a grid of {', '.join(TUNED)}, with values for each, found {grid}"
+        )
+    _optuna()
+    steps = None if steps is None else _checks.count("tune_steps", steps)
     first = {run.study: run for run in runs if run.seed == 0}
-    length = {name: steps or max(1, run.options["steps"] // 16) for name, run in first.items()}
-    studies = {
-        name: _trial_runs(run, grid, _checks.count("tune_steps", length[name]), trials)
+    return {
+        name: _trial_runs(run, grid, steps or max(1, run.options["steps"] // 16), trials)
         for name, run in first.items()
     }
-    _optuna()
+
+
+def tuned(
+    runs: Sequence[Run],
+    studies: dict[str, list[Run]],
+    grid: dict[str, list[Any]],
+    workshop: Workshop,
+    how: str,
+) -> list[Run]:
+    """The runs with the best options of a search for each line, ratio and protocol.
+
+    A trial's result is a file in ``out/trials``: a search that was interrupted goes on. Judged is
+    the validation AUC at the trial's end, of the iterate that the line shows. The studies are
+    written for Optuna's tools as ``out/studies.log``.
+
+    Args:
+        runs: the experiment's.
+        studies: from :func:`plan_trials`.
+        grid: values of the options to choose from.
+        workshop: does the trials.
+        how: the options of the command that ask for this search.
+    """
     in_turn = [run for row in zip_longest(*studies.values()) for run in row if run is not None]
     workshop.perform("tuning", in_turn, PLACE)
     best = {name: _best(asked, grid, workshop) for name, asked in studies.items()}
     _record(studies, grid, workshop)
     write_json(workshop.folder / "tuned.json", best)
-    how = _command(steps, trials)
     return [run.with_options(**best[run.study].get("options", {}), tuned=how) for run in runs]
 
 
 def _trial_runs(run: Run, grid: dict[str, list[Any]], steps: int, trials: int | None) -> list[Run]:
     """The grid's points, in the options that the line's method has, in a seeded random order."""
-    unknown = set(grid) - set(TUNED)
-    if unknown or not grid:
-        raise ValueError(f"tune must be a grid of {', '.join(TUNED)}, found {sorted(grid)}")
     names = [n for n in grid if n == "lr" or run.options["method"] in STAGED]
     points = list(product(*(grid[name] for name in names)))
     random.Random(run.study).shuffle(points)
@@ -122,7 +136,8 @@ def _record(studies: dict[str, list[Run]], grid: dict[str, list[Any]], workshop:
                 )
 
 
-def _command(steps: int | None, trials: int | None) -> str:
+def command_options(steps: int | None, trials: int | None) -> str:
+    """What to type to search again."""
     given = {"--tune-steps": steps, "--trials": trials}
     return " ".join(["--tune", *(f"{k} {v}" for k, v in given.items() if v is not None)])
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aucmax.experiments.job import describe, perform
+from aucmax.data.datasets import ImageData
+from aucmax.experiments.job import describe, perform, store_images
 from aucmax.experiments.plan import Run
 from aucmax.experiments.pool import pool
 from aucmax.experiments.progress import Bar
@@ -28,6 +29,7 @@ class Workshop:
         workers: how many runs share it at a time.
         bar: shows how far they are.
         deadline: of time.monotonic(), after which no run begins; None for none.
+        images: what the runs train on; None if they are stored already.
     """
 
     folder: Path
@@ -35,6 +37,7 @@ class Workshop:
     workers: int
     bar: Bar
     deadline: float | None = None
+    images: ImageData | None = None
 
     def perform(self, what: str, runs: Sequence[Run], place: str = "runs") -> None:
         """Do what is not done of the runs, as many at once as there are workers."""
@@ -43,6 +46,7 @@ class Workshop:
         self.bar.begin(what, len(runs), steps, len(runs) - len(missing), place)
         if not missing:
             return
+        self.store_images()
         with pool(min(self.workers, len(missing)), self.bar.tick) as workforce:
             for run, path in workforce.run(self._tasks(missing, place)):
                 self.bar.finished(run, path)
@@ -54,6 +58,11 @@ class Workshop:
                 return
             self.bar.started(run)
             yield run, perform, (run, self.folder, self.device, self.workers, place)
+
+    def store_images(self) -> None:
+        """Put the images where the workers find them."""
+        if self.images is not None:
+            store_images(self.folder, self.images)
 
     def is_done(self, run: Run, place: str = "runs") -> bool:
         """Whether its result is there; an error if it is one of other settings."""
@@ -72,7 +81,13 @@ class Workshop:
 
     def result(self, run: Run, place: str = "runs") -> dict[str, Any]:
         """What came of a run that is done."""
-        found: dict[str, Any] = json.loads(self._path(run, place).read_text(encoding="utf-8"))
+        path = self._path(run, place)
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(
+                f"{path} must be the result of a run, found no JSON: {error}"
+            ) from None
         return found
 
     def _path(self, run: Run, place: str) -> Path:
@@ -81,7 +96,7 @@ class Workshop:
     def tidy(self) -> None:
         """Remove what only unfinished runs need, unless there are some, of other calls too."""
         work = self.folder / "unfinished"
-        if not any(path.is_dir() for path in work.glob("*/*")):
+        if work.exists() and not any(path.is_dir() for path in work.glob("*/*")):
             shutil.rmtree(work)
 
 

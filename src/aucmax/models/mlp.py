@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from aucmax import _checks
+from aucmax.models._random import leaving_random_numbers
 from aucmax.models.standardize import Standardize
 
 
@@ -38,10 +39,12 @@ def mlp(
         torch.Size([5, 1])
     """
     widths = [_checks.count("inputs", inputs), *(_checks.count("hidden", n) for n in hidden)]
+    outputs = _checks.count("outputs", outputs)
     layers: list[nn.Module] = [Standardize(mean, std), nn.Flatten()]
-    for a, b in pairwise(widths):
-        layers += [nn.Linear(a, b), nn.ReLU()]
-    layers.append(nn.Linear(widths[-1], _checks.count("outputs", outputs)))
+    with leaving_random_numbers(generator):
+        for a, b in pairwise(widths):
+            layers += [nn.Linear(a, b), nn.ReLU()]
+        layers.append(nn.Linear(widths[-1], outputs))
     for layer in layers:
         if isinstance(layer, nn.Linear):
             # The last layer begins small: a sigmoid of large scores has no slope.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import _checks
+from aucmax.models._random import leaving_random_numbers
 from aucmax.models.standardize import Standardize
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "elu": nn.ELU}
@@ -58,13 +59,19 @@ class ResNet20(nn.Module):
             raise ValueError(f"activation must be one of {allowed}, found {activation!r}")
         kind = ACTIVATIONS[activation]
         self.standardize = Standardize(mean, std)
-        stem = _convolution(_checks.count("channels", channels), WIDTHS[0])
+        self.channels = _checks.count("channels", channels)
+        stem = _convolution(self.channels, WIDTHS[0])
         self.stem = nn.Sequential(stem, nn.BatchNorm2d(WIDTHS[0]), kind())
         self.blocks = nn.Sequential(*(Block(a, b, kind) for a, b in pairwise(WIDTHS)))
         self.head = nn.Linear(WIDTHS[-1], _checks.count("outputs", outputs))
 
     def forward(self, images: Tensor) -> Tensor:
         """Raw scores (N, outputs) of images (N, channels, height, width), bytes or reals."""
+        if images.ndim != 4 or images.shape[1] != self.channels:
+            raise ValueError(
+                f"images must have shape (N, {self.channels}, height, width), found "
+                f"{tuple(images.shape)}; x.transpose(0, 3, 1, 2) puts channels first"
+            )
         x = self.standardize(images).contiguous(memory_format=torch.channels_last)
         x = self.blocks(self.stem(x)).mean((2, 3))
         # Under autocast too: scores of eight bits would tie, and ties count half.
@@ -82,7 +89,9 @@ def resnet20(
     std: float | Sequence[float] = 1.0,
     generator: torch.Generator | None = None,
 ) -> ResNet20:
-    """The paper's ResNet-20: 272 thousand parameters, laid out channels-last.
+    """The paper's ResNet-20: 272 thousand parameters.
+
+    It takes images (N, channels, height, width); in memory it works channels-last.
 
     Weights begin as in the work that introduced the network: normal, of variance 2 / fan-out
     (He et al., 2015). Shortcuts that change shape are projections.
@@ -104,7 +113,8 @@ def resnet20(
         >>> model(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape
         torch.Size([2, 1])
     """
-    model = ResNet20(activation, channels=channels, outputs=outputs, mean=mean, std=std)
+    with leaving_random_numbers(generator):
+        model = ResNet20(activation, channels=channels, outputs=outputs, mean=mean, std=std)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", generator=generator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,14 +40,26 @@ class Standardize(nn.Module):
         means, deviations = (torch.as_tensor(x, dtype=torch.float32) for x in (mean, std))
         for value in deviations.reshape(-1).tolist():
             _checks.finite_positive("std", value)
+        for value in means.reshape(-1).tolist():
+            _checks.check_number("mean", value, "a finite number", math.isfinite)
+        sizes = {x.numel() for x in (means, deviations) if x.ndim}
+        if max(means.ndim, deviations.ndim) > 1 or len(sizes) > 1:
+            shapes = [list(x.shape) if x.ndim > 1 else x.numel() for x in (means, deviations)]
+            raise ValueError(
+                f"mean and std must be numbers or lists of one length, "
+                f"found {shapes[0]} and {shapes[1]} values"
+            )
         self.register_buffer("mean", means)
         self.register_buffer("scale", 1 / deviations)
 
     def forward(self, x: Tensor) -> Tensor:
         """The inputs in the buffers' precision, standardized."""
         x = x.to(self.mean.dtype)
-        shape = (-1,) + (1,) * (x.ndim - 2) if self.mean.ndim else ()
-        return (x - self.mean.reshape(shape)) * self.scale.reshape(shape)
+        mean, scale = (
+            value.reshape((-1,) + (1,) * (x.ndim - 2)) if value.ndim else value
+            for value in (self.mean, self.scale)
+        )
+        return (x - mean) * scale
 
     def extra_repr(self) -> str:
         """What tells one from another."""

@@ -53,8 +53,8 @@ def overview(rows: Sequence[Row]) -> str:
     ahead = [pair for pair in final if pair[0].shown.mean > pair[1].shown.mean]
     behind = [block_name(auc) for auc, plain in final if auc.shown.mean <= plain.shown.mean]
     said = (
-        "Of the AUC methods and of cross-entropy, the line with the best validation AUC each: by "
-        "mean final test AUC, AUC maximization is ahead "
+        "The AUC method that does best on validation data is, by mean final test AUC, ahead of the "
+        "cross-entropy line that does best there "
         f"in {len(ahead)} of {_settings(len(final))}{_how_clearly(ahead)}."
     )
     if behind and ahead:

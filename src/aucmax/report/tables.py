@@ -105,7 +105,7 @@ def stat_text(stat: Stat) -> str:
     """Mean and spread; a dash for what is not known."""
     if not stat.n:
         return "–"
-    return f"{stat.mean:.4f} ± {'–' if math.isnan(stat.sd) else f'{stat.sd:.4f}'}"
+    return f"{stat.mean:.4f}" + ("" if math.isnan(stat.sd) else f" ± {stat.sd:.4f}")
 
 
 def _cells(row: Row, block: list[Row]) -> list[Cell]:

@@ -1,0 +1,122 @@
+"""CropAndFlip: what comes out is one of the windows of the padded image, each as likely."""
+
+import numpy as np
+import pytest
+import torch
+
+from aucmax.data.augment import CropAndFlip
+
+
+def pictures(n=4, channels=3, height=5, width=6, dtype=torch.uint8):
+    """Every pixel is its own, none is zero, so a window is told from every other."""
+    count = n * channels * height * width
+    if dtype == torch.uint8:
+        generator = torch.Generator().manual_seed(0)
+        values = torch.randint(1, 256, (count,), generator=generator)
+    else:
+        values = torch.arange(1, count + 1)
+    return values.reshape(n, channels, height, width).to(dtype)
+
+
+def windows(image, padding, flip):
+    """All that may become of an image: (mirrored, top, left) by its bytes, one after the other."""
+    image = image.numpy()
+    _, height, width = image.shape
+    padded = np.pad(image, ((0, 0), (padding, padding), (padding, padding)))
+    found = {}
+    for mirrored in (False, True) if flip else (False,):
+        for top in range(2 * padding + 1):
+            for left in range(2 * padding + 1):
+                window = padded[:, top : top + height, left : left + width]
+                window = window[:, :, ::-1] if mirrored else window
+                found[window.tobytes()] = mirrored, top, left
+    return found
+
+
+def which(images, outputs, padding, flip):
+    """What became of each image; not one of its windows is a KeyError."""
+    possible = [windows(image, padding, flip) for image in images]
+    count = (2 * padding + 1) ** 2 * (1 + flip)
+    assert {len(found) for found in possible} == {count}
+    pairs = zip(possible, outputs, strict=True)
+    return [found[image.numpy().tobytes()] for found, image in pairs]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64, torch.int64])
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_every_output_is_a_window_of_its_own_image(padding, flip, dtype):
+    images = pictures(n=40, dtype=dtype)
+    before = images.clone()
+    torch.manual_seed(0)
+    outputs = CropAndFlip(padding, flip)(images)
+    assert (outputs.shape, outputs.dtype) == (images.shape, dtype)
+    assert torch.equal(images, before)
+    which(images, outputs, padding, flip)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_each_image_has_a_window_of_its_own_and_all_are_as_likely(flip):
+    """Frequencies within five deviations; top, left and mirror each vary within a batch."""
+    padding, n = 1, 3600
+    images = pictures(n=2, height=4, width=4).repeat(n // 2, 1, 1, 1)
+    torch.manual_seed(0)
+    found = which(images, CropAndFlip(padding, flip)(images), padding, flip)
+    kinds, counts = np.unique(found, axis=0, return_counts=True)
+    assert len(kinds) == 9 * (1 + flip)
+    expected = n / len(kinds)
+    assert (abs(counts - expected) < 5 * expected**0.5).all()
+    # The image's place tells nothing of what became of it: neighbours agree by chance alone.
+    same = sum(a == b for a, b in zip(found[::2], found[1::2], strict=True))
+    assert abs(same - n / 2 / len(kinds)) < 5 * (n / 2 / len(kinds)) ** 0.5
+
+
+def test_images_stay_channels_last():
+    """Of images that are, as the experiments', and of others."""
+    images = pictures(n=8)
+    for given in (images, images.contiguous(memory_format=torch.channels_last)):
+        assert CropAndFlip(2)(given).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_nothing_to_do_changes_nothing():
+    images = pictures()
+    assert torch.equal(CropAndFlip(padding=0, flip=False)(images), images)
+
+
+def test_torchs_seed_decides():
+    images, augment = pictures(n=64), CropAndFlip(2)
+    torch.manual_seed(5)
+    first, second = augment(images), augment(images)
+    torch.manual_seed(5)
+    assert torch.equal(augment(images), first)
+    assert not torch.equal(first, second)
+
+
+def test_gradients_pass_to_the_pixels_that_are_seen():
+    images = torch.ones(50, 1, 4, 4, requires_grad=True)
+    torch.manual_seed(0)
+    outputs = CropAndFlip(1)(images)
+    outputs.sum().backward()
+    assert set(images.grad.unique().tolist()) == {0.0, 1.0}
+    assert images.grad.sum() == outputs.detach().sum()
+
+
+def test_no_images_are_no_images():
+    assert CropAndFlip(2)(pictures()[:0]).shape == (0, 3, 5, 6)
+
+
+@pytest.mark.parametrize("padding", [-1, 1.5, "4", None, True])
+def test_a_wrong_padding_is_named(padding):
+    with pytest.raises(ValueError, match=f"padding must be an integer >= 0, found {padding!r}"):
+        CropAndFlip(padding)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 6), (5,), (2, 2, 3, 5, 6)])
+def test_what_is_no_batch_of_images_is_named(shape):
+    with pytest.raises(ValueError, match=r"images must .*\(N, C, H, W\).*found"):
+        CropAndFlip()(torch.zeros(shape))
+
+
+def test_its_name_says_how_it_is_set():
+    """A run goes on only with the same augmentation, which it tells by this."""
+    assert repr(CropAndFlip(2, flip=False)) == "CropAndFlip(padding=2, flip=False)"
