@@ -7,7 +7,6 @@ import io
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -66,14 +65,14 @@ class Pool:
 
 
 @contextmanager
-def pool(workers: int, tick: Callable[[], None]) -> Iterator[Pool]:
+def pool(workers: int, threads: int, tick: Callable[[], None]) -> Iterator[Pool]:
     """Worker processes for the block; they save what they do and end if it is left by an error."""
     others = multiprocessing.active_children()
     executor = ProcessPoolExecutor(
         workers,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin,
-        initargs=(max(1, (os.cpu_count() or 1) // workers),),
+        initargs=(threads,),
     )
     try:
         yield Pool(executor, workers, tick)
@@ -86,15 +85,11 @@ def pool(workers: int, tick: Callable[[], None]) -> Iterator[Pool]:
 
 
 def _work(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
-            found = function(*arguments)
-    except SystemExit as error:
-        # A signal: the state is saved, this process is to end, and the parent says so for all.
+        with contextlib.redirect_stderr(io.StringIO()):  # the bar's lines are the parent's
+            return function(*arguments)
+    except SystemExit as error:  # a signal: the state is saved, and this process is to end
         os._exit(error.code if isinstance(error.code, int) else 1)
-    sys.stderr.write(said.getvalue())
-    return found
 
 
 def settle(threads: int) -> None:

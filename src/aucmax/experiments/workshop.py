@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,8 @@ class Workshop:
         if not missing:
             return
         self.store_images()
-        with pool(min(self.workers, len(missing)), self.bar.tick) as workforce:
+        threads = max(1, (os.cpu_count() or 1) // self.workers)  # however few are missing
+        with pool(min(self.workers, len(missing)), threads, self.bar.tick) as workforce:
             for run, path in workforce.run(self._tasks(missing, place)):
                 self.bar.finished(run, path)
 
