@@ -215,9 +215,8 @@ def test_sometimes_all_weights_of_a_rank_were_zero(replicated):
 
 
 def test_the_streaming_prior_counts_the_labels_of_all_ranks(replicated):
-    """But for the first batch of each, which a, b and alpha begin with."""
-    steps = range(1, STEPS + 1)
-    labels = [ranks_fit.stream_batch(k, rank)[1] for k in steps for rank in (0, 1)]
+    """Once, also those of the first batch, which a, b and alpha begin with."""
+    labels = [ranks_fit.stream_batch(k, rank)[1] for k in range(STEPS) for rank in (0, 1)]
     positives = torch.cat(labels).sum().item()
     for found in replicated["stream, unknown prior"]:
         assert found["loss"]["prior.positives"].item() == 1 + positives
