@@ -54,10 +54,7 @@ class ResNet20(nn.Module):
         std: float | Sequence[float] = 1.0,
     ) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            allowed = ", ".join(map(repr, ACTIVATIONS))
-            raise ValueError(f"activation must be one of {allowed}, found {activation!r}")
-        kind = ACTIVATIONS[activation]
+        kind = ACTIVATIONS[_checks.choice("activation", activation, tuple(ACTIVATIONS))]
         self.standardize = Standardize(mean, std)
         self.channels = _checks.count("channels", channels)
         stem = _convolution(self.channels, WIDTHS[0])
