@@ -26,7 +26,7 @@ HEAVY = [
 
 # Each row may import from the rows above it. `optim` knows torch and the checks alone.
 LAYERS = [
-    ["_checks", "_exact", "_random", "_version", "distributed"],
+    ["_checks", "_exact", "_lock", "_random", "_version", "distributed"],
     ["prior", "_sharded"],
     ["loss", "stages", "metrics", "data", "models", "history"],
     ["optim", "checkpoint"],

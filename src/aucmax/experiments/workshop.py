@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aucmax import _lock
 from aucmax.data.datasets import ImageData
 from aucmax.experiments.job import describe, perform, store_images
 from aucmax.experiments.plan import Run
@@ -106,11 +106,6 @@ class Workshop:
 def taken(folder: Path) -> Iterator[None]:
     """The folder for this process alone, as long as the block lasts."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(
-                f"out must be the folder of one command at a time, found another in {folder}"
-            ) from None
+    refusal = f"out must be the folder of one command at a time, found another in {folder}"
+    with _lock.take(folder, refusal):
         yield

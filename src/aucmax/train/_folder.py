@@ -11,14 +11,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from aucmax import checkpoint, distributed
+from aucmax import _lock, checkpoint, distributed
 from aucmax.checkpoint import DamagedError
 from aucmax.train._options import differences
 
@@ -82,14 +81,8 @@ class RunFolder:
                 folder.rmdir()
 
     def _take(self) -> None:
-        self._lock = (self.path / ".lock").open("w")
-        try:
-            # A record lock: worker processes that outlive a killed parent do not hold it.
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(
-                f"out must be a folder of one run, found another process at work in {self.path}"
-            ) from None
+        refusal = f"out must be a folder of one run, found another process at work in {self.path}"
+        self._lock = _lock.take(self.path, refusal)
 
     def _check(self, config: dict[str, Any]) -> None:
         path, plain = self.path / "config.json", json.loads(json.dumps(config))
