@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import os
 import platform
@@ -170,7 +171,7 @@ def fit_options(run: Run) -> dict[str, Any]:
     of_optimizer |= {"output": "last"} if method == "pga" else {}
     cross_entropy = method in ("sgd", "adagrad")
     pretrain = min(o["pretrain"], o["steps"] // 4) if o.get("pretrained") else 0
-    rule = _stages(method, o["lr"], o.get("first_stage"), o["steps"] - pretrain)
+    rule = _stages(o, o["steps"] - pretrain)
     return {
         "method": method,
         "steps": o["steps"] - pretrain,
@@ -188,15 +189,16 @@ def fit_options(run: Run) -> dict[str, Any]:
     }
 
 
-def _stages(method: str, lr: float, share: float | None, steps: int) -> list[Stage] | None:
+def _stages(options: dict[str, Any], steps: int) -> list[Stage] | None:
     """Stages of which the first has a share of the steps; None leaves them to fit."""
-    if share is None:
+    if "first_stage" not in options:
         return None
-    make = stages.polynomial if method == "pga" else stages.geometric
-    first, count = math.ceil(share * steps), 1
-    while sum(stage.steps or 0 for stage in make(lr, first, stages=count)) < steps:
+    first, count = math.ceil(options["first_stage"] * steps), 1
+    rule = functools.partial(stages.geometric, factor=options["factor"])
+    make = stages.polynomial if options["method"] == "pga" else rule
+    while sum(stage.steps or 0 for stage in make(options["lr"], first, stages=count)) < steps:
         count += 1
-    return make(lr, first, stages=count)
+    return make(options["lr"], first, stages=count)
 
 
 def fit_arguments(run: Run, model: nn.Module, device: str, out: Path | None) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def _options(
     }
     merged |= {"steps": steps, "eval_every": min(merged["eval_every"], max(1, steps // 40))}
     if merged["method"] not in STAGED and not merged.get("staged"):
-        del merged["first_stage"]
+        del merged["first_stage"], merged["factor"]
     return merged
 
 
