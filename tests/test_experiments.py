@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import optuna
@@ -36,7 +37,7 @@ from aucmax.experiments.job import (
 from aucmax.experiments.peers import with_libauc
 from aucmax.experiments.plan import EXPERIMENTS, _options, make_plan
 from aucmax.experiments.progress import Bar
-from aucmax.experiments.tune import PLACE, plan_trials, tuned
+from aucmax.experiments.tune import PLACE, command_options, plan_trials, tuned
 from aucmax.experiments.workshop import Workshop
 from aucmax.models import mlp
 
@@ -170,14 +171,14 @@ def test_from_the_general_to_the_special():
     last = {"digits": {"e": 5}}
     settings = {
         "datasets": {"digits": dict.fromkeys(keys, 1) | {"eval_every": 50, "title": "Digits"}},
-        "protocols": {"strong": dict.fromkeys(keys[1:], 2) | {"first_stage": 0.5}},
+        "protocols": {"strong": dict.fromkeys(keys[1:], 2) | {"first_stage": 0.5, "factor": 3}},
         "lines": {"mine": dict.fromkeys(keys[2:], 3) | {"method": "pga"}},
     }
     settings["lines"]["mine"]["strong"] = dict.fromkeys(keys[3:], 4) | last
     settings["lines"]["mine"]["paper"] = dict.fromkeys(keys, 6)
     found = _options(settings, "digits", "strong", "mine", 100)
     assert [found[key] for key in keys] == [1, 2, 3, 4, 5]
-    assert found.keys() == {*keys, "method", "first_stage", "steps", "eval_every"}
+    assert found.keys() == {*keys, "method", "first_stage", "factor", "steps", "eval_every"}
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_the_first_stage_takes_its_share(line, protocol, steps, first):
 
 @pytest.mark.parametrize("line", ["sgd", "adagrad", "oauc"])
 def test_what_has_no_stages_has_no_first(line):
-    assert "first_stage" not in one_run(line).options
+    assert not {"first_stage", "factor"} & one_run(line).options.keys()
     assert "stages" not in fit_options(one_run(line))
 
 
@@ -304,12 +305,12 @@ def test_images_are_augmented_where_they_are_images():
 @pytest.mark.parametrize("steps", [1, 20, 2_000])
 @pytest.mark.parametrize("line", ["ppd-sg", "ppd-adagrad", "pga", "sgd-staged"])
 def test_the_stages_are_as_many_as_the_steps_need(line, steps, share):
-    run = one_run(line, steps=steps).with_options(first_stage=share, lr=0.25)
+    run = one_run(line, steps=steps).with_options(first_stage=share, factor=4, lr=0.25)
     found = fit_options(run)["stages"]
     assert sum(stage.steps for stage in found) >= steps
     assert sum(stage.steps for stage in found[:-1]) < steps
     assert (found[0].steps, found[0].lr) == (math.ceil(share * steps), 0.25)
-    rule = stages.polynomial if line == "pga" else stages.geometric
+    rule = stages.polynomial if line == "pga" else partial(stages.geometric, factor=4)
     assert found == rule(0.25, found[0].steps, stages=len(found))
 
 
@@ -542,12 +543,13 @@ def test_a_result_is_that_of_fit_called_by_hand(experiment, digits):
         64, mean=[pixels.mean().item()], std=[pixels.std(correction=0).item()], generator=generator
     )
     assert (settings["normalize"], settings["momentum"]) == (True, 0.9)
+    first = math.ceil(settings["first_stage"] * 400)
     before = torch.get_num_threads()
     torch.set_num_threads(max(1, os.cpu_count() // 2))
     result = aucmax.fit(
         model, (x[train], y[train]), (x[valid], y[valid]), test=(x_test, y_test), seed=0,
         method="ppd-sg", steps=400, batch_size=32, positives=0.5, eval_every=10, probe=256,
-        stages=aucmax.stages.geometric(settings["lr"], 200, stages=2),
+        stages=aucmax.stages.geometric(settings["lr"], first, settings["factor"], stages=2),
         loss_options={"normalize": True}, progress=False,
         optimizer_options={
             "gamma": settings["gamma"], "momentum": 0.9, "weight_decay": settings["weight_decay"],
@@ -692,6 +694,20 @@ def test_the_best_on_validation_data_is_used_for_every_seed(searched):
     assert kept == {k: v for k, v in before.options.items() if k != "lr"}
     (best,) = json.loads((searched.folder / "tuned.json").read_text()).values()
     assert best == {"options": {"lr": 0.05}, "valid_auc": 0.9, "trials": 4, "steps": 20}
+
+
+@pytest.mark.parametrize(
+    ("tune", "steps", "trials", "command"),
+    [
+        (True, None, None, "--tune"),
+        (True, 30, 4, "--tune --tune-steps 30 --trials 4"),
+        ({"lr": [0.1, 0.05]}, 30, None, "--tune-lr 0.1 0.05 --tune-steps 30"),
+        ({"gamma": [500], "first_stage": [0.5]}, None, 1,
+         "--tune-gamma 500 --tune-first-stage 0.5 --trials 1"),
+    ],
+)  # fmt: skip
+def test_a_tuned_result_says_how_to_search_again(tune, steps, trials, command):
+    assert command_options(tune, steps, trials) == command
 
 
 def test_optunas_tools_can_read_the_search(searched):

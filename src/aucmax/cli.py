@@ -25,6 +25,7 @@ Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")]
 Seconds = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="")]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
 Fractions = Annotated[tuple[float, ...], tyro.conf.arg(metavar="F ...", help_behavior_hint="")]
+Numbers = Annotated[tuple[float, ...], tyro.conf.arg(metavar="X ...", help_behavior_hint="")]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
 
 
@@ -37,6 +38,9 @@ def reproduce(
     seeds: Count = None,
     steps: Count = None,
     tune: bool = False,
+    tune_lr: Numbers = (),
+    tune_gamma: Numbers = (),
+    tune_first_stage: Numbers = (),
     tune_steps: Count = None,
     trials: Count = None,
     data: Folder = None,
@@ -60,6 +64,9 @@ def reproduce(
         seeds: How many seeds, instead of three.
         steps: Steps of each run, instead of the data set's.
         tune: First search the paper's grid of step sizes, gamma and T0 on validation AUC.
+        tune_lr: Search these step sizes, and of gamma and T0 only what is given likewise.
+        tune_gamma: Search these values of gamma.
+        tune_first_stage: Search these shares of the steps for the first stage, T0.
         tune_steps: Steps of each trial of that search, instead of a sixteenth of a run's.
         trials: At most so many trials for each curve.
         data: The folder that holds the data sets' folders; default $AUCMAX_DATA, or "data".
@@ -72,9 +79,11 @@ def reproduce(
     """
     from aucmax.experiments import reproduce as run
 
+    grid = {"lr": tune_lr, "gamma": tune_gamma, "first_stage": tune_first_stage}
     page = run(
         experiment, dataset=dataset, protocols=protocol, removed=removed or None,
-        lines=lines or None, seeds=seeds, steps=steps, tune=tune, tune_steps=tune_steps,
+        lines=lines or None, seeds=seeds, steps=steps, tune_steps=tune_steps,
+        tune={name: values for name, values in grid.items() if values} or tune,
         trials=trials, data=data, download=download, out=out, workers=workers, device=device,
         time_limit=time_limit, time_alone=time_alone,
     )  # fmt: skip

@@ -96,7 +96,7 @@ def reproduce(
         workshop = Workshop(folder, where, count, bar, deadline, images)
         runs = plan.runs
         if studies:
-            runs = tuned(runs, studies, grid, workshop, command_options(tune_steps, trials))
+            runs = tuned(runs, studies, grid, workshop, command_options(tune, tune_steps, trials))
         workshop.perform("training", runs)
         if time_alone:
             time_lines([run for run in runs if run.seed == 0], workshop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product, zip_longest
 from typing import Any
@@ -136,10 +136,15 @@ def _record(studies: dict[str, list[Run]], grid: dict[str, list[Any]], workshop:
                 )
 
 
-def command_options(steps: int | None, trials: int | None) -> str:
+def command_options(
+    tune: bool | Mapping[str, Sequence[Any]], steps: int | None, trials: int | None
+) -> str:
     """What to type to search again."""
-    given = {"--tune-steps": steps, "--trials": trials}
-    return " ".join(["--tune", *(f"{k} {v}" for k, v in given.items() if v is not None)])
+    own = {} if isinstance(tune, bool) else tune
+    grid = {f"--tune-{key.replace('_', '-')}": own[key] for key in own} or {"--tune": []}
+    given = {"--tune-steps": [steps], "--trials": [trials]}
+    options = {**grid, **given}
+    return " ".join(" ".join(map(str, [k, *v])) for k, v in options.items() if [*v] != [None])
 
 
 def _optuna() -> Any:
