@@ -80,12 +80,17 @@ def _made_with(runs: list[dict[str, Any]]) -> str:
         return ", ".join(dict.fromkeys(str(run[key]) for run in runs))
 
     versions = ", ".join(dict.fromkeys(run["versions"]["torch"] for run in runs))
-    tuned = all("tuned" in run["configuration"] for run in runs)
-    steps = "tuned on validation data" if tuned else "those of the settings, not tuned"
     return (
-        f"Step sizes are {steps}. {len(runs)} runs on {each('hardware')} with torch {versions}, "
-        f"commit {each('commit')}, {each('date')}."
+        f"Step sizes are {_step_sizes(runs)}. {len(runs)} runs on {each('hardware')} "
+        f"with torch {versions}, commit {each('commit')}, {each('date')}."
     )
+
+
+def _step_sizes(runs: list[dict[str, Any]]) -> str:
+    fixed = dict.fromkeys(run["label"] for run in runs if "tuned" not in run["configuration"])
+    if len(fixed) == len({run["label"] for run in runs}):
+        return "those of the settings, not tuned"
+    return "tuned on validation data" + (f", but for {', '.join(fixed)}" if fixed else "")
 
 
 def publish_all(docs: Path) -> None:

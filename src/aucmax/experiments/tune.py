@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product, zip_longest
+from pathlib import Path
 from typing import Any
 
 from aucmax import _checks
@@ -66,8 +68,14 @@ def tuned(
     workshop.perform("tuning", in_turn, PLACE)
     best = {name: _best(asked, grid, workshop) for name, asked in studies.items()}
     _record(studies, grid, workshop)
-    write_json(workshop.folder / "tuned.json", best)
+    _add_to(workshop.folder / "tuned.json", best)
     return [run.with_options(**best[run.study].get("options", {}), tuned=how) for run in runs]
+
+
+def _add_to(path: Path, best: dict[str, Any]) -> None:
+    """To what calls for other lines, ratios and protocols have found."""
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    write_json(path, {**before, **best})
 
 
 def _trial_runs(run: Run, grid: dict[str, list[Any]], steps: int, trials: int | None) -> list[Run]:
@@ -120,10 +128,11 @@ def _record(studies: dict[str, list[Run]], grid: dict[str, list[Any]], workshop:
     """All trials as Optuna studies, for its dashboard and its plots."""
     optuna = _optuna()
     path = workshop.folder / "studies.log"
-    path.unlink(missing_ok=True)
     backend = optuna.storages.journal.JournalFileBackend(str(path))
     storage = optuna.storages.JournalStorage(backend)
     for name, asked in studies.items():
+        if name in optuna.get_all_study_names(storage):
+            optuna.delete_study(study_name=name, storage=storage)
         study = optuna.create_study(study_name=name, storage=storage, direction="maximize")
         for run in asked:
             if (value := _value(run, workshop)) is not None:
