@@ -4,8 +4,15 @@
 """
 
 from aucmax.loss.binary import AUCLoss
+from aucmax.loss.combined import AUCWithCrossEntropy
 from aucmax.loss.groups import minmax_groups
 from aucmax.loss.multiclass import MulticlassAUCLoss
 from aucmax.loss.multilabel import MultilabelAUCLoss
 
-__all__ = ["AUCLoss", "MulticlassAUCLoss", "MultilabelAUCLoss", "minmax_groups"]
+__all__ = [
+    "AUCLoss",
+    "AUCWithCrossEntropy",
+    "MulticlassAUCLoss",
+    "MultilabelAUCLoss",
+    "minmax_groups",
+]

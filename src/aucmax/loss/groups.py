@@ -6,10 +6,13 @@ from typing import Any
 
 from torch import nn
 
-from aucmax.loss._base import SaddleLoss
+from aucmax import _checks
+from aucmax.loss.combined import saddle_part
 
 
-def minmax_groups(model: nn.Module, loss: nn.Module) -> list[dict[str, Any]]:
+def minmax_groups(
+    model: nn.Module, loss: nn.Module, *, saddle_lr: float = 1.0
+) -> list[dict[str, Any]]:
     """Parameter groups that minimize over the model, a and b and maximize over alpha.
 
     They work with aucmax's optimizers and with every torch optimizer that has ``maximize``. The
@@ -18,6 +21,9 @@ def minmax_groups(model: nn.Module, loss: nn.Module) -> list[dict[str, Any]]:
     Args:
         model: the model whose parameters are trained.
         loss: one of aucmax's losses (parameters ``a``, ``b`` and ``alpha``).
+        saddle_lr: by how much larger the loss's own step sizes are; heeded where a stage's
+            ``set_lr`` sets them. An optimizer whose steps hardly depend on the gradient's size,
+            such as AdamW, follows the scores better with 10.
 
     Example:
         >>> import torch, aucmax
@@ -26,16 +32,19 @@ def minmax_groups(model: nn.Module, loss: nn.Module) -> list[dict[str, Any]]:
         >>> [group["maximize"] for group in optimizer.param_groups]
         [False, False, True]
     """
-    if not isinstance(loss, SaddleLoss):
+    saddle = saddle_part(loss)
+    if saddle is None:
         raise ValueError(f"loss must be one of aucmax's losses, found {type(loss).__name__}")
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch.nn.Module, found {type(model).__name__}")
+    scale = {"lr_scale": _checks.finite_positive("saddle_lr", saddle_lr)} if saddle_lr != 1 else {}
     own = {id(p) for p in loss.parameters()}  # the loss may be a part of the model
     weights = [p for p in model.parameters() if id(p) not in own]
     if not weights:
         raise ValueError(f"model must have parameters, found none in {type(model).__name__}")
+    minimized = [p for p in loss.parameters() if p is not saddle.alpha]
     return [
         {"params": weights},
-        {"params": [loss.a, loss.b], "weight_decay": 0.0},
-        {"params": [loss.alpha], "weight_decay": 0.0, "maximize": True},
+        {"params": minimized, "weight_decay": 0.0, **scale},
+        {"params": [saddle.alpha], "weight_decay": 0.0, "maximize": True, **scale},
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -13,3 +14,12 @@ def leaving_random_numbers(generator: torch.Generator | None) -> AbstractContext
         return nullcontext()
     fork: AbstractContextManager[None] = torch.random.fork_rng(devices=[])
     return fork
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
+    """Let layers that know only torch's own numbers draw from a generator's in the block."""
+    with leaving_random_numbers(generator):
+        if generator is not None:
+            torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        yield

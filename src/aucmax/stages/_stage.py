@@ -39,13 +39,15 @@ class Stage:
     def set_lr(self, optimizer: HasParamGroups) -> None:
         """Write the stage's learning rate into every parameter group of ``optimizer``.
 
-        A learning rate that is a tensor is filled, so that a compiled step sees the new value.
+        A group's ``lr_scale`` multiplies it. A learning rate that is a tensor is filled, so that a
+        compiled step sees the new value.
         """
         for group in optimizer.param_groups:
+            lr = self.lr * group.get("lr_scale", 1.0)
             if hasattr(group["lr"], "fill_"):
-                group["lr"].fill_(self.lr)
+                group["lr"].fill_(lr)
             else:
-                group["lr"] = self.lr
+                group["lr"] = lr
 
 
 def round_up(x: float) -> int:

@@ -38,6 +38,7 @@ def fit(
     *,
     test: Any = None,
     method: str = "ppd-sg",
+    objective: str | None = None,
     steps: int,
     task: str = "auto",
     loss: nn.Module | None = None,
@@ -60,6 +61,7 @@ def fit(
     eval_every: int | None = None,
     probe: int = 512,
     patience: int | None = None,
+    time_limit: float | None = None,
     out: str | Path | None = None,
     save_every: int | None = None,
     tensorboard: bool = False,
@@ -86,7 +88,8 @@ def fit(
 
     Args:
         model: gives raw scores: (N,) or (N, 1) for two classes, (N, c) for c classes or labels.
-            It is trained in place.
+            While it trains, an ensemble may give several per row, k N rows in all, the k of a row
+            one after the other; each then learns the row's label. It is trained in place.
         train: ``(x, y)`` or ``(x, y, weight)`` arrays or tensors, which are kept on the device (x
             may also be a tuple or dict of arrays); a Dataset; a DataLoader; or any iterable of
             such batches, whose share of positives is then estimated as it goes by.
@@ -94,6 +97,8 @@ def fit(
         test: data of the same kinds whose AUC is recorded beside it; nothing is chosen by it.
         method: "ppd-sg", "ppd-adagrad", "pga" or "oauc" on the AUC loss; "sgd", "adagrad" or
             "adamw" on cross-entropy, the step size divided by 10 after 1/2 and 3/4 of the steps.
+        objective: "auc", "ce" for cross-entropy, or "auc+ce" for their sum
+            (:class:`aucmax.AUCWithCrossEntropy`), in place of what the method is for.
         steps: optimizer steps of the method; ``pretrain`` comes on top.
         task: "binary", "multiclass" or "multilabel"; "auto" goes by the labels.
         loss: one of your own in place of the method's; called with scores and labels.
@@ -119,6 +124,7 @@ def fit(
         probe: fresh training samples per evaluation, for the training AUC and, where the model has
             batch norm, for the statistics at the average.
         patience: stop after this many evaluations without a better validation AUC.
+        time_limit: end with the first evaluation after so many seconds, of all that the run took.
         out: a folder for checkpoints, history and result.
         save_every: steps between checkpoints; as ``eval_every``.
         tensorboard: write TensorBoard files into ``out`` too.
@@ -156,6 +162,7 @@ def fit(
     with distributed.process_group(where):
         options = Options(
             method=method,
+            objective=objective,
             steps=steps,
             task=task,
             loss=loss,
@@ -177,6 +184,7 @@ def fit(
             eval_every=eval_every,
             probe=probe,
             patience=patience,
+            time_limit=time_limit,
             out=None if out is None else Path(out),
             save_every=save_every,
             tensorboard=tensorboard,

@@ -254,6 +254,8 @@ class Loop:
         if at.evaluations_without_gain == self.options.patience:
             at.reason = f"no better validation AUC in {self.options.patience} evaluations"
         at.seconds += time.perf_counter() - began
+        if self._is_late():
+            at.reason = at.reason or f"the time limit of {self.options.time_limit:g} s is reached"
         record = self._record(stage, saddle | found)
         self.history.append(record)
         assert self.reporter is not None
@@ -262,6 +264,11 @@ class Loop:
         best = better_auc(record)
         plateau = None if math.isnan(best) else self.phase.plateau
         return plateau is not None and plateau.report(best)
+
+    def _is_late(self) -> bool:
+        """By the first process's clock, so that all end together."""
+        limit = self.options.time_limit
+        return limit is not None and distributed.broadcast_object(self.at.seconds) >= limit
 
     def _record(self, stage: Stage, found: dict[str, Any]) -> dict[str, Any]:
         at = self.at

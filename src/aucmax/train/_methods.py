@@ -11,8 +11,15 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from aucmax.loss import AUCLoss, MulticlassAUCLoss, MultilabelAUCLoss, minmax_groups
+from aucmax.loss import (
+    AUCLoss,
+    AUCWithCrossEntropy,
+    MulticlassAUCLoss,
+    MultilabelAUCLoss,
+    minmax_groups,
+)
 from aucmax.loss._base import SaddleLoss
+from aucmax.loss.combined import saddle_part
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.optim import OAUC, PGA, IterateAverage, PPDAdaGrad
 from aucmax.optim._staged import StagedOptimizer
@@ -20,6 +27,7 @@ from aucmax.stages import Plateau, Stage, geometric, polynomial
 from aucmax.train._options import OPTIMIZERS, Options
 
 BASELINES = ("sgd", "adagrad", "adamw")
+SADDLE_LR = {"adagrad": 10.0, "adamw": 10.0}  # their steps do not grow with the gradient
 LEARNING_RATES = {"adagrad": 0.01, "adamw": 1e-3}
 STAGES = 4  # of 2000 * 3^(k-1) steps are the paper's 80,000
 
@@ -45,8 +53,8 @@ class Phase:
 
     @property
     def saddle(self) -> SaddleLoss | None:
-        """The loss, if it has the saddle variables."""
-        return self.loss if isinstance(self.loss, SaddleLoss) else None
+        """The part of the loss that has the saddle variables, if there is one."""
+        return saddle_part(self.loss)
 
     def modules(self) -> dict[str, Any]:
         """What has a state to save."""
@@ -107,7 +115,9 @@ def _main_phase(
 
 
 def _make_loss(options: Options, task: str, prior: Any) -> nn.Module:
-    if options.method in BASELINES:
+    """The method's, or of the objective that was asked for."""
+    objective = options.objective or ("ce" if options.method in BASELINES else "auc")
+    if objective == "ce":
         if options.loss_options:
             raise ValueError(
                 f"loss_options must be empty for method {options.method!r}, cross-entropy has "
@@ -118,10 +128,10 @@ def _make_loss(options: Options, task: str, prior: Any) -> nn.Module:
         raise ValueError(f"labels must be given for a {task} task: their shares are its priors")
     kind: Any = {"binary": AUCLoss, "multiclass": MulticlassAUCLoss}.get(task, MultilabelAUCLoss)
     try:
-        loss: nn.Module = kind(prior, **options.loss_options)
+        loss = kind(prior, **options.loss_options)
     except TypeError as error:
         raise ValueError(f"loss_options must fit {kind.__name__}: {error}") from None
-    return loss
+    return AUCWithCrossEntropy(loss) if objective == "auc+ce" else loss
 
 
 def _make_optimizer(
@@ -129,8 +139,8 @@ def _make_optimizer(
 ) -> Optimizer:
     kind = OPTIMIZERS[options.method]
     groups = (
-        minmax_groups(model, loss)
-        if isinstance(loss, SaddleLoss)
+        minmax_groups(model, loss, saddle_lr=SADDLE_LR.get(options.method, 1.0))
+        if saddle_part(loss)
         else [{"params": [*model.parameters(), *loss.parameters()]}]
     )
     given: dict[str, Any] = {"seed": options.seed} if options.method == "pga" else {}

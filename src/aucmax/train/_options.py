@@ -29,6 +29,7 @@ OPTIMIZERS: dict[str, Any] = {
     "adagrad": torch.optim.Adagrad,
     "adamw": torch.optim.AdamW,
 }
+OBJECTIVES = ("auc", "auc+ce", "ce")
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -37,6 +38,7 @@ class Options:
     """The arguments of :func:`aucmax.fit`, which describes them."""
 
     method: str
+    objective: str | None
     steps: int
     task: str
     loss: nn.Module | None
@@ -58,6 +60,7 @@ class Options:
     eval_every: int | None
     probe: int
     patience: int | None
+    time_limit: float | None
     out: Path | None
     save_every: int | None
     tensorboard: bool
@@ -73,6 +76,7 @@ class Options:
     def __post_init__(self) -> None:
         """Check every option and turn numbers into Python's own."""
         _checks.choice("method", self.method, tuple(OPTIMIZERS))
+        _checks.choice("objective", self.objective, (None, *OBJECTIVES))
         _checks.choice("parallel", self.parallel, ("ddp", "fsdp"))
         _checks.choice("amp", self.amp, (None, *AMP))
         _checks.choice("restart", self.restart, (None, "average", "last"))
@@ -85,7 +89,7 @@ class Options:
             self._count(name, 1)
         for name in ("pretrain", "workers", "probe", "seed"):
             self._count(name, 0)
-        for name in ("lr", "clip_norm", "lipschitz", "pretrain_lr"):
+        for name in ("lr", "clip_norm", "lipschitz", "pretrain_lr", "time_limit"):
             if getattr(self, name) is not None:
                 setattr(self, name, _checks.finite_positive(name, getattr(self, name)))
         if self.positives is not None:
@@ -126,6 +130,7 @@ class Options:
             "lr": self.lr is not None and (self.optimizer or self.stages) is not None,
             "optimizer_options": self.optimizer_options and self.optimizer is not None,
             "loss_options": self.loss_options and self.loss is not None,
+            "objective": self.objective is not None and self.loss is not None,
         }
         for name, found in unheeded.items():
             if found:
@@ -166,7 +171,7 @@ def fingerprint(options: Options, model: nn.Module, data: dict[str, Any]) -> dic
     given = {
         name: getattr(options, name)
         for name in (
-            "method", "steps", "lr", "restart", "lipschitz", "pretrain", "pretrain_lr",
+            "method", "objective", "steps", "lr", "restart", "lipschitz", "pretrain", "pretrain_lr",
             "batch_size", "positives", "replacement", "seed", "eval_every", "probe",
             "patience", "amp", "clip_norm", "accumulate", "compile",
         )

@@ -32,8 +32,20 @@ class Objective(nn.Module):
     def forward(self, x: Any, y: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of a batch."""
         scores = self.model(x)
+        if len(scores) != len(y):  # an ensemble's, row by row: every member learns the label
+            y, weight = (_repeated(t, len(scores)) for t in (y, weight))
         value: Tensor = self.loss(scores, y) if weight is None else self.loss(scores, y, weight)
         return value
+
+
+def _repeated(rows: Any, length: int) -> Any:
+    """Every row as often as it takes to get so many; those that do not divide it stay as they are.
+
+    The loss says of those what is wrong.
+    """
+    if rows is None or not len(rows) or length % len(rows):
+        return rows
+    return rows.repeat_interleave(length // len(rows), dim=0)
 
 
 class Step:

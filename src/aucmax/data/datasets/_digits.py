@@ -13,7 +13,7 @@ EVERY = 4
 def read() -> ImageData:
     """The 1,797 images; the fourth, eighth, ... of each class are for testing."""
     try:
-        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+        from sklearn.datasets import load_digits
     except ImportError as error:
         raise ValueError(f"name 'digits' needs the package scikit-learn: {error}") from None
     images, y = load_digits(return_X_y=True)

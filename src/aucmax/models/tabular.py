@@ -1,0 +1,170 @@
+"""Networks for tables: numeric columns and categories in, scores out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from aucmax import _checks
+from aucmax.models._random import drawing_from
+
+Columns = tuple[Tensor, Tensor]
+"""Numeric columns (N, n), and codes of categories (N, c) as integers."""
+
+
+class TabularEnsemble(nn.Module):
+    """TabM: an ensemble of MLPs that share most of their weights; :func:`tabm` makes one.
+
+    While it trains it gives every member's scores, (k N, outputs), those of a row one after the
+    other; otherwise their mean (N, outputs).
+    """
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, columns: Columns) -> Tensor:
+        """Raw scores of numeric columns and categories."""
+        numeric, codes = (x if x.shape[1] else None for x in columns)
+        scores: Tensor = self.inner(numeric, codes)
+        return scores.flatten(0, 1) if self.training else scores.mean(1)
+
+
+class TabularMLP(nn.Module):
+    """A plain multi-layer perceptron; :func:`tabular_mlp` makes one."""
+
+    def __init__(
+        self, numeric: int, cardinalities: Sequence[int], hidden: Sequence[int], outputs: int
+    ) -> None:
+        super().__init__()
+        self.cardinalities = list(cardinalities)
+        sizes = [numeric + sum(self.cardinalities), *hidden]
+        layers: list[nn.Module] = []
+        for a, b in pairwise(sizes):
+            layers += [nn.Linear(a, b), nn.ReLU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
+
+    def forward(self, columns: Columns) -> Tensor:
+        """Raw scores (N, outputs) of numeric columns and categories, these one-hot."""
+        numeric, codes = columns
+        parts = [
+            functional.one_hot(code, size).to(numeric.dtype)
+            for code, size in zip(codes.unbind(1), self.cardinalities, strict=True)
+        ]
+        scores: Tensor = self.layers(torch.cat([numeric, *parts], 1))
+        return scores
+
+
+def tabm(
+    numeric: int,
+    cardinalities: Sequence[int] = (),
+    *,
+    bins: Sequence[Sequence[float]] | None = None,
+    outputs: int = 1,
+    members: int = 8,
+    blocks: int = 2,
+    width: int = 128,
+    dropout: float = 0.1,
+    embedding: int = 8,
+    generator: torch.Generator | None = None,
+) -> TabularEnsemble:
+    """TabM (Gorishniy et al., 2025) on piecewise-linear embeddings of the numeric columns.
+
+    Args:
+        numeric: how many numeric columns.
+        cardinalities: of each categorical column, how many codes it has.
+        bins: edges of each numeric column's pieces, see :func:`quantile_bins`; None embeds nothing.
+        outputs: scores per row.
+        members: MLPs in the ensemble.
+        blocks: hidden layers of each.
+        width: of a hidden layer.
+        dropout: share of hidden units left out in training.
+        embedding: numbers that a numeric column becomes.
+        generator: of the initial weights; None takes torch's own.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.models import tabm
+        >>> model = tabm(3, [4, 2], members=8)
+        >>> columns = torch.randn(5, 3), torch.tensor([[1, 0]] * 5)
+        >>> model(columns).shape, model.eval()(columns).shape
+        (torch.Size([40, 1]), torch.Size([5, 1]))
+    """
+    from tabm import TabM
+
+    inputs: dict[str, Any] = {"n_num_features": numeric, "cat_cardinalities": list(cardinalities)}
+    with drawing_from(generator):
+        if bins and numeric:
+            inputs["num_embeddings"] = _embeddings(bins, embedding)
+        inner = TabM.make(
+            **inputs, d_out=_checks.count("outputs", outputs), k=_checks.count("members", members),
+            n_blocks=_checks.count("blocks", blocks), d_block=_checks.count("width", width),
+            dropout=dropout,
+        )  # fmt: skip
+    return TabularEnsemble(inner)
+
+
+def tabular_mlp(
+    numeric: int,
+    cardinalities: Sequence[int] = (),
+    *,
+    hidden: Sequence[int] = (128, 128),
+    outputs: int = 1,
+    generator: torch.Generator | None = None,
+) -> TabularMLP:
+    """A multi-layer perceptron on numeric columns and one-hot categories.
+
+    Args:
+        numeric: how many numeric columns.
+        cardinalities: of each categorical column, how many codes it has.
+        hidden: widths of the hidden layers.
+        outputs: scores per row.
+        generator: of the initial weights; None takes torch's own.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.models import tabular_mlp
+        >>> model = tabular_mlp(3, [4], hidden=[16])
+        >>> model((torch.randn(5, 3), torch.zeros(5, 1, dtype=torch.int64))).shape
+        torch.Size([5, 1])
+    """
+    widths = [_checks.count("hidden", width) for width in hidden]
+    with drawing_from(generator):
+        return TabularMLP(numeric, cardinalities, widths, _checks.count("outputs", outputs))
+
+
+def quantile_bins(numeric: Tensor, count: int = 48) -> list[list[float]]:
+    """Edges between which each column has about equally many rows, at most ``count`` pieces.
+
+    Args:
+        numeric: the training rows' numeric columns (N, n), none of them constant.
+        count: of the pieces.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.models.tabular import quantile_bins
+        >>> quantile_bins(torch.tensor([[0.0], [1.0], [1.0], [2.0]]), count=2)
+        [[0.0, 1.0, 2.0]]
+    """
+    shares = np.linspace(0, 1, _checks.count("count", count) + 1)
+    return [
+        sorted(set(np.quantile(column, shares).astype(np.float32).tolist()))
+        for column in numeric.double().numpy().T
+    ]
+
+
+def _embeddings(bins: Sequence[Sequence[float]], size: int) -> nn.Module:
+    from rtdl_num_embeddings import PiecewiseLinearEmbeddings
+
+    edges = [torch.tensor(edge, dtype=torch.float32) for edge in bins]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*just two bin edges.*")  # of yes and no
+        module: nn.Module = PiecewiseLinearEmbeddings(edges, size, activation=False, version="B")
+    return module

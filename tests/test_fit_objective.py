@@ -1,0 +1,145 @@
+"""Objectives, ensembles and the limit of time in ``fit``."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import aucmax
+from aucmax import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss
+from aucmax.loss.cross_entropy import CrossEntropy
+
+GENERATOR = torch.Generator().manual_seed(0)
+Y = (torch.rand(400, generator=GENERATOR) < 0.2).float()
+X = torch.randn(400, 4, generator=GENERATOR) + Y[:, None]
+
+
+def train(model=None, y=Y, **options):
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1) if model is None else model
+    given = {"steps": 60, "batch_size": 40, "progress": False, "device": "cpu", **options}
+    return aucmax.fit(model, (X, y), (X, y), **given)
+
+
+@pytest.mark.parametrize(
+    ("method", "objective", "kind"),
+    [
+        ("ppd-sg", None, AUCLoss),
+        ("adamw", None, CrossEntropy),
+        ("adamw", "auc", AUCLoss),
+        ("adamw", "auc+ce", AUCWithCrossEntropy),
+        ("sgd", "auc", AUCLoss),
+        ("ppd-sg", "auc+ce", AUCWithCrossEntropy),
+        ("ppd-sg", "ce", CrossEntropy),
+        ("ppd-adagrad", "auc+ce", AUCWithCrossEntropy),
+        ("pga", "auc+ce", AUCWithCrossEntropy),
+        ("oauc", "auc+ce", AUCWithCrossEntropy),
+    ],
+)
+def test_every_method_takes_every_objective(method, objective, kind):
+    lr = 0.05 if method == "adamw" else 0.5
+    result = train(method=method, objective=objective, lr=lr, steps=200)
+    assert type(result.loss) is kind
+    assert result.auc > 0.8
+
+
+def test_the_saddle_variables_begin_at_their_best_and_are_recorded():
+    """As for the loss alone: else they would pull the scores to zero first."""
+    records = train(method="adamw", objective="auc+ce", steps=1, eval_every=1).history
+    assert abs(records[0]["a"] - records[0]["b"]) > 0
+    assert records[0]["alpha"] != 0
+
+
+def test_adamw_moves_them_ten_times_as_far():
+    result = train(method="adamw", objective="auc", steps=1, lr=1e-4)
+    start = train(method="adamw", objective="auc", steps=1, lr=1e-12).loss
+    moved = [(getattr(result.loss, k) - getattr(start, k)).abs().item() for k in ("a", "alpha")]
+    np.testing.assert_allclose(moved, 1e-3, rtol=1e-3)
+
+
+def test_several_classes():
+    target = torch.arange(400) % 3
+    result = train(nn.Linear(4, 3), target, method="adamw", objective="auc+ce")
+    assert isinstance(result.loss.auc, MulticlassAUCLoss)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "ranking"}, "objective must be one of .*, found 'ranking'"),
+        ({"objective": "auc", "loss": AUCLoss(0.2)}, "objective must not be given beside"),
+        ({"objective": "ce", "loss_options": {"margin": 2}}, "loss_options must be empty"),
+        ({"time_limit": 0}, "time_limit must be"),
+    ],
+)
+def test_what_cannot_be_right(options, message):
+    with pytest.raises(ValueError, match=message):
+        train(**options)
+
+
+# ---- Ensembles -----------------------------------------------------------------------------------
+
+
+class Pair(nn.Module):
+    """Two linear models: both scores of a row while training, then their mean."""
+
+    def __init__(self, outputs=1):
+        super().__init__()
+        self.members = nn.ModuleList(nn.Linear(4, outputs) for _ in range(2))
+
+    def forward(self, x):
+        scores = torch.stack([member(x) for member in self.members], 1)
+        return scores.flatten(0, 1) if self.training else scores.mean(1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_member_learns_the_rows_own_label(weighted):
+    """One step of the pair is a step on the rows twice over, by hand."""
+    weight = torch.linspace(0.5, 2, 400)
+    data = (X, Y, weight) if weighted else (X, Y)
+    torch.manual_seed(0)
+    model = Pair()
+    expected = [p.detach().clone().requires_grad_() for p in model.parameters()]
+    aucmax.fit(
+        model, data, method="sgd", steps=1, lr=0.5, batch_size=400, progress=False, device="cpu"
+    )
+    scores = torch.cat([X @ w.T + b for w, b in zip(expected[::2], expected[1::2], strict=True)])
+    loss = nn.functional.binary_cross_entropy_with_logits(
+        scores[:, 0], Y.repeat(2), weight.repeat(2) if weighted else None, reduction="none"
+    )
+    (loss.sum() / (weight.repeat(2).sum() if weighted else 800)).backward()
+    for p, q in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.detach(), q.detach() - 0.5 * q.grad)
+
+
+@pytest.mark.parametrize("method", ["ppd-sg", "adamw", "pga"])
+def test_ensembles_learn(method):
+    lr = 0.05 if method == "adamw" else 0.5
+    assert train(Pair(), method=method, objective="auc", lr=lr, steps=200).auc > 0.8
+    target = torch.arange(400) % 3
+    assert train(Pair(3), target, method=method, objective="auc").steps == 60
+
+
+def test_scores_that_fit_no_rows_are_an_error():
+    class Odd(nn.Linear):
+        def forward(self, x):
+            return super().forward(x)[:-1]
+
+    with pytest.raises(ValueError, match="target"):
+        train(Odd(4, 1), method="adamw")
+
+
+# ---- Time ----------------------------------------------------------------------------------------
+
+
+def test_training_ends_with_the_first_evaluation_after_the_limit():
+    result = train(steps=100_000, eval_every=5, time_limit=1e-6)
+    assert (result.steps, result.reason) == (5, "the time limit of 1e-06 s is reached")
+    assert result.auc > 0
+    assert train(steps=10, eval_every=5, time_limit=1e6).reason == "all steps taken"
+
+
+def test_a_run_that_ended_by_the_clock_is_done(tmp_path):
+    first = train(steps=50, eval_every=5, time_limit=1e-6, out=tmp_path)
+    again = train(steps=50, eval_every=5, time_limit=1e-6, out=tmp_path)
+    assert (again.steps, again.reason) == (first.steps, first.reason)

@@ -1,0 +1,91 @@
+"""The AUC objective and cross-entropy together, and how optimizers get their parameters."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+import aucmax
+from aucmax import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, MultilabelAUCLoss
+from aucmax.stages import Stage
+
+SCORES = torch.linspace(-2, 3, 12, dtype=torch.float64)
+LABELS = torch.tensor([0, 1, 0, 0, 1, 0, 1, 0, 0, 1, 1, 0])
+WEIGHTS = torch.linspace(0.5, 2, 12, dtype=torch.float64)
+
+
+def combined(auc, **options):
+    loss = AUCWithCrossEntropy(auc, **options).double()
+    with torch.no_grad():
+        for i, p in enumerate(loss.parameters()):
+            p.copy_(0.3 + 0.1 * i)
+    return loss
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHTS])
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_it_is_the_sum_of_both(weight, share):
+    loss = combined(AUCLoss(0.4, link="identity"), weight=share)
+    likely = binary_cross_entropy_with_logits(
+        loss.scale * SCORES + loss.shift, LABELS.double(), weight, reduction="none"
+    )
+    mean = likely.sum() / (12 if weight is None else weight.sum())
+    expected = loss.auc(SCORES, LABELS, weight) + share * mean
+    torch.testing.assert_close(loss(SCORES, LABELS, weight), expected)
+
+
+def test_several_classes_have_a_shift_each():
+    scores = torch.randn(9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    target = torch.tensor([0, 1, 2] * 3)
+    loss = combined(MulticlassAUCLoss([0.5, 0.3, 0.2], link="identity"))
+    assert (loss.scale.shape, loss.shift.shape) == ((1,), (3,))
+    expected = loss.auc(scores, target) + cross_entropy(scores * loss.scale + loss.shift, target)
+    torch.testing.assert_close(loss(scores, target), expected)
+    loss = combined(MulticlassAUCLoss([0.5, 0.3, 0.2], link="softmax"))
+    assert loss.shift is None
+    expected = loss.auc(scores, target) + cross_entropy(scores * loss.scale, target)
+    torch.testing.assert_close(loss(scores, target), expected)
+
+
+def test_scale_and_shift_reach_cross_entropy_alone():
+    loss = combined(AUCLoss(0.4, link="identity"))
+    scores = SCORES.clone().requires_grad_()
+    loss(scores, LABELS).backward()
+    for name in ("scale", "shift"):
+        parameter = getattr(loss, name)
+        likely = binary_cross_entropy_with_logits(loss.scale * SCORES + loss.shift, LABELS.double())
+        (expected,) = torch.autograd.grad(likely, parameter)
+        torch.testing.assert_close(parameter.grad, expected)
+
+
+@pytest.mark.parametrize("auc", [MultilabelAUCLoss([0.5, 0.5]), nn.BCEWithLogitsLoss()])
+def test_only_losses_of_one_label_a_row(auc):
+    with pytest.raises(ValueError, match=r"auc must be an AUCLoss or a MulticlassAUCLoss, found"):
+        AUCWithCrossEntropy(auc)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan")])
+def test_a_weight_must_be_positive(weight):
+    with pytest.raises(ValueError, match="weight must be"):
+        AUCWithCrossEntropy(AUCLoss(0.4), weight=weight)
+
+
+def test_only_alpha_is_maximized():
+    model, loss = nn.Linear(3, 1), AUCWithCrossEntropy(AUCLoss(0.4))
+    groups = aucmax.minmax_groups(model, loss)
+    assert [[id(p) for p in group["params"]] for group in groups] == [
+        [id(p) for p in model.parameters()],
+        [id(p) for p in (loss.scale, loss.shift, loss.auc.a, loss.auc.b)],
+        [id(loss.auc.alpha)],
+    ]
+    assert [group.get("maximize", False) for group in groups] == [False, False, True]
+    assert not any("lr_scale" in group for group in groups)
+
+
+def test_the_losss_own_step_sizes_can_be_larger():
+    groups = aucmax.minmax_groups(nn.Linear(3, 1), AUCLoss(0.4), saddle_lr=10)
+    optimizer = torch.optim.AdamW(groups, lr=1.0)
+    Stage(1, 0.01, 5, 0).set_lr(optimizer)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.01, 0.1, 0.1]
+    with pytest.raises(ValueError, match="saddle_lr must be"):
+        aucmax.minmax_groups(nn.Linear(3, 1), AUCLoss(0.4), saddle_lr=-1)

@@ -1,0 +1,77 @@
+"""The networks for tables."""
+
+import numpy as np
+import pytest
+import torch
+
+from aucmax.models import tabm, tabular_mlp
+from aucmax.models.tabular import quantile_bins
+
+GENERATOR = torch.Generator().manual_seed(0)
+NUMERIC = torch.randn(50, 3, generator=GENERATOR)
+CODES = torch.randint(0, 4, (50, 2), generator=GENERATOR)
+NONE = torch.empty(50, 0), torch.empty(50, 0, dtype=torch.int64)
+
+
+@pytest.mark.parametrize("bins", [None, quantile_bins(NUMERIC, 8)])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_members_while_training_their_mean_afterwards(bins, outputs):
+    model = tabm(3, [4, 4], bins=bins, outputs=outputs, members=5, width=16, dropout=0.0)
+    each = model.train()((NUMERIC, CODES))
+    mean = model.eval()((NUMERIC, CODES))
+    assert (each.shape, mean.shape) == ((250, outputs), (50, outputs))
+    torch.testing.assert_close(each.reshape(50, 5, outputs).mean(1), mean)
+    members = each.reshape(50, 5, outputs)
+    assert (members[:, 0] - members[:, 1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("make", [tabm, tabular_mlp])
+def test_numbers_alone_and_categories_alone(make):
+    assert make(3)((NUMERIC, NONE[1])).shape[1] == 1
+    assert make(0, [4, 4])((NONE[0], CODES)).shape[1] == 1
+
+
+def test_a_plain_network_sees_every_code():
+    model = tabular_mlp(3, [4, 4], hidden=[8])
+    assert model.layers[0].in_features == 3 + 8
+    one, other = CODES.clone(), CODES.clone()
+    one[:, 1], other[:, 1] = 0, 3
+    assert (model((NUMERIC, one)) - model((NUMERIC, other))).abs().min() > 1e-6
+
+
+@pytest.mark.parametrize("make", [tabm, tabular_mlp])
+def test_a_generator_leaves_torchs_numbers(make):
+    state = torch.get_rng_state()
+    made = [make(3, [4], generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
+    assert torch.equal(torch.get_rng_state(), state)
+    first, same, other = (torch.cat([p.flatten() for p in m.parameters()]) for m in made)
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (tabm, {"members": 0}, "members must be an integer >= 1, found 0"),
+        (tabm, {"width": 1.5}, "width must be"),
+        (tabm, {"blocks": 0}, "blocks must be"),
+        (tabm, {"outputs": 0}, "outputs must be"),
+        (tabular_mlp, {"hidden": [8, 0]}, "hidden must be an integer >= 1, found 0"),
+        (tabular_mlp, {"outputs": 0}, "outputs must be"),
+    ],
+)
+def test_sizes_that_cannot_be_right(make, options, message):
+    with pytest.raises(ValueError, match=message):
+        make(3, **options)
+
+
+def test_bins_hold_as_many_rows_each():
+    x = torch.linspace(0, 1, 1001)[:, None] ** 2
+    (edges,) = quantile_bins(x, 10)
+    counts, _ = np.histogram(x.numpy(), edges)
+    assert len(edges) == 11
+    assert counts.max() - counts.min() <= 1
+    (few,) = quantile_bins(torch.tensor([[0.0], [0.0], [1.0]]), 10)
+    assert few[0] == 0
+    assert few[-1] == 1
+    assert few == sorted(set(few))
