@@ -4,7 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aucmax._version import __version__ as __version__
-from aucmax.loss import AUCLoss, MulticlassAUCLoss, MultilabelAUCLoss, minmax_groups
+from aucmax.loss import (
+    AUCLoss,
+    AUCWithCrossEntropy,
+    MulticlassAUCLoss,
+    MultilabelAUCLoss,
+    minmax_groups,
+)
 from aucmax.optim import (
     OAUC,
     PGA,
@@ -20,13 +26,16 @@ if TYPE_CHECKING:
     from aucmax import history, metrics, stages
     from aucmax.checkpoint import load_weights
     from aucmax.data import BatchSampler
+    from aucmax.estimator import AUCClassifier
     from aucmax.train import DivergedError, FitResult, evaluate, fit
 
 __all__ = [
     "OAUC",
     "PGA",
     "PPDSG",
+    "AUCClassifier",
     "AUCLoss",
+    "AUCWithCrossEntropy",
     "BatchSampler",
     "DivergedError",
     "FitResult",
@@ -48,6 +57,7 @@ __all__ = [
 
 _LATER = {
     "BatchSampler": "aucmax.data",
+    "AUCClassifier": "aucmax.estimator",
     "DivergedError": "aucmax.train",
     "FitResult": "aucmax.train",
     "evaluate": "aucmax.train",

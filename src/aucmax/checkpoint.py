@@ -125,6 +125,15 @@ def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> d
     return notes
 
 
+def read_notes(folder: Path, name: str) -> dict[str, Any]:
+    """What stands beside the weights, without reading them.
+
+    Raises:
+        DamagedError: if the file is missing, cut off or altered.
+    """
+    return _read_json(folder / f"{name}.json")
+
+
 def remove(folder: Path, name: str) -> None:
     """Remove a checkpoint, first the file that makes it count."""
     for path in sorted(folder.glob(f"{name}.*")):  # .json comes before the others

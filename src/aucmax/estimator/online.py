@@ -1,0 +1,109 @@
+"""Learning from rows as they come: once each, the classes' shares unknown."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from aucmax import _checks, calibration, metrics
+from aucmax.calibration import Platt, Temperature, softmax
+from aucmax.estimator.scoring import Rows, best_threshold
+from aucmax.loss import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, minmax_groups
+
+REMEMBERED = 20_000
+"""Rows, the latest, whose scores calibrate the probabilities."""
+SADDLE_LR = 10.0
+
+
+class Online:
+    """One pass over a stream with AdamW on the AUC objective and cross-entropy.
+
+    Of two classes the share is estimated as labels come (Algorithm 4); of more by counting.
+
+    Args:
+        network: is trained in place.
+        classes: how many there are.
+        lr: step size.
+        weight_decay: of the network's weights.
+    """
+
+    def __init__(self, network: nn.Module, classes: int, lr: float, weight_decay: float) -> None:
+        self.network, self.counts, self.rows = network, np.ones(classes), 0
+        auc: Any = (
+            AUCLoss(link="identity") if classes == 2 else MulticlassAUCLoss([1 / classes] * classes)
+        )
+        self.loss = AUCWithCrossEntropy(auc)
+        groups = minmax_groups(network, self.loss, saddle_lr=SADDLE_LR)
+        for group in groups:
+            group["lr"] = lr * group.get("lr_scale", 1.0)
+        self.optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)
+        self.history: list[dict[str, Any]] = []
+        self.seen: deque[tuple[NDArray[np.float64], int]] = deque(maxlen=REMEMBERED)
+
+    def learn(self, rows: Rows, batch_size: int) -> None:
+        """Score the rows, then learn from them, batch by batch in the order they come."""
+        for start in range(0, len(rows), batch_size):
+            part = rows.take(np.arange(start, min(start + batch_size, len(rows))))
+            self._remember(part)
+            self._step(part)
+        self.rows += len(rows)
+        self.history.append({"rows": self.rows, "valid_auc": self.auc()})
+
+    def _remember(self, rows: Rows) -> None:
+        self.network.eval()
+        with torch.no_grad():
+            scores = self.network((rows.numeric, rows.codes)).double().reshape(len(rows), -1)
+        self.seen.extend(zip(scores.numpy(), rows.classes.tolist(), strict=True))
+
+    def _step(self, rows: Rows) -> None:
+        self.network.train()
+        self.counts += np.bincount(rows.classes, minlength=len(self.counts))
+        if isinstance(self.loss.auc, MulticlassAUCLoss):
+            self.loss.auc.priors.copy_(torch.from_numpy(self.counts / self.counts.sum()))
+        scores = self.network((rows.numeric, rows.codes))
+        each = len(scores) // len(rows)
+        target = torch.from_numpy(rows.classes).repeat_interleave(each)
+        weight = None
+        if rows.weight is not None:
+            weight = torch.from_numpy(rows.weight).repeat_interleave(each)
+            if not weight.any():
+                return
+        loss = self.loss(scores, target, weight)
+        _checks.check_finite("loss", loss.detach().reshape(1))
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        self.optimizer.step()
+
+    def _scored(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        scores, classes = zip(*self.seen, strict=True)
+        return np.stack(scores), np.array(classes)
+
+    def auc(self) -> float:
+        """Of the latest rows, each scored before it was learned from; NaN if a class is missing."""
+        scores, classes = self._scored()
+        if len(np.unique(classes)) < len(self.counts):
+            return math.nan
+        if scores.shape[1] == 1:
+            return metrics.roc_auc(scores[:, 0], classes)
+        return metrics.hand_till(softmax(scores), classes)
+
+    def calibrated(self) -> Platt | Temperature:
+        """The map to probabilities that the latest rows give."""
+        scores, classes = self._scored()
+        if scores.shape[1] == 1:
+            return calibration.fit_platt(scores[:, 0], classes)
+        return calibration.fit_temperature(scores, classes)
+
+    def threshold(self, rule: str, to_probability: Platt | Temperature) -> float:
+        """The probability from which the second class is predicted."""
+        scores, classes = self._scored()
+        if rule == "proba" or scores.shape[1] > 1 or len(np.unique(classes)) < 2:
+            return 0.5
+        return best_threshold(to_probability(scores[:, 0]), classes)

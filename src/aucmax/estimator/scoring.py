@@ -1,0 +1,99 @@
+"""Rows on their way through the network, and what the scores decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from aucmax import _checks, metrics
+from aucmax.data.tables import Encoded
+
+CHUNK = 8192
+"""Rows scored at once: their hidden units stay near the processor."""
+
+
+class Rows(NamedTuple):
+    """Rows as numbers, with their classes and weights."""
+
+    numeric: Tensor
+    codes: Tensor
+    classes: NDArray[np.int64]
+    weight: NDArray[np.float32] | None
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    @classmethod
+    def of(
+        cls, encoded: Encoded, classes: NDArray[np.int64], weight: NDArray[np.float32] | None
+    ) -> Rows:
+        """Share the memory of an encoded table."""
+        numeric, codes = (torch.from_numpy(part) for part in encoded)
+        return cls(numeric, codes, classes, weight)
+
+    def take(self, rows: NDArray[np.int64]) -> Rows:
+        """Some of the rows."""
+        index = torch.from_numpy(rows)
+        weight = None if self.weight is None else self.weight[rows]
+        return Rows(self.numeric[index], self.codes[index], self.classes[rows], weight)
+
+    def for_fit(self) -> tuple[Any, ...]:
+        """As :func:`aucmax.fit` takes them."""
+        parts = ((self.numeric, self.codes), torch.from_numpy(self.classes))
+        return parts if self.weight is None else (*parts, torch.from_numpy(self.weight))
+
+
+@torch.no_grad()
+def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[np.float64]:
+    """Raw scores (N, outputs) in double precision: a row's do not depend on its neighbours.
+
+    Single precision would round differently with every number of rows.
+    """
+    exact = _in_double(network).to(device).eval()
+    found = []
+    for start in range(0, len(rows), CHUNK):
+        part = slice(start, start + CHUNK)
+        numeric = rows.numeric[part].to(device, torch.float64)
+        scores = exact((numeric, rows.codes[part].to(device)))
+        found.append(scores.reshape(len(numeric), -1).cpu().double().numpy())
+    scored = np.concatenate(found)
+    _checks.check_finite("scores", scored)
+    return scored
+
+
+def _in_double(network: nn.Module) -> nn.Module:
+    import copy
+
+    return copy.deepcopy(network).double()
+
+
+def best_threshold(probabilities: NDArray[np.float64], classes: NDArray[np.int64]) -> float:
+    """Where predicting the second class from it on has the best balanced accuracy."""
+    curve = metrics.roc_curve(probabilities, classes)
+    best = int(np.argmax(curve.tpr - curve.fpr))
+    cut = min(float(curve.thresholds[best]), float(probabilities.max()))
+    below = probabilities[probabilities < cut]
+    # Between two scores, so that rounding in another process changes no prediction.
+    return (cut + (float(below.max()) if len(below) else 0.0)) / 2
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Let torch use so many threads in the block; -1 for all cores, None as it is set."""
+    if count is None:
+        yield
+        return
+    import os
+
+    before = torch.get_num_threads()
+    torch.set_num_threads((os.cpu_count() or 1) if count == -1 else _checks.count("n_jobs", count))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
