@@ -29,8 +29,8 @@ unit: $(READY)   ## pytest on two cores, warnings are errors
 docs: $(READY)   ## Build the site in docs/_build/html, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-demo: $(READY)   ## Digits: cross-entropy against PPD-SG and PPD-AdaGrad
-	$(BIN)/python examples/digits.py
+demo: $(READY)   ## Fit a model on a table that comes along, and show what it made
+	$(BIN)/aucmax demo
 
 results: $(READY)  ## The site's results from the JSON files of the experiments
 	$(BIN)/python experiments/publish.py

@@ -28,12 +28,13 @@ HEAVY = [
 LAYERS = [
     ["_checks", "_exact", "_lock", "_random", "_version", "distributed"],
     ["prior", "_sharded"],
-    ["loss", "stages", "metrics", "data", "models", "history"],
+    ["loss", "stages", "metrics", "calibration", "data", "models", "history"],
     ["optim", "checkpoint"],
     ["train"],
     ["estimator", "report"],
-    ["experiments"],
+    ["experiments", "shell"],
     ["cli"],
+    ["__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(ROOT.rglob("*.py"))

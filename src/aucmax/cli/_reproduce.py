@@ -1,21 +1,11 @@
-"""The command line: parse, call, print."""
+"""``aucmax reproduce``."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import inspect
-import io
-import sys
-from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Literal
 
 import tyro
-
-from aucmax._version import __version__
-from aucmax.experiments.pool import WorkerDiedError
 
 Experiment = Literal["figure1", "figure2", "figure3"]
 DataSet = Literal["digits", "cifar10", "cifar100", "stl10", "catdog"]
@@ -89,83 +79,3 @@ def reproduce(
     )  # fmt: skip
     print((page.parent / "table.txt").read_text(encoding="utf-8"))
     print(f"\nThe figures are on {page}")
-
-
-COMMANDS: dict[str, Callable[..., None]] = {"reproduce": reproduce}
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command of the shell; what cannot be right is one line and exit code 2."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given in (["-h"], ["--help"]) or not given:
-        print(_usage())
-        return
-    if given == ["--version"]:
-        print(f"aucmax {__version__}")
-        return
-    name, *rest = given
-    if name not in COMMANDS:
-        _fail(f"command must be one of {', '.join(COMMANDS)}, found {name!r}")
-    try:
-        options = _parse(name, rest)
-        COMMANDS[name](**options)
-    except (ValueError, OSError) as error:
-        _fail(str(error))
-    except WorkerDiedError as error:
-        _fail(str(error), code=1)
-    except KeyboardInterrupt:
-        print("\naucmax: stopped; the same command goes on from here", file=sys.stderr)
-        raise SystemExit(130) from None
-
-
-def _parse(name: str, arguments: list[str]) -> dict[str, Any]:
-    """The command's options; what tyro says of a wrong one in a box becomes one line."""
-
-    @functools.wraps(COMMANDS[name])
-    def collect(*given: Any, **options: Any) -> dict[str, Any]:
-        return {**dict(zip(inspect.signature(collect).parameters, given, strict=False)), **options}
-
-    _check_values(arguments)
-    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            found: dict[str, Any] = tyro.cli(
-                collect, prog=f"aucmax {name}", args=arguments, config=config
-            )
-    except SystemExit as end:
-        if end.code == 2:
-            _fail(_unboxed(said.getvalue()))
-        raise
-    return found
-
-
-def _unboxed(text: str) -> str:
-    """The message in a box: its lines above the rule, without the frame and the title."""
-    lines = [line.strip("│ ") for line in text.splitlines() if line.startswith("│")]
-    rule = next((i for i, line in enumerate(lines) if line.startswith("──")), len(lines))
-    message = " ".join(lines[:rule]) or text
-    return message.split(" Got errors:")[0].replace("{None}|", "")
-
-
-def _check_values(arguments: list[str]) -> None:
-    """An option of several values with none would pass for one that was not given."""
-    for option, value in pairwise([*arguments, "--"]):
-        if option in ("--removed", "--lines", "--protocol") and value.startswith("--"):
-            raise ValueError(f"{option} must have a value, found none")
-
-
-def _usage() -> str:
-    rows = [f"  {name:<12} {_first_line(command)}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        ["usage: aucmax COMMAND [OPTIONS]", "", *rows, "", "aucmax COMMAND --help says more."]
-    )
-
-
-def _first_line(command: Callable[..., None]) -> str:
-    return (command.__doc__ or "").splitlines()[0]
-
-
-def _fail(message: str, code: int = 2) -> NoReturn:
-    print(f"aucmax: error: {' '.join(message.split())}", file=sys.stderr)
-    raise SystemExit(code)

@@ -1,0 +1,159 @@
+"""``aucmax fit``, ``predict``, ``evaluate``, ``report`` and ``demo``: models for tables."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+File = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+Label = Annotated[str | None, tyro.conf.arg(metavar="LABEL", help_behavior_hint="")]
+Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
+Target = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
+Seconds = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="")]
+Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
+
+
+def fit(
+    data: File,
+    target: Annotated[str, tyro.conf.arg(metavar="COLUMN")],
+    positive: Label = None,
+    out: Folder = None,
+    drop: Names = (),
+    objective: Literal["auc+ce", "auc", "ce"] = "auc+ce",
+    test_share: float = 0.2,
+    time_limit: Seconds = None,
+    seed: int = 0,
+) -> None:
+    """Train a model on a table and say how good it is.
+
+    Args:
+        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file.
+        target: The column to predict.
+        positive: Its positive label; by default 1, true or yes, else the rarer one.
+        out: Folder for model and report; by default the file's name with "-model".
+        drop: Columns to leave out, such as keys.
+        objective: What training makes small: the AUC objective, cross-entropy, or both.
+        test_share: Share of the rows kept apart to judge the model by.
+        time_limit: Stop training after so many seconds.
+        seed: Of everything that is random.
+    """
+    from aucmax.shell import fit_file
+
+    command = shlex.join(["aucmax", *sys.argv[1:]])
+    fitted = fit_file(
+        data, target, positive=positive, out=out, drop=drop, test_share=test_share,
+        time_limit=time_limit, seed=seed, objective=objective, command=command,
+    )  # fmt: skip
+    print(summary(fitted.evaluation))
+    print(f"\nThe model is in {fitted.folder}", end="")
+    print(f", its report is {fitted.report}" if fitted.report else "")
+
+
+def predict(model: Model, data: File, out: Target = None, keep: Names = ()) -> None:
+    """Predict the rows of a table.
+
+    Columns are matched by name. A category that training has not seen counts as a rare one.
+
+    Args:
+        model: The folder that aucmax fit made.
+        data: The rows, with the columns that the model was trained on.
+        out: A .csv or .parquet file; by default CSV on standard output.
+        keep: Columns to copy, such as a key.
+    """
+    from aucmax.shell import predict_file
+
+    text, notes = predict_file(model, data, out, keep)
+    _tell(notes)
+    print(f"The predictions are in {out}" if text is None else text, end="\n" if out else "")
+
+
+def evaluate(model: Model, data: File) -> None:
+    """Judge a model on rows with a known target.
+
+    Args:
+        model: The folder that aucmax fit made.
+        data: The rows, with the target's column.
+    """
+    from aucmax.shell import evaluate_file
+
+    found = evaluate_file(model, data)
+    _tell(found["notes"])
+    counts = ", ".join(
+        f"{n:,} {label!r}" for n, label in zip(found["counts"], found["labels"], strict=True)
+    )
+    print(f"{found['rows']:,} rows: {counts}")
+    print(_auc_in_words(found["auc"]))
+    if "recall" in found:
+        print(f"average precision {found['average_precision']:.4f}")
+        print(
+            f"at the model's threshold: recall {found['recall']:.3f}, "
+            f"specificity {found['specificity']:.3f}"
+        )
+
+
+def report(model: Model) -> None:
+    """Write a model's report again.
+
+    Args:
+        model: The folder that aucmax fit made.
+    """
+    from aucmax.shell import write_report
+
+    print(f"The report is {write_report(model)}")
+
+
+def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")) -> None:
+    """Fit a model on a table that comes along, and show what it made.
+
+    Args:
+        out: Folder for model and report.
+    """
+    from aucmax.shell.demo import write_demo_table
+
+    table = write_demo_table(out.with_name(out.name + "-data.csv"))
+    print(f"aucmax fit {table} --target malignant --out {out}\n")
+    fit(table, "malignant", out=out)
+
+
+def summary(evaluation: dict[str, Any]) -> str:
+    """What a person wants to know first."""
+    rows, labels = evaluation["rows"], evaluation["labels"]
+    lines = [f"note: {note}" for note in evaluation["notes"]]
+    lines.append(
+        f"{rows['train']:,} rows to train on, {rows['valid']:,} to stop by, "
+        f"{rows['test']:,} to judge by"
+    )
+    if "positives" in evaluation:
+        share = evaluation["positives"]["test"] / rows["test"]
+        lines.append(f"{share:.1%} of the rows to judge by are {labels[1]!r}")
+    lines.append(_auc_in_words(evaluation["auc"]))
+    peers = evaluation.get("peers", [])
+    return "\n".join([*lines, *(_against(peer, evaluation["auc"]["value"]) for peer in peers)])
+
+
+def _auc_in_words(auc: dict[str, float]) -> str:
+    if "low" not in auc:
+        return f"AUC {auc['value']:.4f}, the mean over pairs of classes (Hand and Till)"
+    interval = f"{auc['level']:.0%} interval {auc['low']:.4f} to {auc['high']:.4f}"
+    return f"AUC {auc['value']:.4f}, {interval}"
+
+
+def _against(peer: dict[str, Any], ours: float) -> str:
+    difference = ours - peer["auc"]
+    verdict = "no clear difference"
+    if peer["p_value"] < 0.05:
+        verdict = "better" if difference > 0 else "worse"
+    return (
+        f"against {peer['name']}, AUC {peer['auc']:.4f}: {difference:+.4f}, "
+        f"p = {peer['p_value']:.2g}, {verdict}"
+    )
+
+
+def _tell(notes: list[str]) -> None:
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)

@@ -1,0 +1,153 @@
+"""How good a model is on rows that it has not seen, and the page that shows it."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aucmax import checkpoint, metrics
+from aucmax._version import __version__
+from aucmax.data.tables import Columns, TableEncoder
+from aucmax.estimator import AUCClassifier
+from aucmax.shell.labeled import as_words, read_labeled, rows_of
+
+NAME = "evaluation"
+MOST_ROWS, REPEATS = 2000, 3
+"""For the importance of columns: rows that are scored again, and how often each is shuffled."""
+
+
+def interval_of(scores: NDArray[np.float64], classes: NDArray[np.int64]) -> dict[str, float]:
+    """AUC with DeLong's interval, as plain numbers."""
+    found = metrics.roc_auc_interval(scores, classes)
+    return {"value": found.auc, "low": found.low, "high": found.high, "level": 0.95}
+
+
+def importance(
+    model: AUCClassifier, table: Columns, classes: NDArray[np.int64], seed: int = 0
+) -> list[dict[str, Any]]:
+    """By how much the AUC falls when a column is shuffled, the largest first."""
+    random = np.random.default_rng(seed)
+    if table.rows > MOST_ROWS:
+        table, classes = _sample(table, classes, random)
+    whole = metrics.roc_auc(model.decision_function(table), classes)
+    found = []
+    for i, name in enumerate(table.names):
+        if name not in used_columns(model.encoder_):
+            continue
+        drops = []
+        for _ in range(REPEATS):
+            values = list(table.values)
+            values[i] = values[i][random.permutation(table.rows)]
+            scores = model.decision_function(table._replace(values=values))
+            drops.append(whole - metrics.roc_auc(scores, classes))
+        found.append({"column": name, "drop": float(np.mean(drops)), "sd": float(np.std(drops))})
+    return sorted(found, key=lambda row: -row["drop"])
+
+
+def used_columns(encoder: TableEncoder) -> set[str]:
+    """The raw columns that reach the network."""
+    return {column["name"] for column in describe_columns(encoder) if column["kind"] != "unused"}
+
+
+def describe_columns(encoder: TableEncoder, table: Columns | None = None) -> list[dict[str, Any]]:
+    """Name and kind of every raw column, and what its values are like."""
+    words = {"number": "number", "bool": "yes/no", "date": "date", "text": "category"}
+    found = []
+    for field in encoder.to_dict()["columns"]:
+        kind = words.get(field["kind"], "unused")
+        about: dict[str, Any] = {"name": field["name"], "kind": kind}
+        if table is not None:
+            values = as_words(table.values[table.names.index(field["name"])])
+            distinct, counts = np.unique(values[values != ""].astype(str), return_counts=True)
+            about |= {
+                "missing": float((values == "").mean()),
+                "distinct": len(distinct),
+                "typical": str(distinct[counts.argmax()]) if len(distinct) else "",
+            }
+        found.append(about)
+    return found
+
+
+def made() -> dict[str, str]:
+    """Versions and day."""
+    return {
+        "aucmax": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def evaluate_file(folder: str | Path, data: str | Path) -> dict[str, Any]:
+    """AUC with its interval, and more, of a model on a file that has its target.
+
+    Args:
+        folder: of the model.
+        data: CSV, Parquet or Arrow, with the target's column.
+    """
+    model = AUCClassifier.load(folder)
+    about = stored(Path(folder))
+    rows = read_labeled(data, about["target"], labels=about["labels"])
+    counts = np.bincount(rows.classes, minlength=len(rows.labels))
+    if counts.min() == 0:
+        absent = rows.labels[int(counts.argmin())]
+        raise ValueError(f"{about['target']} must hold every label, found no {absent!r} in {data}")
+    found: dict[str, Any] = {"rows": rows.table.rows, "labels": rows.labels}
+    found["counts"] = counts.tolist()
+    found["notes"] = [*rows.notes, *model.encoder_.notes(rows.table)]
+    scores = model.decision_function(rows.table)
+    if scores.ndim == 2:
+        return {**found, "auc": {"value": model.score(rows.table, model.classes_[rows.classes])}}
+    said = scores > 0
+    found["auc"] = interval_of(scores, rows.classes)
+    found["average_precision"] = metrics.average_precision(scores, rows.classes)
+    found["recall"] = float(said[rows.classes == 1].mean())
+    found["specificity"] = float(1 - said[rows.classes == 0].mean())
+    return found
+
+
+def store(folder: Path, evaluation: dict[str, Any]) -> None:
+    """Keep an evaluation beside the model."""
+    arrays = {k: torch.from_numpy(v) for k, v in evaluation.items() if isinstance(v, np.ndarray)}
+    checkpoint.save(folder, NAME, {**evaluation, **arrays})
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    """The evaluation that was made when the model was fitted."""
+    found: dict[str, Any] = checkpoint.load(folder, NAME)
+    return {k: v.numpy() if isinstance(v, torch.Tensor) else v for k, v in found.items()}
+
+
+def write_report(folder: str | Path) -> Path:
+    """Write ``report.html`` of a model folder again.
+
+    Args:
+        folder: that ``aucmax fit`` made.
+    """
+    from aucmax.report.model_page import write_model_page
+
+    evaluation = stored(Path(folder))
+    if "probability" not in evaluation:
+        raise ValueError(f"{folder} must have held-out rows of two classes, found none to report")
+    path = Path(folder) / "report.html"
+    write_model_page(path, evaluation)
+    return path
+
+
+def _sample(
+    table: Columns, classes: NDArray[np.int64], random: np.random.Generator
+) -> tuple[Columns, NDArray[np.int64]]:
+    """Some rows, both classes among them: all positives if they are few."""
+    positive, negative = (np.flatnonzero(classes == k) for k in (1, 0))
+    half = MOST_ROWS // 2
+    few = min(len(positive), max(half, MOST_ROWS - len(negative)))
+    rows = np.concatenate(
+        [random.permutation(positive)[:few], random.permutation(negative)[: MOST_ROWS - few]]
+    )
+    return rows_of(table, rows), classes[rows]

@@ -1,0 +1,157 @@
+"""From a file to a model folder with its report."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aucmax import _checks
+from aucmax.data.tables import TableEncoder
+from aucmax.estimator import AUCClassifier
+from aucmax.estimator.holdout import hold_out
+from aucmax.estimator.store import plain_number
+from aucmax.shell import evaluate, peers
+from aucmax.shell.labeled import Labeled, read_labeled, rows_of
+
+
+class Fitted(NamedTuple):
+    """What :func:`fit_file` has made."""
+
+    folder: Path
+    model: AUCClassifier
+    evaluation: dict[str, Any]
+    report: Path | None
+
+
+def fit_file(
+    data: str | Path,
+    target: str,
+    *,
+    positive: str | None = None,
+    out: str | Path | None = None,
+    drop: Sequence[str] = (),
+    test_share: float = 0.2,
+    time_limit: float | None = None,
+    seed: int = 0,
+    compare: bool = True,
+    command: str = "",
+    progress: bool = True,
+    **options: Any,
+) -> Fitted:
+    """Train on a file, judge the model on rows kept apart, and write model and report.
+
+    Args:
+        data: CSV, Parquet or Arrow.
+        target: the column to predict.
+        positive: its positive label; None finds it.
+        out: folder for the model; None for the file's name with "-model".
+        drop: columns to leave out.
+        test_share: share of the rows kept apart to judge by, repeats of a row together.
+        time_limit: seconds for the training.
+        seed: of everything.
+        compare: whether to train logistic regression and gradient boosting too.
+        command: what was typed, for the report.
+        progress: whether to show a bar.
+        options: more arguments of :class:`AUCClassifier`.
+
+    Returns:
+        The folder, the model and how good it is.
+
+    Raises:
+        ValueError: for what cannot be right; nothing is written then.
+    """
+    began = time.perf_counter()
+    share = _checks.share("test_share", test_share)
+    folder = _free_folder(Path(out) if out is not None else default_folder(data))
+    rows = read_labeled(data, target, positive=positive, drop=drop)
+    train, test = _split(rows, share, seed)
+    model = AUCClassifier(
+        time_limit=time_limit, random_state=seed, verbose=progress, threshold="balanced", **options
+    )
+    model.fit(train.table, train.classes)
+    model.classes_ = np.array(rows.labels, dtype=object)
+    evaluation: dict[str, Any] = {
+        "target": target,
+        "labels": rows.labels,
+        "notes": rows.notes,
+        "command": command,
+    }
+    evaluation |= _judged(model, train, test, compare)
+    evaluation["seconds"] = round(time.perf_counter() - began, 3)
+    return _write(folder, model, evaluation)
+
+
+def default_folder(data: str | Path) -> Path:
+    """Where the model of a file goes if nobody says."""
+    return Path(f"{Path(data).name.split('.')[0]}-model")
+
+
+def _free_folder(folder: Path) -> Path:
+    """The folder, if it is free or holds a model to be replaced."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out must be a folder, found the file {folder}")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "model.json").exists():
+        raise ValueError(f"out must be empty or a model's folder, found other files in {folder}")
+    return folder
+
+
+def _split(rows: Labeled, share: float, seed: int) -> tuple[Labeled, Labeled]:
+    encoded = TableEncoder().fit(rows.table).transform(rows.table)
+    train, test = hold_out(encoded, rows.classes, None, share, seed)
+    if not len(test):
+        counts = np.bincount(rows.classes)
+        few = rows.labels[int(counts.argmin())]
+        raise ValueError(
+            f"data must have enough rows of every label to keep some apart, found {counts.min()} "
+            f"of {few!r} that differ"
+        )
+    return tuple(  # type: ignore[return-value]
+        Labeled(rows_of(rows.table, part), rows.classes[part], rows.labels, rows.notes)
+        for part in (train, test)
+    )
+
+
+def _judged(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -> dict[str, Any]:
+    """All that the report says of the model."""
+    counts = {**model.rows_, "test": np.bincount(test.classes, minlength=2).tolist()}
+    found: dict[str, Any] = {
+        "rows": {name: sum(each) for name, each in counts.items()},
+        "history": [{k: plain_number(v) for k, v in r.items()} for r in model.history_],
+        "columns": evaluate.describe_columns(model.encoder_, train.table),
+        "made": evaluate.made(),
+    }
+    if len(test.labels) > 2:
+        labels = model.classes_[test.classes]
+        return {**found, "auc": {"value": model.score(test.table, labels)}}
+    scores = model.decision_function(test.table)
+    return {
+        **found,
+        "positives": {name: each[1] for name, each in counts.items()},
+        "probability": model.predict_proba(test.table)[:, 1],
+        "classes": test.classes,
+        "auc": evaluate.interval_of(scores, test.classes),
+        "peers": peers.compare(*train[:2], *test[:2], scores) if compare else [],
+        "threshold": model.threshold_,
+        "importance": evaluate.importance(model, test.table, test.classes),
+    }
+
+
+def _write(folder: Path, model: AUCClassifier, evaluation: dict[str, Any]) -> Fitted:
+    """All files or none: they are made beside the folder, which then takes their place."""
+    fresh = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        model.save(fresh)
+        evaluate.store(fresh, evaluation)
+        report = evaluate.write_report(fresh) if "probability" in evaluation else None
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return Fitted(folder, model, evaluation, folder / report.name if report else None)

@@ -1,0 +1,122 @@
+"""A table from a file, with its target apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aucmax.data.files import read_table
+from aucmax.data.tables import Columns, columns_of
+
+POSITIVE = ("1", "true", "yes", "y", "positive")
+"""Labels that say by themselves that they are the positive one."""
+
+
+class Labeled(NamedTuple):
+    """Rows whose target is known.
+
+    Attributes:
+        table: all columns but the target.
+        classes: each row's place among the labels.
+        labels: as text; of two the negative first.
+        notes: what a person should know of how they came about.
+    """
+
+    table: Columns
+    classes: NDArray[np.int64]
+    labels: list[str]
+    notes: list[str]
+
+
+def rows_of(table: Columns, rows: NDArray[Any]) -> Columns:
+    """Some rows of a table."""
+    values = [column[rows] for column in table.values]
+    return Columns(table.names, values, len(table.names) and len(values[0]))
+
+
+def read_labeled(
+    path: str | Path,
+    target: str,
+    *,
+    positive: str | None = None,
+    drop: Sequence[str] = (),
+    labels: Sequence[str] | None = None,
+) -> Labeled:
+    """Read a file and take its target apart.
+
+    Args:
+        path: CSV, Parquet or Arrow.
+        target: the target's column.
+        positive: the label of the positive class; None finds it.
+        drop: columns to leave out.
+        labels: those of a model, where it exists already; others are an error.
+    """
+    table = columns_of(read_table(path))
+    known = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
+    for option, name in (("target", target), *(("drop", name) for name in drop)):
+        if name not in table.names:
+            raise ValueError(f"{option} must be a column of {path}, found {name!r}, not in {known}")
+    if target in drop:
+        raise ValueError(f"drop must leave the target, found {target!r}")
+    words = as_words(table.values[table.names.index(target)])
+    there = np.flatnonzero(words != "")
+    notes = []
+    if len(there) < table.rows:
+        notes.append(f"{table.rows - len(there):,} rows have no {target!r} and are left out")
+    names = [name for name in table.names if name != target and name not in drop]
+    kept = Columns(names, [table.values[table.names.index(name)] for name in names], table.rows)
+    if len(there) < table.rows:
+        kept, words = rows_of(kept, there), words[there]
+    found = list(labels) if labels else _labels(words, target, positive, notes)
+    return Labeled(kept, _places(words, found, target), found, notes)
+
+
+def as_words(values: NDArray[Any]) -> NDArray[Any]:
+    """Values as text: whole numbers without a point, missing ones empty."""
+    if values.dtype == bool:
+        return np.where(values, "True", "False")
+    if values.dtype.kind == "f":
+        words = [
+            "" if np.isnan(x) else str(int(x)) if x == int(x) else repr(float(x)) for x in values
+        ]
+        return np.array(words, dtype=object)
+    if values.dtype.kind == "M":
+        return np.where(np.isnat(values), "", values.astype(str))
+    return np.array(["" if x is None else str(x) for x in values], dtype=object)
+
+
+def _labels(words: NDArray[Any], target: str, positive: str | None, notes: list[str]) -> list[str]:
+    """The distinct labels; of two the positive last."""
+    found, counts = np.unique(words.astype(str), return_counts=True)
+    some = ", ".join(map(repr, found[:10].tolist())) + (", ..." if len(found) > 10 else "")
+    if len(found) < 2:
+        raise ValueError(f"target must have two classes or more, found {some or 'none'} alone")
+    if len(found) > 100:
+        raise ValueError(f"target must have at most 100 classes, found {len(found)}: {some}")
+    if positive is not None:
+        if len(found) > 2:
+            raise ValueError(
+                f"target must have two classes where positive is given, found {len(found)}: {some}"
+            )
+        if positive not in found:
+            raise ValueError(f"positive must be one of {some}, found {positive!r}")
+    if len(found) > 2:
+        return [str(label) for label in found]
+    if positive is None:
+        said = [label for label in found.tolist() if label.lower() in POSITIVE]
+        positive = said[0] if len(said) == 1 else str(found[np.argmin(counts)])
+        notes.append(f"{positive!r} is taken as the positive label of {target!r}")
+    return [str(label) for label in found if label != positive] + [positive]
+
+
+def _places(words: NDArray[Any], labels: list[str], target: str) -> NDArray[np.int64]:
+    place = {label: i for i, label in enumerate(labels)}
+    try:
+        return np.array([place[word] for word in words.tolist()], np.int64)
+    except KeyError as error:
+        some = ", ".join(map(repr, labels[:10]))
+        raise ValueError(f"{target} must hold {some}, found {error.args[0]!r}") from None
