@@ -76,7 +76,7 @@ def test_a_clone_and_a_pickle(fitted):
     [
         {},
         {"objective": "auc"},
-        {"objective": "ce", "balanced": False},
+        {"objective": "ce", "balanced": True},
         {"hidden": [32, 16]},
         {"hidden": 32, "method": "ppd-sg", "objective": "auc", "lr": 0.3},
         {"hidden": 32, "method": "ppd-adagrad", "objective": "auc"},

@@ -103,7 +103,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_epochs: int = 100,
         patience: int = 12,
         validation_fraction: float = 0.15,
-        balanced: bool = True,
+        balanced: bool = False,
         threshold: str = "proba",
         time_limit: float | None = None,
         n_jobs: int | None = None,

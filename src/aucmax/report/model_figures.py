@@ -42,7 +42,7 @@ LEGEND: Any = {"handlelength": 2.6, "columnspacing": 1.2, "frameon": False}
 LEAST, BINS = 1e-4, 30  # the smallest probability with a place of its own; bars
 COARSE = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 FINE = (0.0002, 0.0005, 0.002, 0.005, 0.02, 0.05, 0.2, 0.3, 0.7, 0.8, 0.95, 0.98, 0.995, 0.998)
-ROOT_TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)
+ROOT_TICKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)
 MOST_BARS, MOST_LETTERS = 20, 22
 
 
@@ -100,7 +100,7 @@ def precision_recall(rows: Held, found: Curves) -> Callable[[Figure], None]:
 
 
 def histogram(rows: Held) -> Callable[[Figure], None]:
-    """A panel of probabilities per class; what is flagged is dark."""
+    """A panel of probabilities per class; what is not flagged is pale."""
     by_odds = is_by_odds(rows.probability)
     place = _log_odds if by_odds else np.asarray
     x, cut = place(rows.probability), float(place(np.array(rows.threshold)))
@@ -229,14 +229,20 @@ def _in_percent(*axes: Axis) -> None:
 
 def _stretch(ax: Axes, end: float) -> None:
     """Both axes by the root, which leaves the diagonal straight and has a zero."""
-    ticks = [0.0]
-    for x in ROOT_TICKS:
-        if x <= end and math.sqrt(x) - math.sqrt(ticks[-1]) > 0.115 * math.sqrt(end):
-            ticks.append(x)
+    ticks = _spaced([x for x in ROOT_TICKS if x <= end], math.sqrt, 0.115 * math.sqrt(end))
     for axis in ("x", "y"):
         getattr(ax, f"set_{axis}scale")("function", functions=(_root, np.square))
         getattr(ax, f"set_{axis}lim")(0, end)
         getattr(ax, f"set_{axis}ticks")(ticks, [f"{100 * x:g} %" for x in ticks])
+
+
+def _spaced(ticks: Sequence[float], place: Callable[[float], float], least: float) -> list[float]:
+    """The first and those after it that leave room for each other's labels."""
+    found = list(ticks[:1])
+    for tick in ticks[1:]:
+        if place(tick) - place(found[-1]) > least:
+            found.append(tick)
+    return found
 
 
 def _root(x: Floats) -> Floats:
@@ -271,7 +277,7 @@ def _edges(x: Floats, cut: float) -> Floats:
 
 
 def _bars(ax: Axes, heights: Any, edges: Floats, cut: float, colour: str) -> None:
-    """Bars, dark from the cut on."""
+    """Bars, pale below the cut."""
     from matplotlib.ticker import MaxNLocator
 
     for flagged in (False, True):
@@ -290,5 +296,6 @@ def _probability_ticks(ax: Axes, edges: Floats) -> None:
     if len(ticks) < 4:
         ticks = sorted(p for p in (*COARSE, *FINE) if low <= p <= high)
     ticks = ticks if len(ticks) > 1 else [low, high]
-    places = np.log([p / (1 - p) for p in ticks])
+    ticks = _spaced(ticks, lambda p: math.log(p / (1 - p)), 0.1 * float(edges[-1] - edges[0]))
+    places = [math.log(p / (1 - p)) for p in ticks]
     ax.set_xticks(places, [f"{100 * p:.4g} %" for p in ticks])

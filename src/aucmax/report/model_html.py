@@ -54,7 +54,9 @@ figcaption p { margin: 0.6rem 0; }
 @media print {
   nav { display: none; }
   a { color: inherit; }
-  .box { max-height: none; border: 0; }
+  .box { max-height: none; overflow: visible; border: 0; }
+  .box thead th { position: static; box-shadow: none; border-bottom: 1px solid var(--ink); }
+  details:not([open]) { display: none; }
   .beside { display: grid; grid-template-columns: 3fr 2fr; gap: 1.5rem; }
   .pair { grid-template-columns: 1fr 1fr; gap: 1.5rem; }
   .pair, .cards, figure { break-inside: avoid; }

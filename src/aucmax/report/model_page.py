@@ -96,11 +96,8 @@ def _section(key: str, body: str) -> str:
 def _answer(rows: Held, evaluation: Mapping[str, Any]) -> str:
     auc, peers = evaluation["auc"], evaluation["peers"]
     verdict = words.verdict(auc["value"], peers)
-    parts = [
-        paragraph(words.against_guessing(auc)),
-        _cards(rows, auc),
-        paragraph(verdict, "verdict"),
-    ]
+    first = f"{words.against_guessing(auc)} {words.on_size(rows)}".strip()
+    parts = [paragraph(first), _cards(rows, auc), paragraph(verdict, "verdict")]
     if peers:
         parts.append(scrolled(_peers(rows, auc, peers, evaluation["seconds"])))
         note = (

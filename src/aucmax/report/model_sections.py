@@ -23,8 +23,8 @@ def roc(rows: Held, curves: numbers.Curves, auc: Mapping[str, Any]) -> str:
         f"Each point is a threshold: lower it and more {quoted(rows.yes)} are found, at the price "
         f"of more {quoted(rows.no)} flagged by mistake. The nearer to the upper left corner, the "
         f"better; the area under the curve is the AUC, {value}. Shaded: where the two shares of "
-        f"any one threshold lie with {words.percent_of_level(rows.level)} confidence (Wilson "
-        "intervals of both together), not the whole curve at once."
+        f"any one threshold, taken by itself, lie with {words.percent_of_level(rows.level)} "
+        "confidence (Wilson intervals of both together)."
     )
     drawn = figures.drawn(
         "roc", f"ROC curve with an area of {value}", figures.SQUARE, figures.roc(rows, curves)

@@ -44,8 +44,11 @@ def percent(value: float | None) -> str:
 
 
 def threshold_text(value: float) -> str:
-    """A probability without a zero that says nothing: 12 %."""
-    return percent(value).replace(".0 %", " %")
+    """A probability with two digits at least, and no zero that says nothing: 12 %, 0.48 %."""
+    edge = 100 * min(value, 1 - value)
+    digits = max(1, 1 - math.floor(math.log10(edge))) if edge > 0 else 0
+    number = f"{100 * value:.{digits}f}"
+    return f"{number.rstrip('0').rstrip('.') if digits else number} %"
 
 
 def _digits(edge: float) -> int:
@@ -62,8 +65,11 @@ def of_hundred(auc: Mapping[str, Any]) -> list[str]:
 
 
 def decimals(auc: Mapping[str, Any]) -> int:
-    """Digits of an AUC: three, or four where the interval is finer."""
-    return 3 if auc["high"] - auc["low"] >= 0.01 else 4
+    """Digits of an AUC: three, four where the interval is finer, more if it would look perfect."""
+    digits = 3 if auc["high"] - auc["low"] >= 0.01 else 4
+    while auc["value"] < 1 and digits < 8 and float(f"{auc['value']:.{digits}f}") == 1:
+        digits += 1
+    return digits
 
 
 def signed(value: float | None, digits: int) -> str:
