@@ -1,7 +1,10 @@
 """Settings that every test shares."""
 
 import importlib
+import os
+import re
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,3 +23,45 @@ def fresh_compiler():
         torch._dynamo.reset()
     yield
     torch._dynamo.reset()
+
+
+# --- files whose tests share a fixture stay on one worker -----------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Groups by the mark in a file's text.
+
+    xdist 3.8 writes the mark to where pytest 9.2 no longer looks, and so heeds none:
+    https://github.com/pytest-dev/pytest-xdist/issues/1386
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    groups = {}
+    for path in Path(__file__).parent.glob("test_*.py"):
+        mark = r"^pytestmark = pytest\.mark\.xdist_group\(\"(\w+)\"\)"
+        if found := re.search(mark, path.read_text(encoding="utf-8"), flags=re.M):
+            groups[path.name] = found[1]
+
+    class ByMark(LoadGroupScheduling):
+        def _split_scope(self, nodeid):
+            return groups.get(Path(nodeid.partition("::")[0]).name, nodeid)
+
+    return ByMark(config, log)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def group_on_one_worker(request, tmp_path_factory):
+    """A group on two workers would make its fixtures twice, and nobody would notice."""
+    mark = request.node.get_closest_marker("xdist_group")
+    if mark is None or not getattr(request.config.option, "loadgroup", False):
+        return
+    note = tmp_path_factory.getbasetemp().parent / f"group-{mark.args[0]}"
+    worker = os.environ["PYTEST_XDIST_WORKER"]
+    try:
+        with note.open("x") as file:
+            file.write(worker)
+    except FileExistsError:
+        assert note.read_text() in ("", worker), f"group {mark.args[0]!r} is on two workers"

@@ -29,6 +29,7 @@ from torch import nn
 import aucmax
 from aucmax import checkpoint
 
+pytestmark = pytest.mark.xdist_group("damage")
 NAME = "ppd-sg, arrays"
 BEGUN = dict.fromkeys(("ppd-sg", "ppd-adagrad", "pga", "oauc"), 1)
 """How many batches a, b and alpha begin with, where as few as can be are asked for."""

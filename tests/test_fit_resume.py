@@ -12,6 +12,7 @@ from fit_helpers import (
     kill_at_random,
 )
 
+pytestmark = pytest.mark.xdist_group("resume")
 KILLS_PER_CASE, FEWEST_KILLS, FEWEST_IN_A_SAVE = 2, 25, 3
 
 

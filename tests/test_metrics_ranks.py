@@ -11,6 +11,7 @@ import pytest
 import ranks_auc
 from reference import auc as reference
 
+pytestmark = pytest.mark.xdist_group("metrics_ranks")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 

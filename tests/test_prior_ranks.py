@@ -12,6 +12,7 @@ import ranks_prior
 from reference.objective import batch_loss, sigmoid
 from reference.prior import UnbiasedPrior
 
+pytestmark = pytest.mark.xdist_group("prior_ranks")
 SCRIPT = Path(__file__).with_name("ranks_prior.py")
 
 

@@ -15,6 +15,7 @@ from fit_data import (
     one_thread,  # noqa: F401
 )
 
+pytestmark = pytest.mark.xdist_group("progress")
 X, Y = binary()
 VALID = binary(seed=1)
 LINE = re.compile(
