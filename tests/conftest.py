@@ -6,6 +6,8 @@ import re
 import warnings
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # models here are small, and every core has a worker
+
 import pytest
 import torch
 from hypothesis import settings
