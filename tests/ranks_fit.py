@@ -22,8 +22,8 @@ import aucmax
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.stages import Stage
 
-STEPS, BATCH = 200, 16
-KEPT_STEPS = 120
+STEPS, BATCH = 100, 16
+KEPT_STEPS = 48
 METHODS = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw")
 INSIDE_A_BALL = {"radius": 1.5, "dual_radius": 0.2}
 ONE_STAGE = [Stage(index=1, lr=0.1, steps=STEPS, dual_samples=0)]
@@ -107,7 +107,7 @@ def one_sided_rows():
 
 
 def train(model, data, valid=None, **options):
-    given = {"steps": STEPS, "batch_size": BATCH, "eval_every": 50, "probe": 64}
+    given = {"steps": STEPS, "batch_size": BATCH, "eval_every": 25, "probe": 64}
     given |= {"progress": False, "device": "cpu"}
     return aucmax.fit(model, data, valid, **(given | options))
 
@@ -225,8 +225,8 @@ def kept(out, parallel="ddp", kind="norm and dropout"):
         rows(101, seed=3),
         out=out,
         steps=KEPT_STEPS,
-        eval_every=30,
-        save_every=7,
+        eval_every=15,
+        save_every=11,
         augment=pace,
         parallel=parallel,
         progress=True,

@@ -135,11 +135,6 @@ def replicated(folder):
     return Launched(folder, "ddp/whole", "plain/whole", *ranks_fit.ALONE, *cases, hardest)
 
 
-@pytest.fixture(scope="module")
-def sharded(folder):
-    return Launched(folder, "fsdp/whole", *SHARDED)
-
-
 def assert_close(found, wanted):
     assert found.keys() == wanted.keys()
     for name, x in wanted.items():
@@ -242,7 +237,7 @@ def test_the_recorded_auc_is_that_of_all_rows(replicated):
         y, scores = found["labels"].numpy(), found["scores"].numpy()
         assert len(y) % 2 == 1
         assert found["auc"] == pytest.approx(roc_auc_score(y, scores), abs=1e-12)
-        assert abs(found["auc"] - mean_of_parts(y, scores)) > 1e-4
+        assert abs(found["auc"] - mean_of_parts(y, scores)) > 1e-5
         recorded = {r["step"]: r[f"valid_auc_{found['iterate']}"] for r in found["history"]}
         assert recorded[found["step"]] == found["auc"]
 
@@ -348,7 +343,7 @@ def told_rank(folder):
 def begun_alone(folder):
     """A run that one process began and did not end."""
     out = folder / "plain/from one"
-    ranks_fit.Pace.left = 84  # of which 24, the first stage's 384 samples, are before any step
+    ranks_fit.Pace.left = 150  # of which 24, the first stage's 384 samples, are before any step
     with pytest.raises(ranks_fit.StoppedError):
         ranks_fit.run(folder, "plain/from one")
     ranks_fit.Pace.left = math.inf
@@ -357,10 +352,16 @@ def begun_alone(folder):
 
 
 @pytest.fixture(scope="module")
-def resumed(folder, killed, told_group, told_rank, begun_alone):
+def sharded(folder, killed, told_group, told_rank, begun_alone):
+    """Whole runs of sharded models and, in the same processes, all runs to go on with."""
     cases = ["plain/told", "plain/from one", "fsdp/told", "fsdp/killed"]
     damaged = [str(copy.relative_to(folder)) for copy in killed]
-    return Launched(folder, *cases, *damaged)
+    return Launched(folder, "fsdp/whole", *SHARDED, *cases, *damaged)
+
+
+@pytest.fixture(scope="module")
+def resumed(sharded):
+    return sharded
 
 
 @pytest.fixture(scope="module")
