@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("examples")
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DIGITS = ["digits.py", "--steps", "2"]
 PL_RATES = ["pl_rates.py", "--iterations", "300", "--runs", "8"]
@@ -46,6 +47,13 @@ def check_figures(folder, name):
     assert len(list(svg.iter())) > 50
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A folder with the figures of the digits, what its script said, and the examples' files."""
+    folder, before = tmp_path_factory.mktemp("plain"), files_below(EXAMPLES)
+    return folder, run(*DIGITS, "--out", "figures", cwd=folder), before
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -65,9 +73,12 @@ def check_figures(folder, name):
     ],
     ids=["digits", "pl_rates"],
 )
-def test_script_draws_its_figure_and_nothing_else(tmp_path, command, words):
-    before = files_below(EXAMPLES)
-    result = run(*command, "--out", "figures", cwd=tmp_path)
+def test_script_draws_its_figure_and_nothing_else(tmp_path, plain, command, words):
+    if command is DIGITS:
+        tmp_path, result, before = plain
+    else:
+        before = files_below(EXAMPLES)
+        result = run(*command, "--out", "figures", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert [word for word in words if word not in result.stdout] == []
@@ -76,12 +87,13 @@ def test_script_draws_its_figure_and_nothing_else(tmp_path, command, words):
     assert files_below(EXAMPLES) == before
 
 
-def test_digits_repeats_itself_and_has_a_bar_in_a_terminal(tmp_path):
-    plain = run(*DIGITS, "--out", "plain", cwd=tmp_path)
+def test_digits_repeats_itself_and_has_a_bar_in_a_terminal(tmp_path, plain):
+    folder, result, _ = plain
     live = run(*DIGITS, "--out", "live", cwd=tmp_path, terminal=True)
     assert live.returncode == 0, live.stderr
     assert "━" in live.stdout
     assert "80/80" in live.stdout
-    assert "step     80" in plain.stdout
-    for name in files_below(tmp_path / "plain"):
-        assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "live" / name).read_bytes()
+    assert "step     80" in result.stdout
+    assert files_below(tmp_path / "live") == files_below(folder / "figures")
+    for name in files_below(folder / "figures"):
+        assert (folder / "figures" / name).read_bytes() == (tmp_path / "live" / name).read_bytes()
