@@ -19,6 +19,7 @@ from fit_helpers import (
 
 from aucmax import checkpoint
 
+pytestmark = pytest.mark.xdist_group("signals")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 IN_WORKERS = ["ppd-sg, Dataset, 2 workers", "adamw, DataLoader with a generator, 2 workers"]
 FAR_AWAY = 10**6
@@ -30,6 +31,20 @@ DEADLY_ROW = 77
 def trainer(tmp_path_factory):
     with Trainer(tmp_path_factory.mktemp("trainer")) as trainer:
         yield trainer
+
+
+@pytest.fixture(scope="module")
+def undisturbed(trainer, tmp_path_factory):
+    """What a case ends with if nobody disturbs it; each is run but once."""
+    folder, known = tmp_path_factory.mktemp("undisturbed"), {}
+
+    def outcome(name, **options):
+        key = name, *options.items()
+        if key not in known:
+            known[key] = finished(trainer, name, folder / str(len(known)), **options)
+        return known[key]
+
+    return outcome
 
 
 def wait_a_little(trainee, out, rng):
@@ -52,10 +67,10 @@ def assert_says_how_to_go_on(outcome, number, out):
 
 
 @pytest.mark.parametrize("name", ["ppd-sg, arrays", "oauc, stream", *IN_WORKERS])
-def test_a_signal_saves_and_the_same_call_goes_on(trainer, tmp_path, name):
+def test_a_signal_saves_and_the_same_call_goes_on(trainer, undisturbed, tmp_path, name):
     """Nothing else saves here: each checkpoint is the one that the signal asked for."""
     rng, out = random.Random(name), tmp_path / "run"
-    expected = finished(trainer, name, tmp_path / "whole", save_every=FAR_AWAY)
+    expected = undisturbed(name, save_every=FAR_AWAY)
     config = configure(name, out, save_every=FAR_AWAY)
     for number in CODES:
         before = steps_saved(out)
@@ -68,9 +83,9 @@ def test_a_signal_saves_and_the_same_call_goes_on(trainer, tmp_path, name):
 
 
 @pytest.mark.parametrize("number", CODES)
-def test_a_signal_in_the_midst_of_a_save_waits_for_it(trainer, tmp_path, number):
+def test_a_signal_in_the_midst_of_a_save_waits_for_it(trainer, undisturbed, tmp_path, number):
     name, out, rng = "adamw, arrays", tmp_path / "run", random.Random(number)
-    expected = finished(trainer, name, tmp_path / "whole")
+    expected = undisturbed(name)
     trainee = start_slowly(trainer, configure(name, out), out, rng, flush=0.02)
     trainee.wait_until(lambda: records(out) >= 3)
     trainee.wait_until(lambda: saving(out))
@@ -108,9 +123,9 @@ def test_without_a_folder_it_says_that_nothing_was_saved(trainer, tmp_path, numb
 
 
 @pytest.mark.parametrize("name", IN_WORKERS)
-def test_ctrl_c_in_a_terminal_reaches_the_workers_too(trainer, tmp_path, name):
+def test_ctrl_c_in_a_terminal_reaches_the_workers_too(trainer, undisturbed, tmp_path, name):
     rng, out = random.Random(name), tmp_path / "run"
-    expected = finished(trainer, name, tmp_path / "whole")
+    expected = undisturbed(name)
     for _ in range(3):
         trainee = start_slowly(trainer, configure(name, out), out, rng)
         trainee.is_over(rng.uniform(0, 0.1))
@@ -131,27 +146,27 @@ def assert_one_clear_error(outcome):
     assert "worker" in outcome.said.splitlines()[-1]
 
 
-def assert_goes_on(trainer, name, out, whole):
+def assert_goes_on(trainer, undisturbed, name, out):
     """The checkpoints are whole, and healthy data lead to where they would have led."""
     for step in steps_saved(out):
         checkpoint.load(out / "checkpoints", step)
-    assert_same_run(finished(trainer, name, out), finished(trainer, name, whole))
+    assert_same_run(finished(trainer, name, out), undisturbed(name))
 
 
 @pytest.mark.parametrize("death", ["kill", 1, 0])
 @pytest.mark.parametrize("name", IN_WORKERS)
-def test_a_worker_that_dies_is_an_error(trainer, tmp_path, name, death):
+def test_a_worker_that_dies_is_an_error(trainer, undisturbed, tmp_path, name, death):
     """However it dies, and whoever notices first: it is a race, so it is run a few times."""
     trouble = {"deadly_row": DEADLY_ROW, "death": death}
     for attempt in range(3):
         out = tmp_path / str(attempt)
         trainee = trainer.start(configure(name, out), trouble=trouble)
         assert_one_clear_error(trainee.wait(LONGEST_WAIT))
-    assert_goes_on(trainer, name, out, tmp_path / "whole")
+    assert_goes_on(trainer, undisturbed, name, out)
 
 
 @pytest.mark.parametrize("name", IN_WORKERS)
-def test_a_worker_that_is_killed_is_an_error(trainer, tmp_path, name):
+def test_a_worker_that_is_killed_is_an_error(trainer, undisturbed, tmp_path, name):
     """As when the machine runs out of memory."""
     rng = random.Random(name)
     for attempt in range(5):  # a worker whose round is over does no harm when it dies
@@ -165,4 +180,4 @@ def test_a_worker_that_is_killed_is_an_error(trainer, tmp_path, name):
         if outcome.code:
             break
     assert_one_clear_error(outcome)
-    assert_goes_on(trainer, name, out, tmp_path / "whole")
+    assert_goes_on(trainer, undisturbed, name, out)
