@@ -245,6 +245,15 @@ def test_the_band_is_the_rectangle_of_both_rates():
         assert band == pytest.approx((up.low, up.high, across.low, across.high), abs=1e-12)
 
 
+def test_the_band_is_drawn_around_the_curve(usual):
+    rows = held(usual[1])
+    found = model_numbers.curves(rows)
+    (band,) = painted(model_figures.roc(rows, found)).axes[0].patches
+    inner = np.c_[found.fpr, found.tpr][(found.fpr > 0.05) & (found.tpr < 0.95)]
+    assert band.get_path().contains_points(inner).all()
+    assert not band.get_path().contains_points(inner[:, ::-1]).any()
+
+
 def test_right_probabilities_are_called_so_and_groups_are_of_equal_size(usual):
     page, evaluation = usual
     p, y = evaluation["probability"], evaluation["classes"]

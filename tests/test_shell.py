@@ -21,6 +21,8 @@ from aucmax.cli import main
 from aucmax.shell import evaluate_file, fit_file, predict_file
 from aucmax.shell.labeled import read_labeled
 
+pytestmark = pytest.mark.xdist_group("shell")
+
 QUICK = {"max_steps": 40, "members": 2, "width": 16, "n_jobs": 1, "progress": False}
 
 

@@ -28,6 +28,8 @@ def fit(
     test_share: float = 0.2,
     time_limit: Seconds = None,
     seed: int = 0,
+    streaming: bool = False,
+    passes: float = 1.0,
 ) -> None:
     """Train a model on a table and say how good it is.
 
@@ -41,14 +43,19 @@ def fit(
         test_share: Share of the rows kept apart to judge the model by.
         time_limit: Stop training after so many seconds.
         seed: Of everything that is random.
+        streaming: Read the rows from disk as they are needed; FILE may be 'part-*.parquet'.
+        passes: With --streaming, how often every row is seen.
     """
-    from aucmax.shell import fit_file
+    from aucmax.shell import fit_file, fit_stream
 
-    command = shlex.join(["aucmax", *sys.argv[1:]])
-    fitted = fit_file(
-        data, target, positive=positive, out=out, drop=drop, test_share=test_share,
-        time_limit=time_limit, seed=seed, objective=objective, command=command,
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "positive": positive, "out": out, "drop": drop, "time_limit": time_limit, "seed": seed,
+        "objective": objective, "command": shlex.join(["aucmax", *sys.argv[1:]]),
+    }  # fmt: skip
+    if streaming:
+        fitted = fit_stream(data, target, passes=passes, **given)
+    else:
+        fitted = fit_file(data, target, test_share=test_share, **given)
     print(summary(fitted.evaluation))
     print(f"\nThe model is in {fitted.folder}", end="")
     print(f", its report is {fitted.report}" if fitted.report else "")

@@ -278,7 +278,7 @@ def _edges(x: Floats, cut: float) -> Floats:
 
 def _bars(ax: Axes, heights: Any, edges: Floats, cut: float, colour: str) -> None:
     """Bars, pale below the cut."""
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     for flagged in (False, True):
         here = (edges[:-1] >= cut) == flagged
@@ -287,6 +287,7 @@ def _bars(ax: Axes, heights: Any, edges: Floats, cut: float, colour: str) -> Non
         ax.bar(edges[:-1][here], heights[here], np.diff(edges)[here], align="edge", **look)
     ax.axvline(cut, **CUT)
     ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: house.short(value)))
 
 
 def _probability_ticks(ax: Axes, edges: Floats) -> None:

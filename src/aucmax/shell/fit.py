@@ -67,7 +67,7 @@ def fit_file(
     """
     began = time.perf_counter()
     share = _checks.share("test_share", test_share)
-    folder = _free_folder(Path(out) if out is not None else default_folder(data))
+    folder = free_folder(Path(out) if out is not None else default_folder(data))
     rows = read_labeled(data, target, positive=positive, drop=drop)
     train, test = _split(rows, share, seed)
     model = AUCClassifier(
@@ -81,9 +81,9 @@ def fit_file(
         "notes": rows.notes,
         "command": command,
     }
-    evaluation |= _judged(model, train, test, compare)
+    evaluation |= judged(model, train, test, compare)
     evaluation["seconds"] = round(time.perf_counter() - began, 3)
-    return _write(folder, model, evaluation)
+    return write(folder, model, evaluation)
 
 
 def default_folder(data: str | Path) -> Path:
@@ -91,7 +91,7 @@ def default_folder(data: str | Path) -> Path:
     return Path(f"{Path(data).name.split('.')[0]}-model")
 
 
-def _free_folder(folder: Path) -> Path:
+def free_folder(folder: Path) -> Path:
     """The folder, if it is free or holds a model to be replaced."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out must be a folder, found the file {folder}")
@@ -116,7 +116,7 @@ def _split(rows: Labeled, share: float, seed: int) -> tuple[Labeled, Labeled]:
     )
 
 
-def _judged(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -> dict[str, Any]:
+def judged(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -> dict[str, Any]:
     """All that the report says of the model."""
     counts = {**model.rows_, "test": np.bincount(test.classes, minlength=2).tolist()}
     found: dict[str, Any] = {
@@ -141,7 +141,7 @@ def _judged(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) 
     }
 
 
-def _write(folder: Path, model: AUCClassifier, evaluation: dict[str, Any]) -> Fitted:
+def write(folder: Path, model: AUCClassifier, evaluation: dict[str, Any]) -> Fitted:
     """All files or none: they are made beside the folder, which then takes their place."""
     fresh = folder.with_name(folder.name + ".partial")
     shutil.rmtree(fresh, ignore_errors=True)

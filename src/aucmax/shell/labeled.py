@@ -55,42 +55,50 @@ def read_labeled(
         drop: columns to leave out.
         labels: those of a model, where it exists already; others are an error.
     """
-    table = columns_of(read_table(path))
+    notes: list[str] = []
+    table, words = without_target(columns_of(read_table(path)), target, drop, str(path))
+    there = np.flatnonzero(words != "")
+    if len(there) < table.rows:
+        notes.append(f"{table.rows - len(there):,} rows have no {target!r} and are left out")
+        table, words = rows_of(table, there), words[there]
+    found = list(labels) if labels else choose_labels(words, target, positive, notes)
+    return Labeled(table, places(words, found, target), found, notes)
+
+
+def without_target(
+    table: Columns, target: str, drop: Sequence[str], path: str
+) -> tuple[Columns, NDArray[Any]]:
+    """The other columns but for those to drop, and the target as words."""
     known = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
     for option, name in (("target", target), *(("drop", name) for name in drop)):
         if name not in table.names:
             raise ValueError(f"{option} must be a column of {path}, found {name!r}, not in {known}")
     if target in drop:
         raise ValueError(f"drop must leave the target, found {target!r}")
-    words = as_words(table.values[table.names.index(target)])
-    there = np.flatnonzero(words != "")
-    notes = []
-    if len(there) < table.rows:
-        notes.append(f"{table.rows - len(there):,} rows have no {target!r} and are left out")
     names = [name for name in table.names if name != target and name not in drop]
     kept = Columns(names, [table.values[table.names.index(name)] for name in names], table.rows)
-    if len(there) < table.rows:
-        kept, words = rows_of(kept, there), words[there]
-    found = list(labels) if labels else _labels(words, target, positive, notes)
-    return Labeled(kept, _places(words, found, target), found, notes)
+    return kept, as_words(table.values[table.names.index(target)])
 
 
 def as_words(values: NDArray[Any]) -> NDArray[Any]:
     """Values as text: whole numbers without a point, missing ones empty."""
-    if values.dtype == bool:
-        return np.where(values, "True", "False")
-    if values.dtype.kind == "f":
-        words = [
-            "" if np.isnan(x) else str(int(x)) if x == int(x) else repr(float(x)) for x in values
-        ]
-        return np.array(words, dtype=object)
-    if values.dtype.kind == "M":
-        return np.where(np.isnat(values), "", values.astype(str))
-    return np.array(["" if x is None else str(x) for x in values], dtype=object)
+    if values.dtype == object:
+        return np.array(["" if x is None else str(x) for x in values], dtype=object)
+    distinct, place = np.unique(values, return_inverse=True)
+    words = np.array([_word(x) for x in distinct.tolist()], dtype=object)
+    return np.asarray(words[place.reshape(-1)])
 
 
-def _labels(words: NDArray[Any], target: str, positive: str | None, notes: list[str]) -> list[str]:
-    """The distinct labels; of two the positive last."""
+def _word(x: Any) -> str:
+    if x is None or x != x:
+        return ""
+    return str(int(x)) if isinstance(x, float) and x.is_integer() else str(x)
+
+
+def choose_labels(
+    words: NDArray[Any], target: str, positive: str | None, notes: list[str]
+) -> list[str]:
+    """The distinct labels; of two the positive last. What was guessed is added to the notes."""
     found, counts = np.unique(words.astype(str), return_counts=True)
     some = ", ".join(map(repr, found[:10].tolist())) + (", ..." if len(found) > 10 else "")
     if len(found) < 2:
@@ -113,7 +121,8 @@ def _labels(words: NDArray[Any], target: str, positive: str | None, notes: list[
     return [str(label) for label in found if label != positive] + [positive]
 
 
-def _places(words: NDArray[Any], labels: list[str], target: str) -> NDArray[np.int64]:
+def places(words: NDArray[Any], labels: Sequence[str], target: str) -> NDArray[np.int64]:
+    """Each word's place among the labels; a word that is none of them is an error."""
     place = {label: i for i, label in enumerate(labels)}
     try:
         return np.array([place[word] for word in words.tolist()], np.int64)
