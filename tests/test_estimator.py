@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from aucmax import AUCClassifier, metrics
+from aucmax.calibration import fit_platt
 from aucmax.data.tables import Encoded
 from aucmax.estimator.holdout import hold_out
 
@@ -215,14 +216,15 @@ def test_a_row_does_not_depend_on_its_neighbours(fitted):
 
 
 def test_held_out_rows_are_the_share_of_each_class_and_never_repeats():
-    numeric = np.random.default_rng(0).integers(0, 60, (1000, 1)).astype(np.float32)
+    numeric = np.random.default_rng(0).integers(0, 900, (1000, 1)).astype(np.float32)
     encoded = Encoded(numeric, np.zeros((1000, 0), np.int64))
-    classes = (numeric[:, 0] < 15).astype(np.int64)
+    classes = (numeric[:, 0] < 200).astype(np.int64)
     train, valid = hold_out(encoded, classes, None, 0.2, 0)
     assert sorted([*train, *valid]) == list(range(1000))
     assert not set(numeric[train, 0]) & set(numeric[valid, 0])
-    assert len(np.unique(numeric[valid][classes[valid] == 1])) == 3  # of 15
-    assert len(np.unique(numeric[valid][classes[valid] == 0])) == 9  # of 45
+    for k in (0, 1):
+        held = np.unique(numeric[valid][classes[valid] == k])
+        assert len(held) == round(0.2 * len(np.unique(numeric[classes == k])))
     assert hold_out(encoded, classes, None, 0.2, 0)[1].tolist() == valid.tolist()
     assert hold_out(encoded, classes, None, 0.2, 1)[1].tolist() != valid.tolist()
 
@@ -378,3 +380,80 @@ def test_a_folder_without_a_model(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps({"self": "x"}))
     with pytest.raises(ValueError, match="altered"):
         AUCClassifier.load(tmp_path)
+
+
+# ---- What careful readers found ------------------------------------------------------------------
+
+
+def test_a_table_of_few_categories_is_split_by_row():
+    """Repeats are what will come: held out whole, they would be categories never seen."""
+    random = np.random.default_rng(0)
+    city = random.integers(0, 30, 2000)
+    y = (random.random(2000) < (city % 5) / 6).astype(int)
+    table = pd.DataFrame({"city": city.astype(str)})
+    model = quick(max_steps=300, lr=0.01).fit(table, y)
+    best = roc_auc_score(y, city % 5)
+    assert model.score(table, y) > best - 0.02
+    assert model.validation_auc_ > best - 0.08
+
+
+def test_rows_without_weight_may_be_anywhere():
+    weight = np.ones(600)
+    weight[::7] = 0
+    model = quick().fit(X, Y, weight)
+    assert sum(model.rows_["train"]) + sum(model.rows_["valid"]) == np.count_nonzero(weight)
+
+
+def test_learning_goes_on_from_a_fitted_model(tmp_path, fitted):
+    model = pickle.loads(pickle.dumps(fitted))
+    before = model.score(X[400:], Y[400:])
+    model.partial_fit(X[400:420], Y[400:420])
+    assert abs(model.score(X[400:], Y[400:]) - before) < 0.1
+    assert model.online_.network is model.network_
+    loaded = AUCClassifier.load(fitted.save(tmp_path)).partial_fit(X[400:420], Y[400:420])
+    assert np.array_equal(loaded.decision_function(X), model.decision_function(X))
+    model.fit(X, Y)
+    assert not hasattr(model, "online_")
+
+
+def test_a_streams_probabilities_are_those_of_the_network_now():
+    x, y = make_classification(4000, 8, n_informative=5, weights=[0.85], random_state=2)
+    model = quick(batch_size=100, lr=0.02)
+    for start in range(0, 3000, 200):
+        model.partial_fit(x[start : start + 200], y[start : start + 200], classes=[0, 1])
+    again = fit_platt(model._logits(x[3000:]), y[3000:])
+    assert 0.75 < again.slope < 1.35
+
+
+def test_lists_keep_their_numbers():
+    rows = [[float(x), "a" if x > 0 else "b"] for x in X[:, 0]]
+    assert quick().fit(rows, Y).encoder_.numeric_names == ["x0"]
+
+
+def test_fitted_on_an_array_a_frame_goes_by_position(fitted):
+    table = pd.DataFrame(X, columns=[f"c{i}" for i in range(8)])
+    with pytest.warns(UserWarning, match="feature names"):
+        found = fitted.decision_function(table)
+    assert np.array_equal(found, fitted.decision_function(X))
+
+
+def test_what_cannot_be_saved_leaves_what_was_there(tmp_path, fitted):
+    fitted.save(tmp_path)
+    days = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")[Y]
+    other = quick(max_steps=5).fit(X, Y)
+    other.classes_ = np.unique(days)
+    with pytest.raises(ValueError, match="plain values"):
+        other.save(tmp_path)
+    assert np.array_equal(
+        AUCClassifier.load(tmp_path).decision_function(X), fitted.decision_function(X)
+    )
+
+
+def test_a_step_size_of_zero_is_an_error():
+    with pytest.raises(ValueError, match="lr must be"):
+        quick(lr=0.0).fit(X, Y)
+
+
+def test_a_limit_of_time_holds():
+    model = quick(max_steps=100_000, max_epochs=10**6, patience=10**6, time_limit=0.3).fit(X, Y)
+    assert 0 < model.history_[-1]["step"] < 100_000

@@ -8,6 +8,7 @@ from torch import nn
 import aucmax
 from aucmax import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss
 from aucmax.loss.cross_entropy import CrossEntropy
+from aucmax.train._step import Objective
 
 GENERATOR = torch.Generator().manual_seed(0)
 Y = (torch.rand(400, generator=GENERATOR) < 0.2).float()
@@ -132,11 +133,32 @@ def test_scores_that_fit_no_rows_are_an_error():
 # ---- Time ----------------------------------------------------------------------------------------
 
 
-def test_training_ends_with_the_first_evaluation_after_the_limit():
-    result = train(steps=100_000, eval_every=5, time_limit=1e-6)
-    assert (result.steps, result.reason) == (5, "the time limit of 1e-06 s is reached")
-    assert result.auc > 0
+def test_training_ends_by_the_clock_with_an_evaluation():
+    result = train(steps=100_000, eval_every=1_000, time_limit=1e-6)
+    assert (result.steps, result.reason) == (1, "the time limit of 1e-06 s is reached")
+    assert [record["step"] for record in result.history] == [1]
     assert train(steps=10, eval_every=5, time_limit=1e6).reason == "all steps taken"
+
+
+def test_an_ensemble_is_no_departure_from_the_prior(recwarn):
+    """Its labels come several times, which makes a share no surer."""
+    rows = torch.tensor([1.0] * 60 + [0.0] * 40)
+    torch.manual_seed(0)
+    for members in (1, 20):
+        objective = Objective(Copies(members), AUCLoss(0.5))
+        objective.train()
+        for _ in range(4):
+            objective(torch.zeros(100, 4), rows)
+    assert not recwarn.list
+
+
+class Copies(nn.Module):
+    def __init__(self, members):
+        super().__init__()
+        self.members, self.layer = members, nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x).repeat_interleave(self.members, dim=0)
 
 
 def test_a_run_that_ended_by_the_clock_is_done(tmp_path):

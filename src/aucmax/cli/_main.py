@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -17,6 +18,7 @@ from aucmax._version import __version__
 from aucmax.cli._reproduce import reproduce
 from aucmax.cli._tables import demo, evaluate, fit, predict, report
 from aucmax.experiments.pool import WorkerDiedError
+from aucmax.train import DivergedError
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "fit": fit,
@@ -45,10 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         COMMANDS[name](**options)
     except (ValueError, OSError) as error:
         _fail(str(error))
-    except WorkerDiedError as error:
-        _fail(str(error), code=1)
+    except (WorkerDiedError, DivergedError, MemoryError, ImportError) as error:
+        _fail(str(error) or type(error).__name__, code=1)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        print("\naucmax: stopped; the same command goes on from here", file=sys.stderr)
+        goes_on = name == "reproduce" or "--streaming" in rest
+        more = "; the same command goes on from here" if goes_on else ""
+        print(f"\naucmax: stopped{more}", file=sys.stderr)
         raise SystemExit(130) from None
 
 
@@ -90,6 +96,9 @@ SEVERAL = (
 
 def _check_values(arguments: list[str]) -> None:
     """An option of several values with none would pass for one that was not given."""
+    for option in SEVERAL:
+        if arguments.count(option) > 1:
+            raise ValueError(f"{option} must be given once, with all its values after it")
     for option, value in pairwise([*arguments, "--"]):
         if option in SEVERAL and value.startswith("--"):
             raise ValueError(f"{option} must have a value, found none")

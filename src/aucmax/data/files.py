@@ -11,7 +11,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,18 @@ BLOCK = 1 << 28
 CHUNK = 1 << 20
 
 
-def read_table(path: str | Path) -> pyarrow.Table:
+def read_table(path: str | Path, text: Iterable[str] = ()) -> pyarrow.Table:
     r"""Read a table from a file, by its suffix: .csv, .csv.gz, .tsv, .parquet, .arrow or .feather.
 
-    The types of a CSV's columns are found from the whole file: whole numbers, numbers, true or
+    A CSV's values are separated by commas, or by semicolons if its header has no comma. The types
+    of its columns are found from the whole file: whole numbers, numbers, true or
     false, ISO dates and times, else text. An empty field is missing; in a column of any type but
     text so are NA, NaN, null and the like. A text in quotes is never missing, and may hold line
     breaks. The encoding is UTF-8, the first line holds the names.
+
+    Args:
+        path: of the file.
+        text: columns of a CSV that are text whatever they look like: keys such as 00123.
 
     Raises:
         ValueError: if the file is not there, is empty, damaged or of no known kind, two columns
@@ -61,7 +66,8 @@ def read_table(path: str | Path) -> pyarrow.Table:
     elif suffix in (".arrow", ".feather"):
         table = _read_arrow(path)
     else:
-        table = _read_csv(path, _bytes(path, suffix), "\t" if ".tsv" in suffix else ",")
+        data = _bytes(path, suffix)
+        table = _read_csv(path, data, "\t" if ".tsv" in suffix else _separator(data), text)
     if table.num_rows == 0:
         raise _wrong(path, "has no rows" if table.column_names else "is empty")
     return table
@@ -151,12 +157,15 @@ def _check_utf8(path: Path, data: bytes) -> None:
             raise _wrong(path, f"must be text in UTF-8, found {found}") from None
 
 
-def _read_csv(path: Path, data: bytes, separator: str) -> pyarrow.Table:
+def _read_csv(path: Path, data: bytes, separator: str, known: Iterable[str]) -> pyarrow.Table:
     import pyarrow as pa
 
     table = _parse(path, data, separator)
     _check_names(path, table.column_names)
-    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
+    if not table.num_rows:
+        return table
+    wanted = set(known)
+    texts = [f.name for f in table.schema if pa.types.is_string(f.type) or f.name in wanted]
     if not texts:
         return table
     # Once more for the texts: only now is it known in which columns NA is a text like any other.
@@ -171,6 +180,12 @@ def _read_csv(path: Path, data: bytes, separator: str) -> pyarrow.Table:
     return table
 
 
+def _separator(data: bytes) -> str:
+    """A comma, or a semicolon if the header has those alone, as where commas are decimal."""
+    header = data.split(b"\n", 1)[0]
+    return ";" if b";" in header and b"," not in header else ","
+
+
 def _parse(path: Path, data: bytes, separator: str, **convert: Any) -> pyarrow.Table:
     import pyarrow as pa
     import pyarrow.csv as pacsv
@@ -178,7 +193,8 @@ def _parse(path: Path, data: bytes, separator: str, **convert: Any) -> pyarrow.T
     try:
         return pacsv.read_csv(
             pa.py_buffer(data),
-            pacsv.ReadOptions(block_size=min(len(data) + 1, BLOCK)),
+            # Threads that are still there when an error ends the process abort it.
+            pacsv.ReadOptions(block_size=min(len(data) + 1, BLOCK), use_threads=len(data) > BLOCK),
             pacsv.ParseOptions(delimiter=separator, newlines_in_values=True),
             pacsv.ConvertOptions(**convert),
         )

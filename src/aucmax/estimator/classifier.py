@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from aucmax import _checks, calibration, metrics
 from aucmax.calibration import Platt, Temperature, softmax
-from aucmax.data.tables import Columns, TableEncoder
+from aucmax.data.tables import Columns, Encoded, TableEncoder
 from aucmax.estimator import inputs, network, online, store
 from aucmax.estimator.holdout import hold_out
 from aucmax.estimator.scoring import Rows, best_threshold, score_rows, threads
@@ -24,8 +24,8 @@ from aucmax.train import fit
 from aucmax.train._options import find_device
 
 LEARNING_RATE = 2e-3
-EVALUATIONS = 60
-"""The most that a training of ``max_steps`` has."""
+EVALUATIONS, LEAST_EVALUATIONS = 60, 30
+"""The most and the fewest that a training of ``max_steps`` has, once a round if in between."""
 
 
 class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -52,7 +52,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_steps: the most optimizer steps.
         max_epochs: the most times that every row is seen, on average.
         patience: stop after so many evaluations without a better validation AUC.
-        validation_fraction: the share of the rows that is held out, in [0, 1); 0 for none.
+        validation_fraction: the share of the rows that is held out, in [0, 1). With 0, or where a
+            class has fewer than four rows that differ, probabilities are calibrated on the
+            training rows and too sure of themselves.
         balanced: whether half of each batch is positive; two classes only.
         threshold: "proba" predicts the class of the largest probability, "balanced" cuts the
             probability where balanced accuracy on the held-out rows is best; two classes only.
@@ -137,6 +139,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # --- training -----------------------------------------------------------------------------
 
     calibration_: Platt | Temperature
+    network_: torch.nn.Module
+    online_: online.Online
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on a table.
@@ -146,6 +150,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: N labels of any type.
             sample_weight: N numbers, none negative.
         """
+        if hasattr(self, "online_"):
+            del self.online_
         table = inputs.checked_columns(self, X, reset=True)
         self.classes_, numbers = inputs.class_numbers(y, table.rows)
         weight = inputs.row_weights(sample_weight, table)
@@ -162,7 +168,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 for name, part in (("train", train), ("valid", valid))
             }
             self._train(rows.take(train), rows.take(valid) if len(valid) else None, seed)
-            self._calibrate(rows.take(valid) if len(valid) else rows)
+            self._calibrate(rows.take(valid) if len(valid) else rows.take(train))
         return self
 
     def partial_fit(
@@ -171,9 +177,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:  # fmt: skip
         """Learn from rows as they come, once each, the classes' shares unknown (Algorithm 4).
 
-        The first call fixes how columns become numbers, so let it have some hundred rows. Each
-        row is scored before it is learned from: these scores calibrate the probabilities, and
-        their AUC is ``validation_auc_``.
+        A model that is fitted or loaded goes on from where it is. Otherwise the first call fixes
+        how columns become numbers, so let it have some hundred rows. Each row is scored before it
+        is learned from: ``validation_auc_`` is the AUC of these scores. The latest rows calibrate
+        the probabilities. AdamW on both objectives is the method, whatever the options say.
 
         Args:
             X: the next rows.
@@ -181,9 +188,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes: all labels that will ever come; needed in the first call, if it lacks some.
             sample_weight: of the rows.
         """
-        first = not hasattr(self, "online_")
-        table = inputs.checked_columns(self, X, reset=first)
-        if first:
+        table = inputs.checked_columns(self, X, reset=not hasattr(self, "network_"))
+        if not hasattr(self, "online_"):
             self._begin_online(table, y, classes)
         numbers = inputs.numbers_of(y, self.classes_, table.rows)
         weight = inputs.row_weights(sample_weight, table)
@@ -192,19 +198,21 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.online_.learn(Rows.of(encoded, numbers, weight), self.batch_size)
         self.history_ = self.online_.history
         self.validation_auc_ = self.online_.auc()
-        self.calibration_ = self.online_.calibrated()
-        self.threshold_ = self.online_.threshold(self.threshold, self.calibration_)
+        self.calibration_, self.threshold_ = self.online_.calibrated(self.threshold)
         return self
 
     def _begin_online(self, table: Columns, y: ArrayLike, classes: ArrayLike | None) -> None:
         self._check_options()
-        known = np.unique(np.asarray(y if classes is None else classes))
-        self.classes_, _ = inputs.class_numbers(known, len(known))
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        self.encoder_ = TableEncoder().fit(table)
-        self._make_network(torch.from_numpy(self.encoder_.transform(table).numeric), seed)
+        if not hasattr(self, "network_"):
+            known = np.unique(np.asarray(y if classes is None else classes))
+            self.classes_, _ = inputs.class_numbers(known, len(known))
+            seed = int(check_random_state(self.random_state).randint(2**31))
+            self.encoder_ = TableEncoder().fit(table)
+            self._make_network(torch.from_numpy(self.encoder_.transform(table).numeric), seed)
+        lr = LEARNING_RATE if self.lr is None else self.lr
+        self.network_.cpu()
         self.online_ = online.Online(
-            self.network_, len(self.classes_), self.lr or LEARNING_RATE, float(self.weight_decay)
+            self.network_, len(self.classes_), lr, float(self.weight_decay)
         )
 
     def _check_options(self) -> None:
@@ -237,7 +245,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         result = fit(
             self.network_, train.for_fit(), None if valid is None else valid.for_fit(),
             method=self.method, objective=self.objective, steps=steps, batch_size=batch, probe=2,
-            eval_every=max(1, min(per_epoch, steps), steps // EVALUATIONS), seed=seed,
+            eval_every=max(1, min(per_epoch, steps // LEAST_EVALUATIONS), steps // EVALUATIONS),
+            seed=seed,
             patience=self.patience if valid is not None else None, time_limit=self.time_limit,
             device=self.device, progress=self.verbose, **self._recipe(steps),
         )  # fmt: skip
@@ -247,7 +256,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """What depends on the method and the number of classes."""
         binary, adamw = len(self.classes_) == 2, self.method == "adamw"
         link = {"link": "identity"} if binary and adamw and self.objective != "ce" else {}
-        constant = {"stages": [Stage(1, self.lr or LEARNING_RATE, steps, 0)]}
+        lr = LEARNING_RATE if self.lr is None else _checks.finite_positive("lr", self.lr)
+        constant = {"stages": [Stage(1, lr, steps, 0)]}
         has_decay = self.method in ("adamw", "sgd")
         return {
             "task": "binary" if binary else "multiclass",
@@ -266,16 +276,22 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.calibration_ = kind(flat, rows.classes, rows.weight)
         self.threshold_ = 0.5
         if self.threshold == "balanced" and scores.shape[1] == 1:
-            self.threshold_ = best_threshold(self.calibration_(flat), rows.classes)
+            self.threshold_ = best_threshold(self.calibration_(flat), rows.classes, rows.weight)
 
     # --- prediction ---------------------------------------------------------------------------
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         inputs.require_fitted(self)
         table = inputs.checked_columns(self, X, reset=False)
-        rows = Rows.of(self.encoder_.transform(table), np.zeros(table.rows, np.int64), None)
+        scores = self.score_encoded(self.encoder_.transform(table))
+        return scores.reshape(len(scores), -1)
+
+    def score_encoded(self, encoded: Encoded) -> NDArray[np.float64]:
+        """Raw scores of rows that ``encoder_`` has encoded already, (N,) or (N, c)."""
+        rows = Rows.of(encoded, np.zeros(len(encoded.numeric), np.int64), None)
         with threads(self.n_jobs):
-            return score_rows(self.network_, rows, self._where())
+            scores = score_rows(self.network_, rows, self._where())
+        return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def _where(self) -> torch.device:
         return find_device(self.device)

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from aucmax.data.tables import Encoded
 
+DISTINCT = 0.5
+"""The share of rows that differ from which on repeats are kept together."""
 FEWEST = 4
 """Rows, not repeats, of a class below which nothing is kept back: a share of them says nothing."""
 
@@ -23,7 +25,9 @@ def hold_out(
     """Rows to train on and rows to validate on: of each class the share, repeats together.
 
     Rows that are alike in every column would be known before they are judged, so all of them are
-    on one side. Without enough rows of a class, nothing is held out.
+    on one side; but where most rows are repeats, as in a table of a few categories, new rows will
+    be repeats too, and rows are taken one by one. Without enough rows of a class, nothing is held
+    out.
 
     Args:
         encoded: the table.
@@ -34,7 +38,9 @@ def hold_out(
     """
     rows = np.arange(len(classes)) if weight is None else np.flatnonzero(weight)
     classes, group = classes[rows], _alike(encoded)[rows]
-    _, first = np.unique(group, return_index=True)
+    _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    if len(first) < DISTINCT * len(rows):
+        first, group = np.arange(len(rows)), np.arange(len(rows))
     of_group = classes[first]  # a repeat with another label goes where the first one goes
     counts = np.bincount(of_group, minlength=int(classes.max()) + 1)
     if share == 0 or counts.min() < FEWEST:

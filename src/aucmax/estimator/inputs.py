@@ -32,7 +32,11 @@ def checked_columns(estimator: Any, x: Any, *, reset: bool) -> Columns:
     if is_frame(x):
         validate_data(estimator, x, skip_check_array=True, reset=reset)
         table = columns_of(x)
+        if not hasattr(estimator, "feature_names_in_"):  # fitted without names: by position
+            table = table._replace(named=False)
     else:
+        if isinstance(x, list) and any(isinstance(v, str) for row in x[:1] for v in _cells(row)):
+            x = np.array(x, dtype=object)  # as text, numbers would be no numbers any more
         array = validate_data(
             estimator, x, reset=reset, accept_sparse="csc", dtype=None,
             ensure_all_finite="allow-nan",
@@ -41,6 +45,10 @@ def checked_columns(estimator: Any, x: Any, *, reset: bool) -> Columns:
     if not table.rows:
         raise ValueError("X must have rows, found 0 sample(s)")
     return table
+
+
+def _cells(row: Any) -> list[Any]:
+    return list(row) if isinstance(row, (list, tuple)) else []
 
 
 def class_numbers(y: Any, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -13,11 +13,13 @@ from torch import nn
 
 from aucmax import _checks, calibration, metrics
 from aucmax.calibration import Platt, Temperature, softmax
-from aucmax.estimator.scoring import Rows, best_threshold
+from aucmax.estimator.scoring import Rows, best_threshold, score_rows
 from aucmax.loss import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, minmax_groups
 
 REMEMBERED = 20_000
-"""Rows, the latest, whose scores calibrate the probabilities."""
+"""Rows, the latest, whose scores before they were learned make the AUC."""
+CALIBRATED_ON = 2_000
+"""Rows, the latest, that calibrate the probabilities, by their scores now."""
 SADDLE_LR = 10.0
 
 
@@ -45,13 +47,17 @@ class Online:
         self.optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)
         self.history: list[dict[str, Any]] = []
         self.seen: deque[tuple[NDArray[np.float64], int]] = deque(maxlen=REMEMBERED)
+        self.latest: Rows | None = None
 
     def learn(self, rows: Rows, batch_size: int) -> None:
         """Score the rows, then learn from them, batch by batch in the order they come."""
-        for start in range(0, len(rows), batch_size):
-            part = rows.take(np.arange(start, min(start + batch_size, len(rows))))
-            self._remember(part)
-            self._step(part)
+        with torch.random.fork_rng(devices=[]):  # dropout's, the same for the same rows
+            torch.manual_seed(self.rows)
+            for start in range(0, len(rows), batch_size):
+                part = rows.take(np.arange(start, min(start + batch_size, len(rows))))
+                self._remember(part)
+                self._step(part)
+        self.latest = _last(self.latest, rows)
         self.rows += len(rows)
         self.history.append({"rows": self.rows, "valid_auc": self.auc()})
 
@@ -94,16 +100,32 @@ class Online:
             return metrics.roc_auc(scores[:, 0], classes)
         return metrics.hand_till(softmax(scores), classes)
 
-    def calibrated(self) -> Platt | Temperature:
-        """The map to probabilities that the latest rows give."""
-        scores, classes = self._scored()
-        if scores.shape[1] == 1:
-            return calibration.fit_platt(scores[:, 0], classes)
-        return calibration.fit_temperature(scores, classes)
+    def calibrated(self, rule: str) -> tuple[Platt | Temperature, float]:
+        """The map to probabilities that the latest rows give now, and the threshold."""
+        assert self.latest is not None
+        rows = self.latest
+        scores = score_rows(self.network, rows, torch.device("cpu"))
+        if scores.shape[1] > 1:
+            return calibration.fit_temperature(scores, rows.classes, rows.weight), 0.5
+        platt = calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)
+        if rule == "proba" or len(np.unique(rows.classes)) < 2:
+            return platt, 0.5
+        return platt, best_threshold(platt(scores[:, 0]), rows.classes, rows.weight)
 
-    def threshold(self, rule: str, to_probability: Platt | Temperature) -> float:
-        """The probability from which the second class is predicted."""
-        scores, classes = self._scored()
-        if rule == "proba" or scores.shape[1] > 1 or len(np.unique(classes)) < 2:
-            return 0.5
-        return best_threshold(to_probability(scores[:, 0]), classes)
+
+def _last(before: Rows | None, rows: Rows) -> Rows:
+    """The latest rows of both, at most CALIBRATED_ON; those without weights weigh one."""
+    rows = rows.take(np.arange(max(0, len(rows) - CALIBRATED_ON), len(rows)))
+    if before is None or len(rows) >= CALIBRATED_ON:
+        return rows
+    before = before.take(np.arange(max(0, len(before) + len(rows) - CALIBRATED_ON), len(before)))
+    weights = [
+        np.ones(len(x), np.float32) if x.weight is None else x.weight for x in (before, rows)
+    ]
+    weighed = before.weight is not None or rows.weight is not None
+    return Rows(
+        torch.cat([before.numeric, rows.numeric]),
+        torch.cat([before.codes, rows.codes]),
+        np.concatenate([before.classes, rows.classes]),
+        np.concatenate(weights) if weighed else None,
+    )

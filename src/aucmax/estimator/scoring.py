@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from aucmax import _checks, metrics
 from aucmax.data.tables import Encoded
 
-CHUNK = 8192
-"""Rows scored at once: their hidden units stay near the processor."""
+CHUNK = 2**21
+"""Numbers scored at once, at most: rows times columns. Hidden units stay near the processor."""
 
 
 class Rows(NamedTuple):
@@ -57,8 +57,9 @@ def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[
     """
     exact = _in_double(network).to(device).eval()
     found = []
-    for start in range(0, len(rows), CHUNK):
-        part = slice(start, start + CHUNK)
+    at_once = max(64, min(8192, CHUNK // (8 * (1 + rows.numeric.shape[1] + rows.codes.shape[1]))))
+    for start in range(0, len(rows), at_once):
+        part = slice(start, start + at_once)
         numeric = rows.numeric[part].to(device, torch.float64)
         scores = exact((numeric, rows.codes[part].to(device)))
         found.append(scores.reshape(len(numeric), -1).cpu().double().numpy())
@@ -73,9 +74,13 @@ def _in_double(network: nn.Module) -> nn.Module:
     return copy.deepcopy(network).double()
 
 
-def best_threshold(probabilities: NDArray[np.float64], classes: NDArray[np.int64]) -> float:
+def best_threshold(
+    probabilities: NDArray[np.float64],
+    classes: NDArray[np.int64],
+    weight: NDArray[Any] | None = None,
+) -> float:
     """Where predicting the second class from it on has the best balanced accuracy."""
-    curve = metrics.roc_curve(probabilities, classes)
+    curve = metrics.roc_curve(probabilities, classes, weight)
     best = int(np.argmax(curve.tpr - curve.fpr))
     cut = min(float(curve.thresholds[best]), float(probabilities.max()))
     below = probabilities[probabilities < cut]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,7 @@ FORMAT = 1
 
 
 def save(model: Any, folder: Path) -> Path:
-    """Write a fitted classifier; the files that were there are whole or replaced."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write a fitted classifier; what cannot be written leaves the files that were there."""
     names = getattr(model, "feature_names_in_", None)
     notes = {
         "classifier": {
@@ -41,7 +41,14 @@ def save(model: Any, folder: Path) -> Path:
             "history": [{k: plain_number(v) for k, v in r.items()} for r in model.history_],
         }
     }
+    try:
+        json.dumps(notes, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the model must have options and classes of plain values to be saved: {error}"
+        ) from None
     plain = copy.deepcopy(model.network_).cpu()
+    folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save_weights(folder, NAME, plain, notes)
     return folder
 

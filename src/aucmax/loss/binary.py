@@ -86,6 +86,7 @@ class AUCLoss(SaddleLoss):
         )
         self.prior = StreamingPrior() if prior is None else _checks.share("prior", prior)
         self._watch = _ShareWatch()
+        self.repeats = 1  # scores that an ensemble gives for each label
         self._warned_of_alpha = False
 
     def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -111,7 +112,7 @@ class AUCLoss(SaddleLoss):
         if weight is not None:
             positives, total = torch.dot(weight, labels).item(), weight.sum().item()
         elif self.training and isinstance(self.prior, float):
-            self._watch.see(positives, total, self.prior)
+            self._watch.see(positives / self.repeats, total / self.repeats, self.prior)
         if self.training and self.link == "sigmoid" and not self._warned_of_alpha:
             self._warn_of_alpha()
         terms = self._terms(float)

@@ -56,6 +56,10 @@ class AUCWithCrossEntropy(nn.Module):
         # Under a softmax scores of classes are compared already: a shift would undo that.
         self.shift = None if auc.link == "softmax" else nn.Parameter(torch.zeros(size))
 
+    def extra_repr(self) -> str:
+        """Show the weight."""
+        return f"weight={self.weight:g}"
+
     def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The objective of one batch."""
         mapped = scores * self.scale

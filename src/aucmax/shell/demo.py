@@ -22,6 +22,7 @@ def write_demo_table(path: Path) -> Path:
     data = load_breast_cancer()
     columns = dict(zip(map(str, data.feature_names), data.data.T, strict=True))
     malignant = np.where(data.target == 0, "yes", "no")
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         pyarrow.csv.write_csv(pyarrow.table({**columns, "malignant": malignant}), temporary)
     return path

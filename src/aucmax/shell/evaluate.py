@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import platform
+import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ from numpy.typing import NDArray
 
 from aucmax import checkpoint, metrics
 from aucmax._version import __version__
-from aucmax.data.tables import Columns, TableEncoder
+from aucmax.data.tables import Columns, Encoded, TableEncoder
 from aucmax.estimator import AUCClassifier
 from aucmax.shell.labeled import as_words, read_labeled, rows_of
 
 NAME = "evaluation"
-MOST_ROWS, REPEATS = 2000, 3
-"""For the importance of columns: rows that are scored again, and how often each is shuffled."""
+MOST_ROWS, REPEATS, MOST_SECONDS = 2000, 3, 30.0
+"""For the importance of columns: rows that are scored again, how often each is shuffled, and when
+it is enough."""
 
 
 def interval_of(scores: NDArray[np.float64], classes: NDArray[np.int64]) -> dict[str, float]:
@@ -31,28 +34,28 @@ def interval_of(scores: NDArray[np.float64], classes: NDArray[np.int64]) -> dict
 def importance(
     model: AUCClassifier, table: Columns, classes: NDArray[np.int64], seed: int = 0
 ) -> list[dict[str, Any]]:
-    """By how much the AUC falls when a column is shuffled, the largest first."""
-    random = np.random.default_rng(seed)
+    """By how much the AUC falls when a column is shuffled, the largest first.
+
+    Of wide tables only as many columns are asked as there is time for.
+    """
+    random, began = np.random.default_rng(seed), time.perf_counter()
     if table.rows > MOST_ROWS:
         table, classes = _sample(table, classes, random)
-    whole = metrics.roc_auc(model.decision_function(table), classes)
+    encoded, rows = model.encoder_.transform(table), np.arange(table.rows)
+    whole = metrics.roc_auc(model.score_encoded(encoded), classes)
     found = []
-    for i, name in enumerate(table.names):
-        if name not in used_columns(model.encoder_):
-            continue
+    for name, numeric, codes in model.encoder_.places():
+        if time.perf_counter() - began > MOST_SECONDS:
+            break
         drops = []
         for _ in range(REPEATS):
-            values = list(table.values)
-            values[i] = values[i][random.permutation(table.rows)]
-            scores = model.decision_function(table._replace(values=values))
-            drops.append(whole - metrics.roc_auc(scores, classes))
+            order = random.permutation(rows)
+            other = Encoded(encoded.numeric.copy(), encoded.categorical.copy())
+            other.numeric[:, numeric] = encoded.numeric[order][:, numeric]
+            other.categorical[:, codes] = encoded.categorical[order][:, codes]
+            drops.append(whole - metrics.roc_auc(model.score_encoded(other), classes))
         found.append({"column": name, "drop": float(np.mean(drops)), "sd": float(np.std(drops))})
     return sorted(found, key=lambda row: -row["drop"])
-
-
-def used_columns(encoder: TableEncoder) -> set[str]:
-    """The raw columns that reach the network."""
-    return {column["name"] for column in describe_columns(encoder) if column["kind"] != "unused"}
 
 
 def describe_columns(encoder: TableEncoder, table: Columns | None = None) -> list[dict[str, Any]]:
@@ -63,15 +66,23 @@ def describe_columns(encoder: TableEncoder, table: Columns | None = None) -> lis
         kind = words.get(field["kind"], "unused")
         about: dict[str, Any] = {"name": field["name"], "kind": kind}
         if table is not None:
-            values = as_words(table.values[table.names.index(field["name"])])
-            distinct, counts = np.unique(values[values != ""].astype(str), return_counts=True)
-            about |= {
-                "missing": float((values == "").mean()),
-                "distinct": len(distinct),
-                "typical": str(distinct[counts.argmax()]) if len(distinct) else "",
-            }
+            about |= _values(table.values[table.names.index(field["name"])])
         found.append(about)
     return found
+
+
+def _values(values: NDArray[Any]) -> dict[str, Any]:
+    """How many are missing, how many differ, and the most frequent one."""
+    if values.dtype == object:
+        counts = Counter(x for x in values.tolist() if x is not None)
+        typical = min(counts, key=lambda x: (-counts[x], x)) if counts else ""
+        missing = 1 - sum(counts.values()) / len(values)
+        return {"missing": missing, "distinct": len(counts), "typical": typical}
+    there = values[values == values]
+    distinct, often = np.unique(there, return_counts=True)
+    typical = str(as_words(distinct[[often.argmax()]])[0]) if len(distinct) else ""
+    missing = 1 - len(there) / len(values)
+    return {"missing": missing, "distinct": len(distinct), "typical": typical}
 
 
 def made() -> dict[str, str]:
@@ -93,7 +104,8 @@ def evaluate_file(folder: str | Path, data: str | Path) -> dict[str, Any]:
     """
     model = AUCClassifier.load(folder)
     about = stored(Path(folder))
-    rows = read_labeled(data, about["target"], labels=about["labels"])
+    texts = model.encoder_.text_names
+    rows = read_labeled(data, about["target"], labels=about["labels"], text=texts)
     counts = np.bincount(rows.classes, minlength=len(rows.labels))
     if counts.min() == 0:
         absent = rows.labels[int(counts.argmin())]

@@ -18,6 +18,11 @@ from aucmax.estimator.store import plain_number
 from aucmax.shell import evaluate, peers
 from aucmax.shell.labeled import Labeled, read_labeled, rows_of
 
+FILES = {
+    "model.json", "model.safetensors", "evaluation.json", "evaluation.safetensors", "report.html",
+}  # fmt: skip
+"""All that is ever in a model's folder; with others in it, it is not replaced."""
+
 
 class Fitted(NamedTuple):
     """What :func:`fit_file` has made."""
@@ -65,15 +70,18 @@ def fit_file(
     Raises:
         ValueError: for what cannot be right; nothing is written then.
     """
-    began = time.perf_counter()
-    share = _checks.share("test_share", test_share)
+    share = _checks.check_number(
+        "test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1
+    )
     folder = free_folder(Path(out) if out is not None else default_folder(data))
     rows = read_labeled(data, target, positive=positive, drop=drop)
     train, test = _split(rows, share, seed)
     model = AUCClassifier(
         time_limit=time_limit, random_state=seed, verbose=progress, threshold="balanced", **options
     )
+    began = time.perf_counter()
     model.fit(train.table, train.classes)
+    seconds = round(time.perf_counter() - began, 3)
     model.classes_ = np.array(rows.labels, dtype=object)
     evaluation: dict[str, Any] = {
         "target": target,
@@ -82,7 +90,9 @@ def fit_file(
         "command": command,
     }
     evaluation |= judged(model, train, test, compare)
-    evaluation["seconds"] = round(time.perf_counter() - began, 3)
+    unused = model.encoder_.notes(train.table)
+    evaluation["notes"] = [*rows.notes, *unused, *evaluation.pop("more_notes", [])]
+    evaluation["seconds"] = seconds
     return write(folder, model, evaluation)
 
 
@@ -92,11 +102,20 @@ def default_folder(data: str | Path) -> Path:
 
 
 def free_folder(folder: Path) -> Path:
-    """The folder, if it is free or holds a model to be replaced."""
+    """The folder, if it is free or holds nothing but a model to be replaced."""
+    folder = folder.resolve()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out must be a folder, found the file {folder}")
-    if folder.exists() and any(folder.iterdir()) and not (folder / "model.json").exists():
-        raise ValueError(f"out must be empty or a model's folder, found other files in {folder}")
+    found = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if found - FILES or (found and not (folder / "model.json").exists()):
+        other = sorted(found - FILES or found)[0]
+        raise ValueError(f"out must be empty or a model's folder, found {other!r} in {folder}")
+    for suffix in (".partial", ".before"):
+        if folder.with_name(folder.name + suffix).exists():
+            raise ValueError(
+                f"out must leave {folder.name}{suffix} free, found it beside {folder}: remove it"
+            )
+    folder.parent.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -107,8 +126,8 @@ def _split(rows: Labeled, share: float, seed: int) -> tuple[Labeled, Labeled]:
         counts = np.bincount(rows.classes)
         few = rows.labels[int(counts.argmin())]
         raise ValueError(
-            f"data must have enough rows of every label to keep some apart, found {counts.min()} "
-            f"of {few!r} that differ"
+            f"data must have enough rows of every label to keep some apart, found few of {few!r} "
+            f"that differ, {counts.min()} in all"
         )
     return tuple(  # type: ignore[return-value]
         Labeled(rows_of(rows.table, part), rows.classes[part], rows.labels, rows.notes)
@@ -129,13 +148,15 @@ def judged(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -
         labels = model.classes_[test.classes]
         return {**found, "auc": {"value": model.score(test.table, labels)}}
     scores = model.decision_function(test.table)
+    others, notes = peers.compare(*train[:2], *test[:2], scores) if compare else ([], [])
     return {
         **found,
         "positives": {name: each[1] for name, each in counts.items()},
+        "more_notes": notes,
         "probability": model.predict_proba(test.table)[:, 1],
         "classes": test.classes,
         "auc": evaluate.interval_of(scores, test.classes),
-        "peers": peers.compare(*train[:2], *test[:2], scores) if compare else [],
+        "peers": others,
         "threshold": model.threshold_,
         "importance": evaluate.importance(model, test.table, test.classes),
     }
@@ -143,15 +164,16 @@ def judged(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -
 
 def write(folder: Path, model: AUCClassifier, evaluation: dict[str, Any]) -> Fitted:
     """All files or none: they are made beside the folder, which then takes their place."""
-    fresh = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(fresh, ignore_errors=True)
+    fresh, before = (folder.with_name(folder.name + x) for x in (".partial", ".before"))
     try:
         model.save(fresh)
         evaluate.store(fresh, evaluation)
         report = evaluate.write_report(fresh) if "probability" in evaluation else None
-        shutil.rmtree(folder, ignore_errors=True)
-        fresh.rename(folder)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
+    if folder.exists():
+        folder.rename(before)
+    fresh.rename(folder)
+    shutil.rmtree(before, ignore_errors=True)
     return Fitted(folder, model, evaluation, folder / report.name if report else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ def read_labeled(
     positive: str | None = None,
     drop: Sequence[str] = (),
     labels: Sequence[str] | None = None,
+    text: Sequence[str] = (),
 ) -> Labeled:
     """Read a file and take its target apart.
 
@@ -54,9 +56,12 @@ def read_labeled(
         positive: the label of the positive class; None finds it.
         drop: columns to leave out.
         labels: those of a model, where it exists already; others are an error.
+        text: columns of a CSV that are text for that model.
     """
     notes: list[str] = []
-    table, words = without_target(columns_of(read_table(path)), target, drop, str(path))
+    table, words = without_target(
+        columns_of(read_table(path, text=[target, *text])), target, drop, str(path)
+    )
     there = np.flatnonzero(words != "")
     if len(there) < table.rows:
         notes.append(f"{table.rows - len(there):,} rows have no {target!r} and are left out")
@@ -69,10 +74,12 @@ def without_target(
     table: Columns, target: str, drop: Sequence[str], path: str
 ) -> tuple[Columns, NDArray[Any]]:
     """The other columns but for those to drop, and the target as words."""
-    known = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
     for option, name in (("target", target), *(("drop", name) for name in drop)):
         if name not in table.names:
-            raise ValueError(f"{option} must be a column of {path}, found {name!r}, not in {known}")
+            near = difflib.get_close_matches(name, table.names, n=1)
+            known = [*near, *(other for other in table.names if other not in near)]
+            some = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+            raise ValueError(f"{option} must be a column of {path}, found {name!r}, not in {some}")
     if target in drop:
         raise ValueError(f"drop must leave the target, found {target!r}")
     names = [name for name in table.names if name != target and name not in drop]
@@ -110,8 +117,10 @@ def choose_labels(
             raise ValueError(
                 f"target must have two classes where positive is given, found {len(found)}: {some}"
             )
-        if positive not in found:
+        same = [label for label in found.tolist() if label.lower() == positive.lower()]
+        if len(same) != 1 and positive not in found:
             raise ValueError(f"positive must be one of {some}, found {positive!r}")
+        positive = positive if positive in found else str(same[0])
     if len(found) > 2:
         return [str(label) for label in found]
     if positive is None:

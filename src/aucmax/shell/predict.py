@@ -35,12 +35,13 @@ def predict_file(
     """
     if out is not None:
         _checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
+        if Path(out).resolve() == Path(data).resolve():
+            raise ValueError(f"out must be another file than the data, found {out} for both")
     model = AUCClassifier.load(folder)
-    table = read_table(data)
+    table = read_table(data, text=[*model.encoder_.text_names, *keep])
     for name in keep:
         _checks.choice("keep", name, tuple(table.column_names))
     columns = columns_of(table)
-    model.threshold = "balanced"
     found = _predictions(model, columns, {name: table[name] for name in keep})
     notes = model.encoder_.notes(columns)
     if out is None:
@@ -62,8 +63,11 @@ def _predictions(model: AUCClassifier, columns: Any, kept: dict[str, Any]) -> An
     labels = [str(label) for label in model.predict(columns)]
     names = [str(label) for label in model.classes_]
     shown = range(1, 2) if len(names) == 2 else range(len(names))
-    each = {f"probability of {names[k]}": probabilities[:, k] for k in shown}
-    return pyarrow.table({**kept, **each, "prediction": labels})
+    made: dict[str, Any] = {f"probability of {names[k]}": probabilities[:, k] for k in shown}
+    made["prediction"] = labels
+    if clash := sorted(kept.keys() & made.keys()):
+        raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
+    return pyarrow.table({**kept, **made})
 
 
 def _csv(table: Any) -> str:

@@ -124,7 +124,7 @@ def fit(
         probe: fresh training samples per evaluation, for the training AUC and, where the model has
             batch norm, for the statistics at the average.
         patience: stop after this many evaluations without a better validation AUC.
-        time_limit: end with the first evaluation after so many seconds, of all that the run took.
+        time_limit: evaluate and end after so many seconds, of all that the run took.
         out: a folder for checkpoints, history and result.
         save_every: steps between checkpoints; as ``eval_every``.
         tensorboard: write TensorBoard files into ``out`` too.

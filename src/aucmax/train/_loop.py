@@ -132,7 +132,7 @@ class Loop:
         """Steps up to the next event, and the event."""
         ended = self._advance(stage)
         over = self._is_over(stage)
-        due = over or ended or self.at.step % self.every == 0
+        due = over or ended or self.at.step % self.every == 0 or self._seconds_left() <= 0
         if due and self.recorded_step < self.at.step:
             saturated = self._evaluate(stage)
             over = over or saturated
@@ -151,6 +151,7 @@ class Loop:
         target, skipped, began = self._next_event(stage), 0, time.perf_counter()
         step, at, tick, heed = self.step, self.at, self.reporter.tick, self.interrupts.heed  # type: ignore[union-attr]
         self.stopping, ended = False, False
+        deadline = began + self._seconds_left()
         while at.step < target and not self.stopping:
             try:
                 taken = step()
@@ -167,6 +168,8 @@ class Loop:
                     raise DivergedError(f"the gradient scaler skipped {skipped} steps in a row")
             tick(at.step)
             self.stopping = bool(heed(at.step))
+            if time.perf_counter() >= deadline:
+                break
         step.settle()
         self.stepping_seconds += time.perf_counter() - began
         self.at.seconds += time.perf_counter() - began
@@ -264,6 +267,13 @@ class Loop:
         best = better_auc(record)
         plateau = None if math.isnan(best) else self.phase.plateau
         return plateau is not None and plateau.report(best)
+
+    def _seconds_left(self) -> float:
+        """Until the limit; processes that train together only ask at their evaluations."""
+        limit = self.options.time_limit
+        if limit is None or distributed.world_size() > 1:
+            return math.inf
+        return limit - self.at.seconds
 
     def _is_late(self) -> bool:
         """By the first process's clock, so that all end together."""
@@ -395,7 +405,11 @@ class Loop:
 
     def _interrupted(self, number: int) -> NoReturn:
         name, out = signal.Signals(number).name, self.options.out
-        how = "nothing was saved: pass out=" if out is None else f"the same call goes on from {out}"
+        how = (
+            "nothing was saved, as no out= was given"
+            if out is None
+            else f"the same call goes on from {out}"
+        )
         self._close()
         if distributed.rank() == 0:
             print(f"aucmax: stopped by {name} after step {self.at.step:,}; {how}", file=sys.stderr)

@@ -15,6 +15,8 @@ from torch.utils._pytree import tree_leaves
 from aucmax import distributed
 from aucmax._checks import NotFiniteError, is_sharded
 from aucmax.data.sources import Batch, Source
+from aucmax.loss import AUCLoss
+from aucmax.loss.combined import saddle_part
 from aucmax.optim import IterateAverage
 from aucmax.optim._staged import full, local
 from aucmax.train._methods import Phase
@@ -33,6 +35,8 @@ class Objective(nn.Module):
         """The loss of a batch."""
         scores = self.model(x)
         if len(scores) != len(y):  # an ensemble's, row by row: every member learns the label
+            if isinstance(saddle := saddle_part(self.loss), AUCLoss):
+                saddle.repeats = max(1, len(scores) // max(1, len(y)))
             y, weight = (_repeated(t, len(scores)) for t in (y, weight))
         value: Tensor = self.loss(scores, y) if weight is None else self.loss(scores, y, weight)
         return value

@@ -149,6 +149,22 @@ class TableEncoder:
         """Of the raw columns, with those not used."""
         return [field.name for field in self._fitted]
 
+    def places(self) -> list[tuple[str, list[int], list[int]]]:
+        """Of each raw column that is used: its name, and which encoded columns are its own."""
+        found, numeric, codes = [], 0, 0
+        for field in self._fitted:
+            width, text = len(field.numeric_names), int(field.kind == "text")
+            if width or text:
+                own = list(range(numeric, numeric + width)), list(range(codes, codes + text))
+                found.append((field.name, *own))
+            numeric, codes = numeric + width, codes + text
+        return found
+
+    @property
+    def text_names(self) -> list[str]:
+        """The raw columns that are text, whatever a file's values look like."""
+        return [field.name for field in self._fitted if field.kind == "text"]
+
     @property
     def numeric_names(self) -> list[str]:
         """Of the numeric outputs."""
