@@ -310,7 +310,7 @@ def test_a_missing_column_is_named(folder, capsys):
         ),
         (["predict", "{place}", "{new}"], "found no model.json"),
         (["evaluate", "{model}", "{place}/none.csv"], "none.csv"),
-        (["report", "{place}"], "missing"),
+        (["report", "{place}"], "must be one that aucmax fit made"),
         (["fit", "{new}"], "--target"),
         (["fit", "{new}", "--target", "churned", "--out", "{place}"], "found 'model'"),
         (["fit", "{new}", "--target", "churned", "--out", "{new}"], "out must be a folder"),
@@ -418,3 +418,30 @@ def test_very_many_categories(tmp_path):
 
 def test_positive_labels_in_any_case(tmp_path):
     assert labeled(tmp_path, [True, True, False, True], positive="true").labels == ["False", "True"]
+
+
+def test_a_reader_that_has_seen_enough(folder):
+    place, _ = folder
+    command = f"{sys.executable} -m aucmax predict {place}/model {place}/new.csv | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["note", "note"]
+
+
+def test_an_option_given_twice_is_an_error(folder, capsys):
+    place, _ = folder
+    data = place / "new.csv"
+    said = refused(capsys, "fit", data, "--target", "churned", "--drop", "id", "--drop", "age")
+    assert "--drop must be given once, with all its values after it" in said
+    assert "another file" in refused(capsys, "predict", place / "model", data, "--out", data)
+
+
+def test_semicolons_separate_where_there_are_no_commas(tmp_path):
+    customers(100).to_csv(tmp_path / "data.csv", index=False, sep=";")
+    assert read_labeled(tmp_path / "data.csv", "churned").table.names[:2] == ["id", "age"]
+
+
+def test_a_column_nearly_named_comes_first(folder, capsys):
+    place, _ = folder
+    said = refused(capsys, "fit", place / "new.csv", "--target", "churnd")
+    assert "found 'churnd', not in churned, id" in said

@@ -33,29 +33,31 @@ COMMANDS: dict[str, Callable[..., None]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command of the shell; what cannot be right is one line and exit code 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given in (["-h"], ["--help"]) or not given:
-        print(_usage())
-        return
-    if given == ["--version"]:
-        print(f"aucmax {__version__}")
-        return
-    name, *rest = given
-    if name not in COMMANDS:
-        _fail(f"command must be one of {', '.join(COMMANDS)}, found {name!r}")
     try:
-        options = _parse(name, rest)
-        COMMANDS[name](**options)
+        _run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         _fail(str(error))
     except (WorkerDiedError, DivergedError, MemoryError, ImportError) as error:
         _fail(str(error) or type(error).__name__, code=1)
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        goes_on = name == "reproduce" or "--streaming" in rest
+        goes_on = given[:1] == ["reproduce"] or "--streaming" in given
         more = "; the same command goes on from here" if goes_on else ""
         print(f"\naucmax: stopped{more}", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _run(given: list[str]) -> None:
+    if given in (["-h"], ["--help"]) or not given:
+        print(_usage())
+    elif given == ["--version"]:
+        print(f"aucmax {__version__}")
+    elif given[0] not in COMMANDS:
+        raise ValueError(f"command must be one of {', '.join(COMMANDS)}, found {given[0]!r}")
+    else:
+        COMMANDS[given[0]](**_parse(given[0], given[1:]))
 
 
 def _parse(name: str, arguments: list[str]) -> dict[str, Any]:

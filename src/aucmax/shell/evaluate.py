@@ -132,6 +132,11 @@ def store(folder: Path, evaluation: dict[str, Any]) -> None:
 
 def stored(folder: Path) -> dict[str, Any]:
     """The evaluation that was made when the model was fitted."""
+    if not (folder / f"{NAME}.json").exists():
+        raise ValueError(
+            f"folder must be one that aucmax fit made, found no {NAME}.json in {folder}: a model "
+            f"saved from Python does not know its target's name"
+        )
     found: dict[str, Any] = checkpoint.load(folder, NAME)
     return {k: v.numpy() if isinstance(v, torch.Tensor) else v for k, v in found.items()}
 
