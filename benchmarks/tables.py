@@ -28,6 +28,7 @@ from aucmax import AUCClassifier, metrics
 from aucmax.checkpoint import write_json
 from aucmax.data.tables import TableEncoder
 from aucmax.experiments.job import provenance
+from aucmax.shell.peers import one_hot
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "tables"
@@ -63,14 +64,8 @@ def cross_entropy(x: pd.DataFrame, y: NDArray[Any], test: pd.DataFrame, seed: in
 def logistic(x: pd.DataFrame, y: NDArray[Any], test: pd.DataFrame, seed: int) -> Scores:
     """Logistic regression on our encoding of the columns, categories one-hot."""
     encoder = TableEncoder().fit(x)
-
-    def encoded(table: pd.DataFrame) -> Scores:
-        numeric, codes = encoder.transform(table)
-        hot = [np.eye(n)[codes[:, i]] for i, n in enumerate(encoder.cardinalities)]
-        return np.concatenate([numeric, *hot], axis=1)
-
-    model = LogisticRegression(max_iter=1000).fit(encoded(x), y)
-    scores: Scores = model.decision_function(encoded(test))
+    train, new = (one_hot(encoder.transform(t), encoder.cardinalities) for t in (x, test))
+    scores: Scores = LogisticRegression(max_iter=1000).fit(train, y).decision_function(new)
     return scores
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ def fit_platt(scores: Floats, target: NDArray[Any], weight: NDArray[Any] | None 
     n_plus, n_minus = w[positive].sum(), w[~positive].sum()
     t = np.where(positive, (n_plus + 1) / (n_plus + 2), 1 / (n_minus + 2))
     center, spread = float(np.average(s, weights=w)), float(s.std()) or 1.0
-    slope, shift = _newton((s - center) / spread, t, w)
+    slope, shift = _logistic((s - center) / spread, t, w)
     if slope < LEAST_SLOPE:
         share = float(np.average(t, weights=w))
         slope, shift = LEAST_SLOPE, math.log(share / (1 - share))
@@ -121,7 +122,7 @@ def fit_temperature(
     w = w * (len(w) / w.sum())
     t = (np.eye(c)[np.asarray(target)] * len(s) + 1) / (len(s) + c)
     spread = float(s.std()) or 1.0
-    slope, shifts = _newton_softmax(s / spread, t, w)
+    slope, shifts = _multinomial(s / spread, t, w)
     if slope < LEAST_SLOPE:
         slope, shifts = LEAST_SLOPE, np.log(np.average(t, axis=0, weights=w))
     return Temperature(slope / spread, tuple(shifts.tolist()))
@@ -134,17 +135,32 @@ def softmax(z: Floats) -> Floats:
     return shares
 
 
-def _newton_softmax(s: Floats, t: Floats, w: Floats) -> tuple[float, Floats]:
-    """Slope and shifts by damped Newton steps; the shifts' common part is held by a tiny ridge."""
-    theta, c = np.zeros(1 + t.shape[1]), t.shape[1]
+def _logistic(s: Floats, t: Floats, w: Floats) -> tuple[float, float]:
+    """Slope and shift of logistic regression on one column."""
+    x = np.stack([s, np.ones_like(s)], axis=1)
 
-    def surprise(at: Floats) -> float:
-        z = at[0] * s + at[1:]
+    def surprise(beta: Floats) -> float:
+        return float(w @ (np.logaddexp(0.0, x @ beta) - t * (x @ beta)))
+
+    def derivatives(beta: Floats) -> tuple[Floats, Floats]:
+        p = np.exp(-np.logaddexp(0.0, -(x @ beta)))
+        curvature = (x * (w * p * (1 - p))[:, None]).T @ x + 1e-12 * np.eye(2)
+        return x.T @ (w * (p - t)), curvature
+
+    slope, shift = _newton(np.zeros(2), surprise, derivatives)
+    return float(slope), float(shift)
+
+
+def _multinomial(s: Floats, t: Floats, w: Floats) -> tuple[float, Floats]:
+    """A slope for all classes and a shift for each, whose common part a tiny ridge holds."""
+    c = t.shape[1]
+
+    def surprise(theta: Floats) -> float:
+        z = theta[0] * s + theta[1:]
         top = z.max(axis=1)
         return float(w @ (top + np.log(np.exp(z - top[:, None]).sum(axis=1)) - (t * z).sum(axis=1)))
 
-    loss = surprise(theta)
-    for _ in range(100):
+    def derivatives(theta: Floats) -> tuple[Floats, Floats]:
         p = softmax(theta[0] * s + theta[1:])
         mean = (p * s).sum(axis=1)
         gradient = np.append(w @ ((p - t) * s).sum(axis=1), w @ (p - t))
@@ -154,36 +170,26 @@ def _newton_softmax(s: Floats, t: Floats, w: Floats) -> tuple[float, Floats]:
         curvature[0, 1:] += cross
         curvature[1:, 0] += cross
         curvature[1:, 1:] += np.diag(w @ p) - (p * w[:, None]).T @ p
-        step = np.linalg.solve(curvature, gradient)
-        size = 1.0
-        while size > 1e-10 and surprise(theta - size * step) > loss:
-            size /= 2
-        theta = theta - size * step
-        before, loss = loss, surprise(theta)
-        if before - loss <= 1e-13 * abs(before):
-            break
+        return gradient, curvature
+
+    theta = _newton(np.zeros(1 + c), surprise, derivatives)
     return float(theta[0]), theta[1:] - theta[1:].mean()
 
 
-def _newton(s: Floats, t: Floats, w: Floats) -> tuple[float, float]:
-    """Logistic regression on one column: damped Newton steps, which never climb."""
-    x = np.stack([s, np.ones_like(s)], axis=1)
-    beta = np.zeros(2)
-    loss = _likelihood(x @ beta, t, w)
+def _newton(
+    at: Floats,
+    surprise: Callable[[Floats], float],
+    derivatives: Callable[[Floats], tuple[Floats, Floats]],
+) -> Floats:
+    """The least of a convex function by Newton steps, halved until they do not climb."""
+    loss = surprise(at)
     for _ in range(100):
-        p = np.exp(-np.logaddexp(0.0, -(x @ beta)))
-        gradient = x.T @ (w * (p - t))
-        curvature = (x * (w * p * (1 - p))[:, None]).T @ x + 1e-12 * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
-        size = 1.0
-        while size > 1e-10 and _likelihood(x @ (beta - size * step), t, w) > loss:
+        gradient, curvature = derivatives(at)
+        step, size = np.linalg.solve(curvature, gradient), 1.0
+        while size > 1e-10 and surprise(at - size * step) > loss:
             size /= 2
-        beta = beta - size * step
-        before, loss = loss, _likelihood(x @ beta, t, w)
+        at = at - size * step
+        before, loss = loss, surprise(at)
         if before - loss <= 1e-13 * abs(before):
             break
-    return float(beta[0]), float(beta[1])
-
-
-def _likelihood(z: Floats, t: Floats, w: Floats) -> float:
-    return float(w @ (np.logaddexp(0.0, z) - t * z))
+    return at

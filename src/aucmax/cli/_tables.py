@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from aucmax.cli._reproduce import Folder, Seconds
+
 File = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
 Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 Label = Annotated[str | None, tyro.conf.arg(metavar="LABEL", help_behavior_hint="")]
-Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
 Target = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
-Seconds = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="")]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
 
 

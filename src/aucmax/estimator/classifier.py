@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
-from aucmax import _checks, calibration, metrics
+from aucmax import _checks, metrics
 from aucmax.calibration import Platt, Temperature, softmax
 from aucmax.data.tables import Columns, Encoded, TableEncoder
 from aucmax.estimator import inputs, network, online, store
 from aucmax.estimator.holdout import hold_out
-from aucmax.estimator.scoring import Rows, best_threshold, score_rows, threads
+from aucmax.estimator.scoring import Rows, calibrate, score_rows, threads
 from aucmax.stages import Stage
 from aucmax.train import fit
 from aucmax.train._options import find_device
@@ -157,11 +157,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = inputs.row_weights(sample_weight, table)
         self._check_options()
         seed = int(check_random_state(self.random_state).randint(2**31))
-        self.encoder_ = TableEncoder().fit(table)
-        encoded = self.encoder_.transform(table)
+        encoded = self._prepare(table, seed)
         train, valid = hold_out(encoded, numbers, weight, float(self.validation_fraction), seed)
         with threads(self.n_jobs):
-            self._make_network(torch.from_numpy(encoded.numeric), seed)
             rows = Rows.of(encoded, numbers, weight)
             self.rows_ = {
                 name: np.bincount(numbers[part], minlength=len(self.classes_)).tolist()
@@ -207,8 +205,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             known = np.unique(np.asarray(y if classes is None else classes))
             self.classes_, _ = inputs.class_numbers(known, len(known))
             seed = int(check_random_state(self.random_state).randint(2**31))
-            self.encoder_ = TableEncoder().fit(table)
-            self._make_network(torch.from_numpy(self.encoder_.transform(table).numeric), seed)
+            self._prepare(table, seed)
         lr = LEARNING_RATE if self.lr is None else self.lr
         self.network_.cpu()
         self.online_ = online.Online(
@@ -226,14 +223,19 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("members", "width", "blocks", "batch_size", "max_steps", "max_epochs"):
             _checks.count(name, getattr(self, name))
 
-    def _make_network(self, numeric: torch.Tensor, seed: int) -> None:
+    def _prepare(self, table: Columns, seed: int) -> Encoded:
+        """Learn how columns become numbers, make the network, and encode the table."""
+        self.encoder_ = TableEncoder().fit(table)
+        encoded = self.encoder_.transform(table)
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         sizes = {name: getattr(self, name) for name in ("members", "width", "blocks", "dropout")}
         self.network_spec_ = network.describe(
-            numeric, self.encoder_.cardinalities, outputs, self.hidden, sizes
-        )
+            torch.from_numpy(encoded.numeric), self.encoder_.cardinalities, outputs, self.hidden,
+            sizes,
+        )  # fmt: skip
         generator = torch.Generator().manual_seed(seed)
         self.network_ = network.build(self.network_spec_, self._factory(), generator)
+        return encoded
 
     def _factory(self) -> network.Factory | None:
         return self.backbone if callable(self.backbone) else None
@@ -270,13 +272,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _calibrate(self, rows: Rows) -> None:
         """Fit the map from scores to probabilities, and the threshold."""
-        scores = score_rows(self.network_, rows, self._where())
-        kind = calibration.fit_platt if scores.shape[1] == 1 else calibration.fit_temperature
-        flat = scores[:, 0] if scores.shape[1] == 1 else scores
-        self.calibration_ = kind(flat, rows.classes, rows.weight)
-        self.threshold_ = 0.5
-        if self.threshold == "balanced" and scores.shape[1] == 1:
-            self.threshold_ = best_threshold(self.calibration_(flat), rows.classes, rows.weight)
+        self.calibration_, self.threshold_ = calibrate(
+            self.network_, rows, self._where(), self.threshold
+        )
 
     # --- prediction ---------------------------------------------------------------------------
 

@@ -11,16 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from aucmax import _checks, calibration, metrics
+from aucmax import _checks, metrics
 from aucmax.calibration import Platt, Temperature, softmax
-from aucmax.estimator.scoring import Rows, best_threshold, score_rows
+from aucmax.estimator.scoring import Rows, calibrate
 from aucmax.loss import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, minmax_groups
+from aucmax.train._methods import SADDLE_LR
+from aucmax.train._step import Objective
 
 REMEMBERED = 20_000
 """Rows, the latest, whose scores before they were learned make the AUC."""
 CALIBRATED_ON = 2_000
 """Rows, the latest, that calibrate the probabilities, by their scores now."""
-SADDLE_LR = 10.0
 
 
 class Online:
@@ -41,7 +42,8 @@ class Online:
             AUCLoss(link="identity") if classes == 2 else MulticlassAUCLoss([1 / classes] * classes)
         )
         self.loss = AUCWithCrossEntropy(auc)
-        groups = minmax_groups(network, self.loss, saddle_lr=SADDLE_LR)
+        self.objective = Objective(network, self.loss)
+        groups = minmax_groups(network, self.loss, saddle_lr=SADDLE_LR["adamw"])
         for group in groups:
             group["lr"] = lr * group.get("lr_scale", 1.0)
         self.optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)
@@ -72,15 +74,9 @@ class Online:
         self.counts += np.bincount(rows.classes, minlength=len(self.counts))
         if isinstance(self.loss.auc, MulticlassAUCLoss):
             self.loss.auc.priors.copy_(torch.from_numpy(self.counts / self.counts.sum()))
-        scores = self.network((rows.numeric, rows.codes))
-        each = len(scores) // len(rows)
-        target = torch.from_numpy(rows.classes).repeat_interleave(each)
-        weight = None
-        if rows.weight is not None:
-            weight = torch.from_numpy(rows.weight).repeat_interleave(each)
-            if not weight.any():
-                return
-        loss = self.loss(scores, target, weight)
+        if rows.weight is not None and not rows.weight.any():
+            return
+        loss = self.objective(*rows.for_fit())
         _checks.check_finite("loss", loss.detach().reshape(1))
         self.optimizer.zero_grad()
         loss.backward()
@@ -103,14 +99,7 @@ class Online:
     def calibrated(self, rule: str) -> tuple[Platt | Temperature, float]:
         """The map to probabilities that the latest rows give now, and the threshold."""
         assert self.latest is not None
-        rows = self.latest
-        scores = score_rows(self.network, rows, torch.device("cpu"))
-        if scores.shape[1] > 1:
-            return calibration.fit_temperature(scores, rows.classes, rows.weight), 0.5
-        platt = calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)
-        if rule == "proba" or len(np.unique(rows.classes)) < 2:
-            return platt, 0.5
-        return platt, best_threshold(platt(scores[:, 0]), rows.classes, rows.weight)
+        return calibrate(self.network, self.latest, torch.device("cpu"), rule)
 
 
 def _last(before: Rows | None, rows: Rows) -> Rows:

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from aucmax import _checks, metrics
+from aucmax import _checks, calibration, metrics
+from aucmax.calibration import Platt, Temperature
 from aucmax.data.tables import Encoded
 
 CHUNK = 2**21
@@ -72,6 +73,19 @@ def _in_double(network: nn.Module) -> nn.Module:
     import copy
 
     return copy.deepcopy(network).double()
+
+
+def calibrate(
+    network: nn.Module, rows: Rows, device: torch.device, rule: str
+) -> tuple[Platt | Temperature, float]:
+    """The map from the network's scores to probabilities that the rows give, and the threshold."""
+    scores = score_rows(network, rows, device)
+    if scores.shape[1] > 1:
+        return calibration.fit_temperature(scores, rows.classes, rows.weight), 0.5
+    platt = calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)
+    if rule == "proba" or len(np.unique(rows.classes)) < 2:
+        return platt, 0.5
+    return platt, best_threshold(platt(scores[:, 0]), rows.classes, rows.weight)
 
 
 def best_threshold(

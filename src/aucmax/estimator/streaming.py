@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from aucmax.data.tables import Columns, TableEncoder
+from aucmax.data.tables import Columns
+from aucmax.estimator import inputs
 from aucmax.estimator.classifier import AUCClassifier
 from aucmax.estimator.scoring import Rows, threads
 from aucmax.train import fit
@@ -28,10 +27,7 @@ def prepare(model: AUCClassifier, sample: Columns, classes: NDArray[Any], seed: 
     """
     model._check_options()
     model.classes_ = classes
-    model.n_features_in_ = len(sample.names)
-    model.feature_names_in_ = np.array(sample.names, dtype=object)
-    model.encoder_ = TableEncoder().fit(sample)
-    model._make_network(torch.from_numpy(model.encoder_.transform(sample).numeric), seed)
+    model._prepare(inputs.checked_columns(model, sample, reset=True), seed)
 
 
 def train(

@@ -86,13 +86,11 @@ def fit_file(
     evaluation: dict[str, Any] = {
         "target": target,
         "labels": rows.labels,
-        "notes": rows.notes,
         "command": command,
     }
-    evaluation |= judged(model, train, test, compare)
-    unused = model.encoder_.notes(train.table)
-    evaluation["notes"] = [*rows.notes, *unused, *evaluation.pop("more_notes", [])]
-    evaluation["seconds"] = seconds
+    found, more = judged(model, train, test, compare)
+    notes = [*rows.notes, *model.encoder_.notes(train.table), *more]
+    evaluation |= {**found, "notes": notes, "seconds": seconds}
     return write(folder, model, evaluation)
 
 
@@ -135,8 +133,10 @@ def _split(rows: Labeled, share: float, seed: int) -> tuple[Labeled, Labeled]:
     )
 
 
-def judged(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -> dict[str, Any]:
-    """All that the report says of the model."""
+def judged(
+    model: AUCClassifier, train: Labeled, test: Labeled, compare: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """All that the report says of the model, and notes."""
     counts = {**model.rows_, "test": np.bincount(test.classes, minlength=2).tolist()}
     found: dict[str, Any] = {
         "rows": {name: sum(each) for name, each in counts.items()},
@@ -146,13 +146,11 @@ def judged(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -
     }
     if len(test.labels) > 2:
         labels = model.classes_[test.classes]
-        return {**found, "auc": {"value": model.score(test.table, labels)}}
+        return {**found, "auc": {"value": model.score(test.table, labels)}}, []
     scores = model.decision_function(test.table)
     others, notes = peers.compare(*train[:2], *test[:2], scores) if compare else ([], [])
-    return {
-        **found,
+    found |= {
         "positives": {name: each[1] for name, each in counts.items()},
-        "more_notes": notes,
         "probability": model.predict_proba(test.table)[:, 1],
         "classes": test.classes,
         "auc": evaluate.interval_of(scores, test.classes),
@@ -160,6 +158,7 @@ def judged(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -
         "threshold": model.threshold_,
         "importance": evaluate.importance(model, test.table, test.classes),
     }
+    return found, notes
 
 
 def write(folder: Path, model: AUCClassifier, evaluation: dict[str, Any]) -> Fitted:

@@ -53,8 +53,8 @@ def _logistic(
 ) -> NDArray[np.float64]:
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(max_iter=1000).fit(_one_hot(train, cardinalities), classes)
-    scores: NDArray[np.float64] = model.decision_function(_one_hot(test, cardinalities))
+    model = LogisticRegression(max_iter=1000).fit(one_hot(train, cardinalities), classes)
+    scores: NDArray[np.float64] = model.decision_function(one_hot(test, cardinalities))
     return scores
 
 
@@ -74,7 +74,7 @@ def _boosting(
     return scores
 
 
-def _one_hot(table: Encoded, cardinalities: list[int]) -> Any:
+def one_hot(table: Encoded, cardinalities: list[int]) -> Any:
     """Numbers, and categories as a sparse matrix of ones."""
     from scipy import sparse
 

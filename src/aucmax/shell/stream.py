@@ -71,8 +71,7 @@ def fit_stream(
     evaluation: dict[str, Any] = {"target": target, "labels": labels, "notes": notes}
     evaluation["command"] = command
     train, test = (_part_of(rows, parts == k) for k in (0, 2))
-    evaluation |= judged(model, train, test, compare=False)
-    del evaluation["more_notes"]
+    evaluation |= judged(model, train, test, compare=False)[0]
     evaluation["rows"]["train"] = groups.rows - len(parts) + int((parts == 0).sum())
     evaluation["seconds"] = round(time.perf_counter() - began, 3)
     found = write(folder, model, evaluation)
