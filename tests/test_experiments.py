@@ -166,7 +166,7 @@ def test_the_last_word_counts():
 
 
 def test_from_the_general_to_the_special():
-    """Data set, protocol, line, the line under the protocol, and that on the data set."""
+    """Data set, it under the protocol, protocol, line, line under it, and that on the data set."""
     keys = ("a", "b", "c", "d", "e")
     last = {"digits": {"e": 5}}
     settings = {
@@ -176,9 +176,11 @@ def test_from_the_general_to_the_special():
     }
     settings["lines"]["mine"]["strong"] = dict.fromkeys(keys[3:], 4) | last
     settings["lines"]["mine"]["paper"] = dict.fromkeys(keys, 6)
+    settings["datasets"]["digits"] |= {"strong": {"b": 7, "valid": 0.1}, "paper": {"a": 8}}
     found = _options(settings, "digits", "strong", "mine", 100)
     assert [found[key] for key in keys] == [1, 2, 3, 4, 5]
-    assert found.keys() == {*keys, "method", "first_stage", "factor", "steps", "eval_every"}
+    known = {"method", "first_stage", "factor", "steps", "eval_every", "valid"}
+    assert found.keys() == {*keys, *known}
 
 
 @pytest.mark.parametrize(
@@ -617,6 +619,22 @@ def test_more_seeds_and_lines_join_those_that_are_there(experiment):
     wanted = make_plan("figure1", "digits", steps=400, **more)
     done = [workshop(experiment[0]).is_done(run) for run in wanted.runs]
     assert done == [True, False, False, False]
+
+
+def test_the_same_runs_are_taken_from_another_folder(experiment, tmp_path):
+    """Of another figure too; what is to be trained otherwise is trained."""
+    call = {"lines": ["sgd"], "steps": 400, "workers": 1, "progress": False, **SMALL}
+    reproduce("figure2", **call, out=tmp_path / "taken", reuse=experiment[0])
+    (path,) = (tmp_path / "taken" / "runs").iterdir()
+    mine, theirs = (
+        json.loads((f / path.name).read_text()) for f in (path.parent, experiment[0] / "runs")
+    )
+    assert mine == {**theirs, "experiment": "figure2"}
+    reproduce("figure2", **{**call, "steps": 20}, out=tmp_path / "trained", reuse=experiment[0])
+    assert json.loads((tmp_path / "trained" / "runs" / path.name).read_text())["steps"] == 20
+    with pytest.raises(ValueError, match="reuse must be a folder of results"):
+        reproduce("figure2", **call, out=tmp_path / "none", reuse=tmp_path)
+    assert not (tmp_path / "none").exists()
 
 
 # ---- Tuning ------------------------------------------------------------------------------------

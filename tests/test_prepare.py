@@ -156,6 +156,13 @@ def test_each_class_has_its_share_to_rounding(size, negatives):
         assert (y[split(y, size, seed)[1]] == 0).sum() == negatives
 
 
+def test_below_one_a_size_is_a_share():
+    y = np.repeat([0, 1], [2_500, 25_000])
+    train, valid = split(y, 0.1, seed=3)
+    assert valid.tolist() == split(y, 2_750, seed=3)[1].tolist()
+    assert ((y[train] == 0).sum(), (y[valid] == 0).sum()) == (2_250, 250)
+
+
 def test_other_seeds_split_otherwise():
     y = labels(100, 900)
     assert split(y, 100, seed=1)[1].tolist() != split(y, 100, seed=2)[1].tolist()

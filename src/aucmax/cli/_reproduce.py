@@ -36,6 +36,7 @@ def reproduce(
     data: Folder = None,
     download: bool = False,
     out: Folder = None,
+    reuse: Folder = None,
     workers: Count = None,
     device: str = "auto",
     time_limit: Seconds = None,
@@ -62,6 +63,7 @@ def reproduce(
         data: The folder that holds the data sets' folders; default $AUCMAX_DATA, or "data".
         download: Fetch the data from its own page if it is not there.
         out: A folder for the results; default runs/EXPERIMENT-DATASET.
+        reuse: A folder of earlier results, whose runs of the same settings are taken over.
         workers: Runs at once; default one per core, or eight on a GPU.
         device: cpu, cuda, or auto, which takes the GPU if there is one.
         time_limit: Begin no more runs after so many seconds.
@@ -74,8 +76,8 @@ def reproduce(
         experiment, dataset=dataset, protocols=protocol, removed=removed or None,
         lines=lines or None, seeds=seeds, steps=steps, tune_steps=tune_steps,
         tune={name: values for name, values in grid.items() if values} or tune,
-        trials=trials, data=data, download=download, out=out, workers=workers, device=device,
-        time_limit=time_limit, time_alone=time_alone,
+        trials=trials, data=data, download=download, out=out, reuse=reuse, workers=workers,
+        device=device, time_limit=time_limit, time_alone=time_alone,
     )  # fmt: skip
     print((page.parent / "table.txt").read_text(encoding="utf-8"))
     print(f"\nThe figures are on {page}")

@@ -79,8 +79,10 @@ def thin(y: ArrayLike, removed: float, seed: int = 0) -> Rows:
     return np.sort(np.concatenate([np.flatnonzero(y == 1), chosen]))
 
 
-def split(y: ArrayLike, size: int, seed: int = 0) -> tuple[Rows, Rows]:
+def split(y: ArrayLike, size: float, seed: int = 0) -> tuple[Rows, Rows]:
     """Training and validation rows, ``size`` of the latter, each class in its share.
+
+    Below 1, ``size`` is a share of the rows.
 
     Example:
         >>> y = np.array([0] * 20 + [1] * 80)
@@ -89,7 +91,7 @@ def split(y: ArrayLike, size: int, seed: int = 0) -> tuple[Rows, Rows]:
         (90, np.int64(8))
     """
     y = _labels(y)
-    size = _checks.count("size", size)
+    size = _checks.count("size", round(size * len(y)) if 0 < size < 1 else size)
     shares = {value: size * int((y == value).sum()) / len(y) for value in (0, 1)}
     negatives = min(max(1, round(shares[0])), size - 1)
     wanted = {0: negatives, 1: size - negatives}

@@ -141,10 +141,10 @@ def _options(
 ) -> dict[str, Any]:
     """Data set, protocol and line, from the general to the special; the last word counts."""
     choice("lines", line, tuple(settings["lines"]))
-    about = settings["lines"][line]
+    data, about = settings["datasets"][dataset], settings["lines"][line]
     special = about.get(protocol, {})
     layers = (
-        settings["datasets"][dataset], settings["protocols"][protocol],
+        data, data.get(protocol, {}), settings["protocols"][protocol],
         about, special, special.get(dataset, {}),
     )  # fmt: skip
     merged = {

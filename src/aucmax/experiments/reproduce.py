@@ -36,6 +36,7 @@ def reproduce(
     data: str | Path | None = None,
     download: bool = False,
     out: str | Path | None = None,
+    reuse: str | Path | None = None,
     workers: int | None = None,
     device: str = "auto",
     time_limit: float | None = None,
@@ -64,6 +65,8 @@ def reproduce(
         data: the folder of the data sets' files, see :func:`aucmax.data.datasets.load`.
         download: fetch the files from the data set's own page if they are not there.
         out: a folder for the results; ``runs/EXPERIMENT-DATASET`` by default.
+        reuse: a folder of earlier results, of another figure perhaps, from which runs of the very
+            same settings are taken.
         workers: processes that run at once; None for one per core, or eight on a GPU, where they
             share it best under NVIDIA's multi-process service.
         device: "auto" is the GPU if there is one.
@@ -91,9 +94,10 @@ def reproduce(
     studies = {} if tune is False else plan_trials(plan.runs, grid, tune_steps, trials)
     images = datasets.load(dataset, data, download=download, progress=progress)
     folder = Path(out or f"runs/{experiment}-{dataset}")
+    source = None if reuse is None else _folder_of_results(reuse)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
     with taken(folder), Bar(folder, progress) as bar:
-        workshop = Workshop(folder, where, count, bar, deadline, images)
+        workshop = Workshop(folder, where, count, bar, deadline, images, source)
         runs = plan.runs
         if studies:
             runs = tuned(runs, studies, grid, workshop, command_options(tune, tune_steps, trials))
@@ -152,6 +156,12 @@ def command_of(results: list[dict[str, Any]]) -> str:
     return " ".join(
         [f"aucmax reproduce {first['experiment']}", *given, *([tuned] if tuned else [])]
     )
+
+
+def _folder_of_results(reuse: str | Path) -> Path:
+    if not (Path(reuse) / "runs").is_dir():
+        raise ValueError(f"reuse must be a folder of results, with runs in it, found {reuse}")
+    return Path(reuse)
 
 
 def _seconds(time_limit: float) -> float:

@@ -8,11 +8,12 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from aucmax import _lock
+from aucmax.checkpoint import write_json
 from aucmax.data.datasets import ImageData
 from aucmax.experiments.job import describe, perform, store_images
 from aucmax.experiments.plan import Run
@@ -31,6 +32,7 @@ class Workshop:
         bar: shows how far they are.
         deadline: of time.monotonic(), after which no run begins; None for none.
         images: what the runs train on; None if they are stored already.
+        reuse: a folder of results, of which those of the same runs are taken over.
     """
 
     folder: Path
@@ -39,9 +41,11 @@ class Workshop:
     bar: Bar
     deadline: float | None = None
     images: ImageData | None = None
+    reuse: Path | None = None
 
     def perform(self, what: str, runs: Sequence[Run], place: str = "runs") -> None:
         """Do what is not done of the runs, as many at once as there are workers."""
+        self._take_over(runs, place)
         missing = [run for run in runs if not self.is_done(run, place)]
         steps = sum(run.options["steps"] for run in missing)
         self.bar.begin(what, len(runs), steps, len(runs) - len(missing), place)
@@ -66,14 +70,29 @@ class Workshop:
         if self.images is not None:
             store_images(self.folder, self.images)
 
+    def _take_over(self, runs: Sequence[Run], place: str) -> None:
+        """The same runs' results from another folder; there they may belong to another figure."""
+        if self.reuse is None:
+            return
+        source = replace(self, folder=self.reuse)
+        for run in runs:
+            if source._path(run, place).exists() and not self._path(run, place).exists():
+                found = source.result(run, place)
+                if self._differences(run, found) in ([], ["experiment"]):
+                    self._path(run, place).parent.mkdir(parents=True, exist_ok=True)
+                    write_json(self._path(run, place), {**found, "experiment": run.experiment})
+
+    def _differences(self, run: Run, found: dict[str, Any]) -> list[str]:
+        """In which of the run's settings a result is one of other settings."""
+        wanted = json.loads(json.dumps(describe(run, self.device)))
+        return [key for key in wanted if found.get(key) != wanted[key]]
+
     def is_done(self, run: Run, place: str = "runs") -> bool:
         """Whether its result is there; an error if it is one of other settings."""
         path = self._path(run, place)
         if not path.exists():
             return False
-        found, wanted = self.result(run, place), describe(run, self.device)
-        wanted = json.loads(json.dumps(wanted))
-        other = [key for key in wanted if found.get(key) != wanted[key]]
+        other = self._differences(run, self.result(run, place))
         if other:
             raise ValueError(
                 f"out must be an empty folder or one of the same settings, found {path} "
