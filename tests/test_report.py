@@ -373,6 +373,18 @@ def test_one_seed_has_no_band():
     assert not panels(report.figure(runs[:1]))[0].collections
 
 
+def test_times_alone_and_times_shared_do_not_stand_in_one_panel():
+    shared = make_runs(["sgd", "pga"], at_once=11) + make_runs(["sgd"], protocol="strong", at_once=9)
+    alone = make_runs(["ppd-sg"], at_once=1)
+    first, second = panels(report.figure(shared + alone, by="seconds"))
+    assert (len(first.lines), len(second.lines)) == (1, 1)
+    assert sum(len(ax.lines) for ax in panels(report.figure(shared + alone))) == 4
+    said = report.caption_of_seconds(shared + alone)
+    assert "up to 9 runs at once" in said
+    assert "timed alone" in said
+    assert "alone" not in report.caption_of_seconds(shared)
+
+
 def test_seconds_are_steps_times_the_mean_over_seeds():
     runs = make_runs(["sgd"])
     seconds = np.mean([run["seconds_per_step"] for run in runs])

@@ -21,7 +21,7 @@ from aucmax.report.style import (
     positives_share,
     protocol_name,
 )
-from aucmax.report.summary import Key, Run, grouped, has_diverged, labels
+from aucmax.report.summary import Key, Run, grouped, has_diverged, labels, timed_alike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,13 +47,15 @@ def figure(runs: Sequence[Run], by: str = "step") -> Figure:
 
     Args:
         runs: results of one experiment.
-        by: "step", or "seconds" for the step times the line's mean seconds per step.
+        by: "step", or "seconds" for the step times the line's mean seconds per step, of those
+            lines of a panel whose times can be compared.
 
     Returns:
         A figure that belongs to no window; :func:`svg` turns it into text.
     """
     if by not in AXES:
         raise ValueError(f"by must be one of {', '.join(map(repr, AXES))}, found {by!r}")
+    runs = runs if by == "step" else timed_alike(runs)
     groups = grouped(runs)
     rows = list(dict.fromkeys((key.protocol, key.dataset) for key in groups))
     columns = sorted({key.ratio for key in groups}, key=lambda x: (positives_share(x), x))

@@ -14,7 +14,15 @@ from aucmax._checks import count
 from aucmax.checkpoint import replacing
 from aucmax.report import curves, prose, tables
 from aucmax.report.style import COLOURS, GRID, INK, PAPER, dataset_name, protocol_name
-from aucmax.report.summary import Run, grouped, labels, number, summarize
+from aucmax.report.summary import (
+    Run,
+    at_once,
+    grouped,
+    labels,
+    number,
+    summarize,
+    timed_alike,
+)
 
 CAPTION = (
     "Lines are means over seeds, and bands reach from the lowest seed to the highest. Columns are "
@@ -141,9 +149,12 @@ def _figure(runs: Sequence[Run], by: str) -> str:
 
 def caption_of_seconds(runs: Sequence[Run]) -> str:
     """What stands below a figure by seconds: how the seconds were measured."""
-    at_once = max(run.get("at_once") or 1 for run in runs)
-    shared = f", with up to {at_once} runs at once on the machine" if at_once > 1 else ""
-    return f"The same curves by the seconds of their training steps{shared}; evaluation left out."
+    shown = timed_alike(runs)
+    most = max(map(at_once, shown))
+    shared = f", with up to {most} runs at once on the machine" if most > 1 else ""
+    said = f"The same curves by the seconds of their training steps{shared}; evaluation left out."
+    alone = " Where some lines were timed alone on the machine, only these are shown."
+    return said + (alone if len(shown) < len(runs) else "")
 
 
 def _names() -> dict[str, str]:

@@ -152,6 +152,26 @@ def grouped(runs: Sequence[Run]) -> dict[Key, list[Run]]:
     return {key: groups[key] for key in _ordered(list(groups))}
 
 
+def timed_alike(runs: Sequence[Run]) -> list[Run]:
+    """Of each protocol, dataset and ratio the runs whose times can be compared.
+
+    A step takes longer where runs share the machine: if some lines were timed alone on it, only
+    these are left.
+    """
+
+    def panel(run: Run) -> tuple[Any, ...]:
+        return run["protocol"], run["dataset"], run["ratio"]
+
+    alone = [run for run in runs if at_once(run) == 1]
+    panels = {panel(run) for run in alone}
+    return alone + [run for run in runs if panel(run) not in panels]
+
+
+def at_once(run: Run) -> int:
+    """How many runs shared the machine."""
+    return int(run.get("at_once") or 1)
+
+
 def labels(runs: Sequence[Run]) -> dict[str, str]:
     """What each line is called; two lines of one name get their keys behind it."""
     first: dict[str, str] = {}
