@@ -374,7 +374,9 @@ def test_one_seed_has_no_band():
 
 
 def test_times_alone_and_times_shared_do_not_stand_in_one_panel():
-    shared = make_runs(["sgd", "pga"], at_once=11) + make_runs(["sgd"], protocol="strong", at_once=9)
+    shared = make_runs(["sgd", "pga"], at_once=11) + make_runs(
+        ["sgd"], protocol="strong", at_once=9
+    )
     alone = make_runs(["ppd-sg"], at_once=1)
     first, second = panels(report.figure(shared + alone, by="seconds"))
     assert (len(first.lines), len(second.lines)) == (1, 1)

@@ -1,11 +1,14 @@
 """The networks for tables."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 
+from aucmax.estimator.scoring import Rows, score_rows
 from aucmax.models import tabm, tabular_mlp
-from aucmax.models.tabular import quantile_bins
+from aucmax.models.tabular import ByteDropout, quantile_bins
 
 GENERATOR = torch.Generator().manual_seed(0)
 NUMERIC = torch.randn(50, 3, generator=GENERATOR)
@@ -75,3 +78,58 @@ def test_bins_hold_as_many_rows_each():
     assert few[0] == 0
     assert few[-1] == 1
     assert few == sorted(set(few))
+
+
+# ---- Scoring -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cardinalities", "pieces"), [([], 16), ([3, 2], 16), ([3], None)])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_folded_it_scores_the_same(cardinalities, pieces, outputs):
+    """Beyond the outermost edges too, and with columns of one, few and many pieces."""
+    torch.manual_seed(0)
+    numeric = torch.randn(300, 4)
+    numeric[:, 1], numeric[:, 2] = (numeric[:, 1] > 0).float(), numeric[:, 2].round()
+    bins = None if pieces is None else quantile_bins(numeric, pieces)
+    model = tabm(4, cardinalities, bins=bins, outputs=outputs, members=3, width=8, blocks=3)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    codes = torch.stack([torch.randint(0, n, (300,)) for n in cardinalities or [1]], 1)
+    columns = 2 * numeric.double(), codes[:, : len(cardinalities)]
+    wanted = copy.deepcopy(model).double().eval()(columns)
+    torch.testing.assert_close(model.folded()(columns), wanted, rtol=1e-5, atol=1e-6)
+    assert wanted.std() > 0.1
+
+
+def test_a_rows_score_depends_on_no_other_row():
+    torch.manual_seed(0)
+    numeric, codes = torch.randn(1100, 5), torch.randint(0, 3, (1100, 1))
+    model = tabm(5, [3], bins=quantile_bins(numeric, 8), members=4, width=32)
+    classes = np.zeros(1100, np.int64)
+    scores = score_rows(model, Rows(numeric, codes, classes, None), torch.device("cpu"))
+    for rows in (np.arange(7, 8), np.random.default_rng(0).permutation(1100)[:700]):
+        some = Rows(numeric, codes, classes, None).take(rows)
+        found = score_rows(model, some, torch.device("cpu"))
+        np.testing.assert_array_equal(found, scores[rows])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
+def test_dropout_leaves_out_its_share_and_keeps_the_mean(share):
+    torch.manual_seed(0)
+    drop, x = ByteDropout(share), torch.ones(1001, 333, requires_grad=True)
+    y = drop(x)
+    left = 1 - round(256 * share) / 256
+    assert torch.equal(y.unique(), torch.tensor([0.0, 1 / left] if share else [1.0]))
+    assert (y == 0).float().mean().item() == pytest.approx(1 - left, abs=0.003)
+    for rows in ((y == 0).float().mean(0), (y == 0).float().mean(1)):
+        assert (rows - (1 - left)).abs().max() < 0.15
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+    assert drop.eval()(x) is x
+
+
+def test_dropout_follows_torchs_seed():
+    drop, x = ByteDropout(0.5), torch.ones(40, 3)
+    first, second = (torch.manual_seed(seed) and drop(x) for seed in (1, 1))
+    assert torch.equal(first, second)
+    assert not torch.equal(drop(x), first)

@@ -24,8 +24,9 @@ from aucmax.train import fit
 from aucmax.train._options import find_device
 
 LEARNING_RATE = 2e-3
-EVALUATIONS, LEAST_EVALUATIONS = 60, 30
-"""The most and the fewest that a training of ``max_steps`` has, once a round if in between."""
+EVALUATIONS, LEAST_EVALUATIONS, LEAST_STEPS = 60, 30, 20
+"""The most evaluations that a training of ``max_steps`` has, the fewest, and the steps between them
+at least; once a round if in between. Small tables would stop too soon otherwise."""
 
 
 class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -244,10 +245,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch = min(self.batch_size, max(2, len(train) // 4))
         per_epoch = max(1, len(train) // batch)
         steps = min(self.max_steps, self.max_epochs * per_epoch)
+        least = max(LEAST_STEPS, steps // EVALUATIONS)
         result = fit(
             self.network_, train.for_fit(), None if valid is None else valid.for_fit(),
             method=self.method, objective=self.objective, steps=steps, batch_size=batch, probe=2,
-            eval_every=max(1, min(per_epoch, steps // LEAST_EVALUATIONS), steps // EVALUATIONS),
+            eval_every=min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS))),
             seed=seed,
             patience=self.patience if valid is not None else None, time_limit=self.time_limit,
             device=self.device, progress=self.verbose, **self._recipe(steps),

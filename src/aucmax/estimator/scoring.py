@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -10,13 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from aucmax import _checks, calibration, metrics
 from aucmax.calibration import Platt, Temperature
 from aucmax.data.tables import Encoded
+from aucmax.models.tabular import TabularEnsemble
 
-CHUNK = 2**21
-"""Numbers scored at once, at most: rows times columns. Hidden units stay near the processor."""
+CHUNK = 512
+"""Rows scored at once, always as many: hidden units stay near the processor."""
 
 
 class Rows(NamedTuple):
@@ -52,27 +55,33 @@ class Rows(NamedTuple):
 
 @torch.no_grad()
 def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[np.float64]:
-    """Raw scores (N, outputs) in double precision: a row's do not depend on its neighbours.
+    """Raw scores (N, outputs); a row's do not depend on its neighbours or on how many there are.
 
-    Single precision would round differently with every number of rows.
+    A product of matrices rounds otherwise with other numbers of rows. So TabM, in single precision,
+    always gets as many, some of them empty; other networks compute in double precision.
     """
-    exact = _in_double(network).to(device).eval()
+    scorer, kind = _scorer(network)
+    scorer = scorer.to(device).eval()
     found = []
-    at_once = max(64, min(8192, CHUNK // (8 * (1 + rows.numeric.shape[1] + rows.codes.shape[1]))))
-    for start in range(0, len(rows), at_once):
-        part = slice(start, start + at_once)
-        numeric = rows.numeric[part].to(device, torch.float64)
-        scores = exact((numeric, rows.codes[part].to(device)))
-        found.append(scores.reshape(len(numeric), -1).cpu().double().numpy())
-    scored = np.concatenate(found)
+    for start in range(0, len(rows), CHUNK):
+        part = slice(start, start + CHUNK)
+        numeric, codes = (_filled(x[part]) for x in (rows.numeric, rows.codes))
+        scores = scorer((numeric.to(device, kind), codes.to(device)))
+        found.append(scores.reshape(CHUNK, -1).cpu().double().numpy())
+    scored = np.concatenate(found)[: len(rows)]
     _checks.check_finite("scores", scored)
     return scored
 
 
-def _in_double(network: nn.Module) -> nn.Module:
-    import copy
+def _scorer(network: nn.Module) -> tuple[nn.Module, torch.dtype]:
+    if isinstance(network, TabularEnsemble):
+        return network.folded().float(), torch.float32
+    return copy.deepcopy(network).double(), torch.float64
 
-    return copy.deepcopy(network).double()
+
+def _filled(part: Tensor) -> Tensor:
+    """With rows of zeros up to the number that is scored at once."""
+    return functional.pad(part, (0, 0, 0, CHUNK - len(part)))
 
 
 def calibrate(

@@ -1,0 +1,97 @@
+"""A trained TabM for scoring: its members' weights multiplied out, its embeddings looked up."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class FoldedEnsemble(nn.Module):
+    r"""Mean scores (N, outputs) of TabM's members, in fewer and larger products.
+
+    A member's layer is :math:`s_k \odot W (r_k \odot x) + b_k`, so its matrix is
+    :math:`\mathrm{diag}(s_k)\, W\, \mathrm{diag}(r_k)`. Those of the first layer all take the same
+    input and become one product. An embedding that is linear between edges is known from its values
+    at the edges.
+
+    Args:
+        inner: the ``tabm.TabM``.
+        bins: edges of its numeric columns' pieces; None if it embeds nothing.
+    """
+
+    first: Tensor
+    first_bias: Tensor
+    last: Tensor
+    last_bias: Tensor
+
+    @torch.no_grad()
+    def __init__(self, inner: nn.Module, bins: Sequence[Sequence[float]] | None) -> None:
+        super().__init__()
+        exact: Any = copy.deepcopy(inner).double().eval()
+        self.embedding = None if bins is None else _Pieces(exact.num_module, bins)
+        self.categories = exact.cat_module
+        layers = [block[0] for block in exact.backbone.blocks]
+        products = [x.s[:, :, None] * x.weight * x.r[:, None, :] for x in layers]
+        self.register_buffer("first", products[0].flatten(0, 1))
+        self.register_buffer("first_bias", layers[0].bias.flatten())
+        self.depth, self.members = len(layers), len(layers[0].s)
+        for i in range(1, self.depth):
+            self.register_buffer(f"weight{i}", products[i].transpose(1, 2).contiguous())
+            self.register_buffer(f"bias{i}", layers[i].bias[:, None])
+        self.register_buffer("last", exact.output.weight / self.members)
+        self.register_buffer("last_bias", exact.output.bias.mean(0))
+
+    def forward(self, columns: tuple[Tensor, Tensor]) -> Tensor:
+        """Scores of numeric columns and categories."""
+        numeric, codes = columns
+        x = numeric if self.embedding is None else self.embedding(numeric)
+        if self.categories is not None:
+            x = torch.cat([x, self.categories(codes).to(x.dtype)], 1)
+        hidden = functional.linear(x, self.first, self.first_bias).relu_()
+        hidden = hidden.view(len(x), self.members, -1).transpose(0, 1)
+        for i in range(1, self.depth):
+            weight, bias = getattr(self, f"weight{i}"), getattr(self, f"bias{i}")
+            hidden = torch.baddbmm(bias, hidden, weight).relu_()
+        return torch.bmm(hidden, self.last).sum(0) + self.last_bias
+
+
+class _Pieces(nn.Module):
+    """An embedding (N, d) to (N, d e) of numbers that is linear between edges, and beyond them."""
+
+    inner: Tensor
+    left: Tensor
+    table: Tensor
+    offset: Tensor
+
+    @torch.no_grad()
+    def __init__(self, exact: nn.Module, bins: Sequence[Sequence[float]]) -> None:
+        super().__init__()
+        longest = max(map(len, bins))
+        edges = torch.tensor(
+            [[*column, *[column[-1]] * (longest - len(column))] for column in bins]
+        ).double()
+        values = exact(edges.T).transpose(0, 1)  # (d, edges, e)
+        width = edges.diff(dim=1)[..., None]
+        slope = values.diff(dim=1) / width.where(width > 0, 1.0)
+        self.register_buffer("inner", _padded(bins, longest))
+        self.register_buffer("left", edges[:, :-1].flatten())
+        self.register_buffer("table", torch.cat([values[:, :-1], slope], 2).flatten(0, 1))
+        self.register_buffer("offset", (torch.arange(len(bins)) * (longest - 1))[:, None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = x.T.contiguous()
+        piece = torch.searchsorted(self.inner, columns, right=True) + self.offset
+        past = columns - self.left[piece]
+        at, slope = functional.embedding(piece.T, self.table).chunk(2, dim=-1)
+        return torch.addcmul(at, slope, past.T[..., None]).flatten(1)
+
+
+def _padded(bins: Sequence[Sequence[float]], longest: int) -> Tensor:
+    """The edges between a column's pieces, and infinity where it has fewer than another."""
+    rows = [[*column[1:-1], *[torch.inf] * (longest - len(column))] for column in bins]
+    return torch.tensor(rows).double()
