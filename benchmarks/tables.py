@@ -1,8 +1,9 @@
 """Test AUC on 23 imbalanced tables, beside what people use otherwise, all at their defaults.
 
-``python benchmarks/tables.py --data DIR`` runs what is missing and writes one JSON file per table,
-split and method into ``results/tables``; stopped, it goes on. DIR holds ``NAME.csv.gz`` with a last
-column ``target``.
+``python benchmarks/tables.py --data DIR`` runs what is missing and adds one line per table, split
+and method to ``results/tables.jsonl``; stopped, it goes on. DIR holds ``NAME.csv.gz`` with a last
+column ``target``. ``--time`` times fits one after the other on all cores, into
+``results/tables-times.jsonl``; ``--publish`` writes the page of the documentation.
 
 Defaults were chosen on the tables in CHOSEN_ON; the others confirm them. A quarter of the rows is
 the test set, three times; rows that are alike in all columns are never on both sides.
@@ -12,8 +13,12 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
+import multiprocessing
+import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +28,17 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedGroupKFold
+from tables_page import page
 
 from aucmax import AUCClassifier, metrics
-from aucmax.checkpoint import write_json
 from aucmax.data.tables import TableEncoder
 from aucmax.experiments.job import provenance
 from aucmax.shell.peers import one_hot
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "tables"
+RESULTS = HERE / "results" / "tables.jsonl"
+TIMES = HERE / "results" / "tables-times.jsonl"
+PAGE = HERE.parent / "docs" / "tables_results.rst"
 CHOSEN_ON = (
     "abalone_7", "adult", "annthyroid", "coil_2000", "german_credit", "haberman", "keel_yeast4",
     "letter_z", "oil_spill", "online_shoppers", "phoneme", "stroke",
@@ -45,6 +52,7 @@ MOST_ROWS = 50_000
 SPLITS = 3
 
 Scores = NDArray[np.float64]
+Task = tuple[int, str, str]
 
 
 # ---- Methods: training rows, their labels and test rows in, scores of the test rows out ----------
@@ -154,6 +162,32 @@ def run(folder: Path, name: str, seed: int, method: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def perform(wanted: list[Task], folder: Path, out: Path, workers: int) -> None:
+    """Run what is not in the file yet, and add it."""
+    done = {(r["split"], r["table"], r["method"]) for r in records(out)}
+    missing = [task for task in wanted if task not in done]
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # each process keeps to its own cores
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context) as pool:
+        tasks = [pool.submit(run, folder, name, seed, method) for seed, name, method in missing]
+        for number, task in enumerate(as_completed(tasks), len(wanted) - len(missing) + 1):
+            found = {**task.result(), "threads": threads, "at_once": workers}
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(found) + "\n")
+            said = "{table} {split} {method}: AUC {auc:.4f}, {seconds:.1f} s".format(**found)
+            print(f"{number}/{len(wanted)} {said}", flush=True)
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """The results in a file; a line that was cut off when the run was killed is none."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    whole = text[: text.rfind("\n") + 1]
+    if len(whole) < len(text):
+        path.write_text(whole, encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
 def main() -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -161,23 +195,18 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", default=[*CHOSEN_ON, *CONFIRMED_ON])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--splits", type=int, default=SPLITS)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--workers", type=int, default=1, help="runs at once")
+    parser.add_argument("--time", action="store_true", help="time fits alone, one split")
+    parser.add_argument("--publish", action="store_true", help="write the documentation's page")
     given = parser.parse_args()
+    if given.publish:
+        PAGE.write_text(page(records(RESULTS), records(TIMES), CHOSEN_ON), encoding="utf-8")
+        return
     if given.data is None:
         parser.error("--data must name the folder of the tables")
-    wanted = [(s, t, m) for s in range(given.splits) for t in given.tables for m in given.methods]
-    given.out.mkdir(parents=True, exist_ok=True)
-    for number, (seed, name, method) in enumerate(wanted, 1):
-        path = given.out / f"{name}-{seed}-{method.replace(' ', '_')}.json"
-        if path.exists():
-            continue
-        found = run(given.data, name, seed, method)
-        write_json(path, found)
-        print(
-            f"{number}/{len(wanted)} {name} {seed} {method}: "
-            f"AUC {found['auc']:.4f}, {found['seconds']:.1f} s",
-            flush=True,
-        )
+    splits, out = (1, TIMES) if given.time else (given.splits, RESULTS)
+    wanted = [(s, t, m) for s in range(splits) for t in given.tables for m in given.methods]
+    perform(wanted, given.data, out, 1 if given.time else given.workers)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         members: int = 8,
         width: int = 128,
         blocks: int = 2,
-        dropout: float = 0.1,
+        dropout: float = 0.3,
         lr: float | None = None,
         weight_decay: float = 0.01,
         batch_size: int = 256,
