@@ -138,6 +138,47 @@ def test_hand_till_equals_scikit_learn_and_the_definition(seed, classes, ties):
         assert result == close(sklearn.metrics.roc_auc_score(y, x, multi_class="ovo"))
 
 
+@pytest.mark.parametrize("few", [1, 2, 30])
+def test_of_two_classes_the_interval_and_the_test_of_m_are_delongs(few):
+    random = np.random.default_rng(few)
+    y = np.repeat([1, 0], (few, 80))
+    a, b = (1 / (1 + np.exp(-random.normal(y, 1.0))) for _ in range(2))
+    pairs = [np.stack([1 - p, p], axis=1) for p in (a, b)]
+    expected = metrics.roc_auc_interval(a, y, 0.9)
+    assert metrics.hand_till_interval(pairs[0], y, 0.9) == pytest.approx(expected, rel=1e-9)
+    assert metrics.hand_till_test(*pairs, y) == pytest.approx(
+        metrics.delong_test(a, b, y), rel=1e-9
+    )
+
+
+def test_the_error_of_m_is_that_of_the_bootstrap():
+    random = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], (90, 60, 30))
+    p, q = (random.normal(np.eye(3)[y] * size, 1.0) for size in (1.2, 1.0))
+    m, differences = [], []
+    for _ in range(400):
+        rows = np.concatenate(
+            [random.choice(np.flatnonzero(y == k), (y == k).sum()) for k in (0, 1, 2)]
+        )
+        m.append(hand_till(p[rows], y[rows]))
+        differences.append(m[-1] - hand_till(q[rows], y[rows]))
+    assert metrics.hand_till_interval(p, y).standard_error == pytest.approx(np.std(m), rel=0.15)
+    test = metrics.hand_till_test(p, q, y)
+    assert test.standard_error == pytest.approx(np.std(differences), rel=0.15)
+    assert test.difference == pytest.approx(hand_till(p, y) - hand_till(q, y))
+
+
+def test_a_model_has_the_same_m_as_itself_and_no_m_without_a_class():
+    p, y = np.eye(3)[[0, 1, 2, 0]], [0, 1, 2, 0]
+    assert metrics.hand_till_test(p, p, y).p_value == 1
+    with pytest.warns(UserWarning, match="lacks class"):
+        assert math.isnan(metrics.hand_till_interval(p, [0, 1, 1, 0]).low)
+    with pytest.warns(UserWarning, match="lacks class"):
+        assert math.isnan(metrics.hand_till_test(p, p, [0, 1, 1, 0]).p_value)
+    with pytest.raises(ValueError, match=r"scores_b must have shape \(N, c\)"):
+        metrics.hand_till_test(p, p[:, 0], y)
+
+
 def test_hand_till_of_two_columns_takes_the_mean_of_both():
     x = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 0.0]])
     y = np.array([0, 1, 0, 1])

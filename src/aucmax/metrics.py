@@ -28,6 +28,8 @@ __all__ = [
     "average_precision",
     "delong_test",
     "hand_till",
+    "hand_till_interval",
+    "hand_till_test",
     "roc_auc",
     "roc_auc_interval",
     "roc_curve",
@@ -155,8 +157,14 @@ def delong_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTes
         return DeLongTest(*[math.nan] * 6)
     auc_a, wins_a, losses_a = _placements(*_split(a, positive))
     auc_b, wins_b, losses_b = _placements(*_split(b, positive))
-    difference, k = auc_a - auc_b, min(len(wins_a), len(losses_a))
+    k = min(len(wins_a), len(losses_a))
     error = math.sqrt(_delong_variance(wins_a - wins_b, losses_a - losses_b)) if k > 1 else 0.0
+    return _compared(auc_a, auc_b, error, k)
+
+
+def _compared(auc_a: float, auc_b: float, error: float, k: int) -> DeLongTest:
+    """The test; where no error could be estimated, the largest that k rows of a class allow."""
+    difference = auc_a - auc_b
     if difference == 0:
         return DeLongTest(auc_a, auc_b, 0.0, error, z=0.0, p_value=1.0)
     error = error or math.sqrt(1 / k)
@@ -184,22 +192,116 @@ def hand_till(scores: Values, target: Values, weight: Values | None = None) -> f
         >>> hand_till([[2, 1, 0], [1, 3, 0], [0, 1, 2], [0, 2, 1]], [0, 1, 2, 2])
         1.0
     """
-    table = _array(scores, "scores")
+    table, classes = _table(scores, target)
+    rows = _by_class(table, classes)
+    if not rows:
+        return math.nan
+    pairs = _ordered_pairs(len(rows))
+    if weight is not None:
+        return _weighted_hand_till(table, classes, _column(weight, "weight", len(table)), pairs)
+    return math.fsum(_auc(rows[i][:, i], rows[j][:, i]) for i, j in pairs) / len(pairs)
+
+
+def hand_till_interval(scores: Values, target: Values, level: float = 0.95) -> AUCInterval:
+    r"""Hand and Till's M with its standard error and a confidence interval.
+
+    DeLong's variance, carried over: M is a mean of AUCs, so a row's placements in all of them add
+    up to one number. With :math:`S_k^2` for the sample variance of these in class k,
+    :math:`V = \sum_k S_k^2 / n_k`. The interval is made of V as in :func:`roc_auc_interval`, with
+    the rows of the smallest class for k: the bounds on an AUC's variance hold for their mean too.
+
+    Args:
+        scores: Scores after the link, (N, c), one column per class.
+        target: Classes 0 to c - 1, one per row.
+        level: In (0, 1).
+
+    Example:
+        >>> scores = [[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.4, 0.5, 0.1], [0.2, 0.3, 0.5]]
+        >>> found = hand_till_interval(scores * 5, [0, 1, 0, 2] * 5)
+        >>> print(f"{found.auc:.3f} [{found.low:.3f}, {found.high:.3f}]")
+        1.000 [0.478, 1.000]
+    """
+    level = check_number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
+    rows = _by_class(*_table(scores, target))
+    if not rows:
+        return AUCInterval(math.nan, math.nan, math.nan, math.nan, level)
+    auc, parts = _class_placements(rows)
+    k = min(map(len, parts))
+    bound = auc * (1 - auc) / k
+    variance = _variance_of_means(parts) if k > 1 else bound
+    low, high = _logit_interval(auc, (k * variance + bound) / (k + 1), k, level)
+    return AUCInterval(auc, low, high, math.sqrt(variance), level)
+
+
+def hand_till_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTest:
+    """Tests whether two models that score the same rows have the same M.
+
+    As :func:`delong_test`, with the variance of :func:`hand_till_interval`.
+
+    Args:
+        scores_a: Scores after the link, (N, c).
+        scores_b: Those of another model, row by row.
+        target: Classes 0 to c - 1, one per row.
+
+    Example:
+        >>> a = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]] * 9
+        >>> b = [[0.4, 0.3, 0.3], [0.3, 0.3, 0.4], [0.2, 0.2, 0.6]] * 9
+        >>> test = hand_till_test(a, b, [0, 1, 2] * 9)
+        >>> print(f"{test.difference:.3f}, p = {test.p_value:.2f}")
+        0.083, p = 0.80
+    """
+    a = _by_class(*_table(scores_a, target, "scores_a"))
+    b = _by_class(*_table(scores_b, target, "scores_b"))
+    if not a or not b:
+        return DeLongTest(*[math.nan] * 6)
+    (auc_a, parts_a), (auc_b, parts_b) = _class_placements(a), _class_placements(b)
+    differences = [x - y for x, y in zip(parts_a, parts_b, strict=True)]
+    k = min(map(len, differences))
+    error = math.sqrt(_variance_of_means(differences)) if k > 1 else 0.0
+    return _compared(auc_a, auc_b, error, k)
+
+
+def _table(scores: Values, target: Values, name: str = "scores") -> tuple[Array, Array]:
+    """Scores (N, c) and classes of the rows."""
+    table = _array(scores, name)
     if table.ndim != 2 or table.shape[1] < 2 or not len(table):
-        raise ValueError(f"scores must have shape (N, c) with c >= 2, found {table.shape}")
+        raise ValueError(f"{name} must have shape (N, c) with c >= 2, found {table.shape}")
     classes, count = _column(target, "target", len(table)), table.shape[1]
     if wrong := set(classes.tolist()) - set(range(count)):
         raise ValueError(
             f"target must hold the classes 0 to {count - 1} only, found {sorted(wrong)[:5]}"
         )
-    rows = [table[classes == k] for k in range(count)]
-    if absent := [k for k in range(count) if not len(rows[k])]:
-        warnings.warn(f"the result is nan: target lacks class {absent}", UserWarning, stacklevel=2)
-        return math.nan
-    pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
-    if weight is not None:
-        return _weighted_hand_till(table, classes, _column(weight, "weight", len(table)), pairs)
-    return math.fsum(_auc(rows[i][:, i], rows[j][:, i]) for i, j in pairs) / len(pairs)
+    return table, classes
+
+
+def _by_class(table: Array, classes: Array) -> list[Array]:
+    """The rows of each class; none at all, and a warning, if a class has none."""
+    rows = [table[classes == k] for k in range(table.shape[1])]
+    if absent := [k for k, part in enumerate(rows) if not len(part)]:
+        warnings.warn(f"the result is nan: target lacks class {absent}", UserWarning, stacklevel=3)
+        return []
+    return rows
+
+
+def _ordered_pairs(count: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(count) for j in range(count) if i != j]
+
+
+def _class_placements(rows: list[Array]) -> tuple[float, list[Floats]]:
+    """M, and of each class's rows the placements in all pairs, added up as M adds up the AUCs."""
+    pairs = _ordered_pairs(len(rows))
+    parts, aucs = [np.zeros(len(part)) for part in rows], []
+    for i, j in pairs:
+        auc, wins, losses = _placements(rows[i][:, i], rows[j][:, i])
+        parts[i] += wins / (2 * len(rows[j]) * len(pairs))
+        parts[j] += losses / (2 * len(rows[i]) * len(pairs))
+        aucs.append(auc)
+    return math.fsum(aucs) / len(pairs), parts
+
+
+def _variance_of_means(parts: list[Floats]) -> float:
+    """Of the sum of the parts' means; values that are all equal give exactly zero."""
+    return math.fsum(float(np.var(part - part[0], ddof=1)) / len(part) for part in parts)
 
 
 def _weighted_hand_till(
