@@ -18,6 +18,7 @@ from sklearn.metrics import (
 
 from aucmax import metrics
 from aucmax.report import (
+    classes_page,
     model_figures,
     model_html,
     model_numbers,
@@ -592,6 +593,140 @@ def test_what_is_missing_is_named(tmp_path):
     del evaluation["notes"], evaluation["peers"]
     with pytest.raises(ValueError, match=r"evaluation must hold .*, found no peers, notes"):
         write(tmp_path, evaluation)
+
+
+# --- several classes ------------------------------------------------------------------------------
+
+
+def make_classes(count=3, rows=600, seed=0, **changes):
+    """Probabilities that are right, of classes of different frequency."""
+    rng = np.random.default_rng(seed)
+    odds = 2 * rng.normal(size=(rows, count)) - np.arange(count) / count
+    p = np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True)
+    y = (rng.random((rows, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    auc = metrics.hand_till_interval(p, y)
+    counts = np.bincount(y, minlength=count).tolist()
+    usual = make_evaluation()
+    del usual["positives"], usual["threshold"]
+    return {
+        **usual,
+        "labels": [f"kind {k}" for k in range(count)],
+        "rows": {"train": 6800, "valid": 1200, "test": rows},
+        "counts": {"train": [k + 70 for k in range(count)], "valid": [], "test": counts},
+        "probability": p,
+        "classes": y,
+        "auc": {"value": auc.auc, "low": auc.low, "high": auc.high, "level": 0.95},
+        **changes,
+    }
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    evaluation = make_classes()
+    return write(tmp_path_factory.mktemp("several"), evaluation), evaluation
+
+
+def test_several_classes_have_the_numbers_of_scikit_learn(several):
+    page, evaluation = several
+    p, y = evaluation["probability"], evaluation["classes"]
+    said = p.argmax(axis=1)
+    auc = roc_auc_score(y, p, multi_class="ovo")
+    assert evaluation["auc"]["value"] == pytest.approx(auc)
+    assert f"which is which in {100 * auc:.0f} of 100 cases (95 % interval" in page.text
+    _, *lines = plain_cells(page, "Class", "Test rows")
+    assert len(lines) == 3
+    for k, line in enumerate(lines):
+        truth, flags = y == k, said == k
+        low, high = metrics.roc_auc_interval(p[:, k], truth)[1:3]
+        assert line[:2] == [f"kind {k}", str(truth.sum())]
+        assert float(line[3]) == pytest.approx(roc_auc_score(truth, p[:, k]), abs=6e-4)
+        assert [float(x) for x in line[4].split(" to ")] == pytest.approx([low, high], abs=6e-4)
+        assert percent_of(line[5]) == pytest.approx(precision_score(truth, flags), abs=6e-4)
+        assert percent_of(line[6]) == pytest.approx(recall_score(truth, flags), abs=6e-4)
+    assert f"Accuracy {100 * (said == y).mean():.1f} % of the predicted" in page.text
+
+
+def plain_cells(page, *heads):
+    """The table that begins with these heads."""
+    (found,) = (table for table in page.tables if tuple(table[0][: len(heads)]) == heads)
+    return [[cell.replace("\xa0", " ") for cell in line] for line in found]
+
+
+def test_the_confusion_matrix_is_scikit_learns(several):
+    page, evaluation = several
+    expected = confusion_matrix(evaluation["classes"], evaluation["probability"].argmax(axis=1))
+    heads, *lines = plain_cells(page, "Truth ↓ said →")
+    assert heads[1:] == [line[0] for line in lines] == evaluation["labels"]
+    assert [[int(cell.replace("·", "0")) for cell in line[1:]] for line in lines] == (
+        expected.tolist()
+    )
+    wrong = expected - np.diag(expected.diagonal())
+    i, j = np.unravel_index(wrong.argmax(), wrong.shape)
+    said = f"“kind {i}” taken for “kind {j}” ({wrong[i, j]} of {expected[i].sum()})"
+    assert f"The most frequent mistakes: {said};" in page.text
+
+
+def test_the_predicted_labels_probability_is_judged(several):
+    page, evaluation = several
+    p, y = evaluation["probability"], evaluation["classes"]
+    top, right = p.max(axis=1), p.argmax(axis=1) == y
+    _, *lines = page.table("Predicted")
+    for line, rows in zip(lines, np.array_split(np.argsort(top), 10), strict=True):
+        assert percent_of(line[0]) == pytest.approx(top[rows].mean(), abs=6e-4)
+        assert line[3] == f"{right[rows].sum()} of {len(rows)}"
+    assert f"predicts {100 * top.mean():.1f} %; {100 * right.mean():.1f} % of these" in page.text
+
+
+def test_a_page_of_several_classes_is_whole(several):
+    page, evaluation = several
+    assert page.tags.count("svg") == 3 + 3  # a curve per class, calibration, training, columns
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert len(set(page.ids)) == len(page.ids)
+    assert [x for x in page.ids if x in classes_page.SECTIONS] == list(classes_page.SECTIONS)
+    assert [x[1:] for x in page.links if x[1:] in page.ids][:8] == list(classes_page.SECTIONS)
+    _, every, *_ = plain_cells(page, "Class", "Training", "Test")
+    assert every == ["all", "213", "600"]
+    assert page.table("Model")[2][0] == "logistic regression"
+    assert "carried over to this mean" in page.text
+    auc = roc_auc_score(evaluation["classes"] == 1, evaluation["probability"][:, 1])
+    assert f"“kind 1”, AUC {auc:.3f}" in page.text
+
+
+def test_of_very_many_classes_the_hardest_are_drawn(tmp_path):
+    evaluation = make_classes(24, rows=800, labels=[f"{NASTY}{k}" for k in range(24)])
+    page = write(tmp_path, evaluation)
+    p, y = evaluation["probability"], evaluation["classes"]
+    aucs = [roc_auc_score(y == k, p[:, k]) for k in range(24)]
+    drawn = [int(x) for x in re.findall(r'id="roc(\d+)-figure_1"', page.source)]
+    assert sorted(drawn) == sorted(np.argsort(aucs)[:12].tolist())
+    assert not any("Truth" in table[0][0] for table in page.tables)
+    assert len(plain_cells(page, "Class", "Test rows")) == 25
+    assert "Fewer than 30 test rows are" in page.text
+    assert "<script" not in page.source
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": ["a", "b", "a"]}, "labels must be a list without repeats"),
+        (
+            {"labels": list("abcd")},
+            r"a column per label, found \(600, 3\) for \(600,\) classes and 4",
+        ),
+        ({"probability": np.full((600, 3), 0.5)}, "probability must add up to 1"),
+        ({"classes": np.arange(600) % 2}, r"classes must hold 0 to 2, found \[0, 1\]"),
+        ({"counts": {"test": [1, 2, 3]}}, r"counts\['test'\] must be that of classes"),
+        ({"rows": {"test": 5}}, r"rows\['test'\] must be that of classes, 600, found 5"),
+        ({"auc": {"value": 0.8, "low": 0, "high": 1, "level": 1}}, r"auc\['level'\] must be a num"),
+    ],
+)
+def test_what_cannot_be_right_of_several_classes_is_refused(changes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        write(tmp_path, make_classes() | changes)
+    assert not list(tmp_path.iterdir())
+
+
+# --- files ----------------------------------------------------------------------------------------
 
 
 def test_the_same_evaluation_gives_the_same_page_and_settings_stay(tmp_path, usual):

@@ -192,11 +192,22 @@ def test_several_classes(tmp_path):
     random = np.random.default_rng(0)
     kind = random.integers(0, 3, 300)
     data = pd.DataFrame({"x": random.normal(kind, 0.5), "kind": np.array(["a", "b", "c"])[kind]})
+    data["noise"] = random.normal(size=300)
     data.to_csv(tmp_path / "data.csv", index=False)
     fitted = fit_file(tmp_path / "data.csv", "kind", out=tmp_path / "model", **QUICK)
-    assert fitted.report is None
-    assert fitted.evaluation["auc"]["value"] > 0.8
-    assert evaluate_file(tmp_path / "model", tmp_path / "data.csv")["auc"]["value"] > 0.8
+    found = fitted.evaluation
+    p, truth = found["probability"], found["classes"]
+    expected = roc_auc_score(truth, p, multi_class="ovo")
+    assert found["auc"]["value"] == pytest.approx(expected, abs=1e-12)
+    assert 0.8 < found["auc"]["low"] < found["auc"]["value"]
+    assert [peer["name"] for peer in found["peers"]] == ["logistic regression", "gradient boosting"]
+    assert all(peer["auc"] > 0.8 and 0 <= peer["p_value"] <= 1 for peer in found["peers"])
+    assert found["importance"][0]["column"] == "x"
+    assert found["importance"][0]["drop"] > 0.2
+    assert found["importance"][1]["drop"] < 0.1
+    assert "Predicting “kind”" in fitted.report.read_text("utf-8")
+    elsewhere = evaluate_file(tmp_path / "model", tmp_path / "data.csv")["auc"]
+    assert 0.8 < elsewhere["low"] < elsewhere["value"]
     header = predict_file(tmp_path / "model", tmp_path / "data.csv")[0].splitlines()[0]
     assert [x.strip('"') for x in header.split(",")] == [
         "probability of a", "probability of b", "probability of c", "prediction",

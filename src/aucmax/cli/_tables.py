@@ -94,7 +94,7 @@ def evaluate(model: Model, data: File) -> None:
         f"{n:,} {label!r}" for n, label in zip(found["counts"], found["labels"], strict=True)
     )
     print(f"{found['rows']:,} rows: {counts}")
-    print(_auc_in_words(found["auc"]))
+    print(_auc_in_words(found["auc"], len(found["labels"])))
     if "recall" in found:
         print(f"average precision {found['average_precision']:.4f}")
         print(
@@ -138,16 +138,15 @@ def summary(evaluation: dict[str, Any]) -> str:
     if "positives" in evaluation:
         share = evaluation["positives"]["test"] / rows["test"]
         lines.append(f"{share:.1%} of the rows to judge by are {labels[1]!r}")
-    lines.append(_auc_in_words(evaluation["auc"]))
+    lines.append(_auc_in_words(evaluation["auc"], len(labels)))
     peers = evaluation.get("peers", [])
     return "\n".join([*lines, *(_against(peer, evaluation["auc"]["value"]) for peer in peers)])
 
 
-def _auc_in_words(auc: dict[str, float]) -> str:
-    if "low" not in auc:
-        return f"AUC {auc['value']:.4f}, the mean over pairs of classes (Hand and Till)"
+def _auc_in_words(auc: dict[str, float], classes: int) -> str:
     interval = f"{auc['level']:.0%} interval {auc['low']:.4f} to {auc['high']:.4f}"
-    return f"AUC {auc['value']:.4f}, {interval}"
+    which = ", the mean over pairs of classes (Hand and Till)" if classes > 2 else ""
+    return f"AUC {auc['value']:.4f}, {interval}{which}"
 
 
 def _against(peer: dict[str, Any], ours: float) -> str:

@@ -46,7 +46,9 @@ ROOT_TICKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.
 MOST_BARS, MOST_LETTERS = 20, 22
 
 
-def drawn(name: str, label: str, height: float, paint: Callable[[Figure], None]) -> str:
+def drawn(
+    name: str, label: str, height: float, paint: Callable[[Figure], None], width: float = WIDTH
+) -> str:
     """The figure in colours of the style sheet; ``name`` makes its ids its own."""
     from matplotlib.figure import Figure
 
@@ -54,7 +56,7 @@ def drawn(name: str, label: str, height: float, paint: Callable[[Figure], None])
         # The browser draws the text, with fonts that have what matplotlib's lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         warnings.filterwarnings("ignore", "Matplotlib currently does not support")
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         paint(figure)
         text = house.svg(figure, prefix=f"{name}-")
     for colour, variable in page._names().items():
@@ -67,11 +69,7 @@ def roc(rows: Held, found: Curves) -> Callable[[Figure], None]:
 
     def paint(figure: Figure) -> None:
         ax = _square(figure)
-        x = np.concatenate([[0], found.fpr_low, [1], found.fpr_high[::-1]])
-        y = np.concatenate([[0], found.tpr_high, [1], found.tpr_low[::-1]])
-        ax.fill(x, y, color=BLUE, alpha=0.16, linewidth=0)
-        ax.plot([0, 1], [0, 1], label="guessing", **REFERENCE)
-        ax.plot(found.fpr, found.tpr, color=BLUE, label="this model")
+        _roc_lines(ax, found)
         counts = counts_at(rows, rows.threshold)
         _spot(ax, 1 - counts.specificity, counts.recall, "its threshold")
         ax.set_xlabel(f"share of {quoted(rows.no, 16)} flagged by mistake\n(false positive rate)")
@@ -79,6 +77,27 @@ def roc(rows: Held, found: Curves) -> Callable[[Figure], None]:
         _legend(figure)
 
     return paint
+
+
+def small_roc(found: Curves) -> Callable[[Figure], None]:
+    """The ROC curve with its band, as one of several panels."""
+
+    def paint(figure: Figure) -> None:
+        ax = _square(figure)
+        ax.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+        _roc_lines(ax, found)
+        ax.set_xlabel("flagged by mistake")
+        ax.set_ylabel("found")
+
+    return paint
+
+
+def _roc_lines(ax: Axes, found: Curves) -> None:
+    x = np.concatenate([[0], found.fpr_low, [1], found.fpr_high[::-1]])
+    y = np.concatenate([[0], found.tpr_high, [1], found.tpr_low[::-1]])
+    ax.fill(x, y, color=BLUE, alpha=0.16, linewidth=0)
+    ax.plot([0, 1], [0, 1], label="guessing", **REFERENCE)
+    ax.plot(found.fpr, found.tpr, color=BLUE, label="this model")
 
 
 def precision_recall(rows: Held, found: Curves) -> Callable[[Figure], None]:
@@ -141,7 +160,7 @@ def is_crowded(probability: Floats) -> bool:
     return float(np.median(probability)) < 0.1
 
 
-def calibration(rows: Held, found: Sequence[Group]) -> Callable[[Figure], None]:
+def calibration(rows: Held, found: Sequence[Group], observed: str) -> Callable[[Figure], None]:
     """Observed shares against predicted ones, with intervals, and where they would be equal."""
 
     def paint(figure: Figure) -> None:
@@ -159,7 +178,7 @@ def calibration(rows: Held, found: Sequence[Group]) -> Callable[[Figure], None]:
             _in_percent(ax.xaxis, ax.yaxis)
         ax.set_aspect("equal")
         ax.set_xlabel("predicted probability, mean of a group")
-        ax.set_ylabel(f"share of {quoted(rows.yes, 16)} observed")
+        ax.set_ylabel(observed)
         _legend(figure)
 
     return paint

@@ -38,6 +38,13 @@ figcaption p { margin: 0.6rem 0; }
 .box { width: fit-content; max-width: 100%; }
 .box thead th { position: sticky; top: 0; background: var(--paper); }
 .box thead th { border-bottom: 0; box-shadow: inset 0 -1px var(--ink); }
+.many { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 1rem; }
+.many figure { margin: 0; max-width: 19rem; }
+.many figcaption { text-align: center; margin: 0; }
+.matrix { --share: 0%; max-width: 100%; width: fit-content; }
+.matrix td { text-align: center; min-width: 2.2rem; padding: 0.35rem; }
+.matrix td { background: color-mix(in srgb, var(--line-0) var(--share), transparent); }
+.matrix thead th { text-align: center; }
 #made pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 @media (max-width: 40rem) {
   .numbers { font-size: 0.82rem; }

@@ -147,19 +147,28 @@ class Point(NamedTuple):
 
 def held(evaluation: Mapping[str, Any]) -> Held:
     """The test rows of an evaluation; what cannot be right is refused."""
-    missing = [name for name in NEEDED if name not in evaluation]
-    if missing:
-        raise ValueError(f"evaluation must hold {', '.join(NEEDED)}, found no {', '.join(missing)}")
-    labels, auc = evaluation["labels"], evaluation["auc"]
+    check_names(evaluation, NEEDED)
+    labels = evaluation["labels"]
     if isinstance(labels, str) or len(labels) != 2:
         raise ValueError(f"labels must be the negative and the positive one, found {labels!r}")
     p, positive = _test_rows(evaluation)
+    level = checked_level(evaluation["auc"])
+    threshold = _probability("threshold", evaluation["threshold"])
+    return Held(p, positive, threshold, level, *map(str, labels))
+
+
+def check_names(evaluation: Mapping[str, Any], needed: Sequence[str]) -> None:
+    """Refuse an evaluation that lacks something."""
+    if missing := [name for name in needed if name not in evaluation]:
+        raise ValueError(f"evaluation must hold {', '.join(needed)}, found no {', '.join(missing)}")
+
+
+def checked_level(auc: Mapping[str, Any]) -> float:
+    """The level of the interval of an AUC, if all its numbers can be right."""
     for name in ("value", "low", "high"):
         _probability(f"auc[{name!r}]", auc[name])
     inside = "a number strictly between 0 and 1"
-    level = check_number("auc['level']", auc["level"], inside, lambda x: 0 < x < 1)
-    threshold = _probability("threshold", evaluation["threshold"])
-    return Held(p, positive, threshold, level, *map(str, labels))
+    return check_number("auc['level']", auc["level"], inside, lambda x: 0 < x < 1)
 
 
 def _test_rows(evaluation: Mapping[str, Any]) -> tuple[Floats, NDArray[np.bool_]]:

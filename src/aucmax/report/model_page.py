@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from aucmax.checkpoint import replacing
+from aucmax.report import classes_page, page
 from aucmax.report import model_numbers as numbers
+from aucmax.report import model_parts as parts
 from aucmax.report import model_sections as sections
 from aucmax.report import model_words as words
-from aucmax.report import page
-from aucmax.report.model_html import CSS, pair, paragraph, scrolled, shown, table
-from aucmax.report.model_numbers import Held, known
-from aucmax.report.model_words import UNKNOWN, percent, plural, quoted, short
+from aucmax.report.model_html import CSS, pair, paragraph, scrolled, table
+from aucmax.report.model_numbers import Held
+from aucmax.report.model_words import percent, quoted
 
 SECTIONS = {
     "answer": ("Result", "What it can do"),
@@ -29,13 +28,6 @@ SECTIONS = {
     "data": ("Data", "The data"),
     "made": ("How it was made", "How it was made"),
 }
-"""What each is called in the contents, and above itself."""
-PARTS = {
-    "train": ("Training", "the model learned from them"),
-    "valid": ("Validation", "chose the weights to keep"),
-    "test": ("Test", "all results on this page"),
-}
-LONGEST = 2000  # letters of a note, or of the command
 
 
 def write_model_page(path: Path, evaluation: Mapping[str, Any]) -> None:
@@ -50,14 +42,17 @@ def write_model_page(path: Path, evaluation: Mapping[str, Any]) -> None:
         evaluation: "target" and "labels" (negative, positive); "rows" and "positives" by part of
             the data ("train", "valid", "test"); "probability" and "classes" (0, 1) of the test
             rows; their "auc" with "value", "low", "high" and "level"; "peers", "history",
-            "threshold", "importance", "columns", "notes", "seconds", "command" and "made".
+            "threshold", "importance", "columns", "notes", "seconds", "command" and "made". Of
+            more than two labels, "counts" of each by part in place of "positives", (rows, labels)
+            probabilities, classes 0, 1, 2, ..., and no threshold.
 
     Raises:
         ValueError: if something is not there or cannot be right.
     """
-    rows = numbers.held(evaluation)
+    several = len(evaluation.get("labels", ())) > 2
+    found = classes_page.sections_of(evaluation) if several else _sections(evaluation)
     title = f"Predicting {quoted(evaluation['target'], 60)}"
-    content = page._page(title, _sections(rows, evaluation))
+    content = page._page(title, found)
     content = content.replace("</style>", f"{CSS}</style>", 1)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +60,8 @@ def write_model_page(path: Path, evaluation: Mapping[str, Any]) -> None:
         temporary.write_text(content, encoding="utf-8")
 
 
-def _sections(rows: Held, evaluation: Mapping[str, Any]) -> list[str]:
+def _sections(evaluation: Mapping[str, Any]) -> list[str]:
+    rows = numbers.held(evaluation)
     curves, auc = numbers.curves(rows), evaluation["auc"]
     bodies = {
         "answer": _answer(rows, evaluation),
@@ -77,38 +73,28 @@ def _sections(rows: Held, evaluation: Mapping[str, Any]) -> list[str]:
         "thresholds": sections.thresholds(rows),
         "importance": sections.importance(evaluation["importance"]),
         "data": _data(rows, evaluation),
-        "made": _made(evaluation),
+        "made": parts.made(evaluation),
     }
-    first, *rest = (_section(key, bodies[key]) for key in SECTIONS)
+    first, *rest = (parts.section(SECTIONS, key, bodies[key]) for key in SECTIONS)
     headline = paragraph(words.headline(rows, auc), "headline")
-    return [headline, _contents(), first, pair(*rest[:2]), pair(*rest[2:4]), *rest[4:]]
-
-
-def _contents() -> str:
-    items = (f'<li><a href="#{key}">{name}</a></li>' for key, (name, _) in SECTIONS.items())
-    return f'<nav aria-label="Contents">\n<ul>\n{"".join(items)}\n</ul>\n</nav>'
-
-
-def _section(key: str, body: str) -> str:
-    return f'<section id="{key}">\n<h2>{escape(SECTIONS[key][1])}</h2>\n{body}\n</section>'
+    return [headline, parts.contents(SECTIONS), first, pair(*rest[:2]), pair(*rest[2:4]), *rest[4:]]
 
 
 def _answer(rows: Held, evaluation: Mapping[str, Any]) -> str:
-    auc, peers = evaluation["auc"], evaluation["peers"]
-    verdict = words.verdict(auc["value"], peers)
+    auc = evaluation["auc"]
+    verdict = words.verdict(auc["value"], evaluation["peers"])
     first = f"{words.against_guessing(auc)} {words.on_size(rows)}".strip()
-    parts = [paragraph(first), _cards(rows, auc), paragraph(verdict, "verdict")]
-    if peers:
-        parts.append(scrolled(_peers(rows, auc, peers, evaluation["seconds"])))
-        note = (
-            f"AUC: the share of pairs of one {quoted(rows.yes)} and one {quoted(rows.no)} that "
-            "are ranked the right way round, on the same test rows for every model. Difference: "
-            "this model less the other. p value: how often chance alone would make a difference "
-            f"this large between models that rank equally well; below {words.SIGNIFICANT:g} "
-            "counts as a difference (DeLong's paired test)."
-        )
-        parts.append(paragraph(note, "note"))
-    return "\n".join(parts)
+    meaning = (
+        f"the share of pairs of one {quoted(rows.yes)} and one {quoted(rows.no)} that are ranked "
+        "the right way round"
+    )
+    found = [
+        paragraph(first),
+        _cards(rows, auc),
+        paragraph(verdict, "verdict"),
+        parts.peers(evaluation, meaning, "DeLong's paired test"),
+    ]
+    return "\n".join(filter(None, found))
 
 
 def _cards(rows: Held, auc: Mapping[str, Any]) -> str:
@@ -117,94 +103,28 @@ def _cards(rows: Held, auc: Mapping[str, Any]) -> str:
     digits, positives = words.decimals(auc), int(rows.positive.sum())
     between = f"{auc['low']:.{digits}f} to {auc['high']:.{digits}f}"
     right = "nothing is flagged" if counts.precision is None else "of the flagged rows are right"
-    cards = [
+    found = [
         ("AUC", f"{auc['value']:.{digits}f}", between),
         ("Test rows", f"{counts.rows:,}", f"{positives:,} of them {quoted(rows.yes, 16)}"),
         ("Base rate", percent(rows.base_rate), f"{quoted(rows.yes, 16)} among the test rows"),
         ("Precision", percent(counts.precision), right),
         ("Recall", percent(counts.recall), f"of {quoted(rows.yes, 16)} are flagged"),
     ]
-    items = (
-        f"<div><dt>{shown(name)}</dt><dd><b>{shown(value)}</b> {shown(about)}</dd></div>"
-        for name, value, about in cards
-    )
     cut = words.threshold_text(rows.threshold)
     note = f"Precision and recall are those at the model's own threshold, {cut}."
-    return f'<dl class="cards">\n{"".join(items)}\n</dl>\n{paragraph(note, "note")}'
-
-
-def _peers(
-    rows: Held, auc: Mapping[str, Any], peers: Sequence[Mapping[str, Any]], seconds: Any
-) -> str:
-    digits = words.decimals(auc)
-    level = words.percent_of_level(rows.level)
-    heads = ("Model", "AUC", f"{level} interval", "Difference", "p value", "Time to fit")
-    ours = {**auc, "name": "this model", "auc": auc["value"], "seconds": seconds}
-    cells = [_peer(peer, digits, auc["value"]) for peer in (ours, *peers)]
-    cells[0][3] = UNKNOWN
-    return table(heads, cells, own=0)
-
-
-def _peer(peer: Mapping[str, Any], digits: int, ours: float) -> list[str]:
-    value, low, high = (known(peer.get(name)) for name in ("auc", "low", "high"))
-    seconds, p = known(peer.get("seconds")), known(peer.get("p_value"))
-    return [
-        short(peer["name"]),
-        UNKNOWN if value is None else f"{value:.{digits}f}",
-        UNKNOWN if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}",
-        words.signed(None if value is None else ours - value, digits),
-        words.p_text(p),
-        words.seconds_text(seconds),
-    ]
+    return parts.cards(found) + paragraph(note, "note")
 
 
 def _data(rows: Held, evaluation: Mapping[str, Any]) -> str:
-    columns = evaluation["columns"]
     heads = ("Part", "Rows", quoted(rows.yes), "Share", "What for")
-    lines = [line for part in PARTS if (line := _part(part, evaluation))]
-    parts = [scrolled(table(heads, lines, texts={4}))]
-    if columns:
-        kinds = Counter(short(column["kind"]) for column in columns)
-        several = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
-        parts.append(paragraph(f"{plural(len(columns), 'column')}: {several}."))
-        parts.append(scrolled(_columns(columns), "box"))
-    return "\n".join(parts)
+    lines = [line for part in parts.PARTS if (line := _part(part, evaluation))]
+    found = [scrolled(table(heads, lines, texts={4})), parts.columns(evaluation["columns"])]
+    return "\n".join(filter(None, found))
 
 
 def _part(part: str, evaluation: Mapping[str, Any]) -> list[str]:
     rows, positives = evaluation["rows"].get(part), evaluation["positives"].get(part)
     if not rows or positives is None:
         return []
-    name, purpose = PARTS[part]
+    name, purpose = parts.PARTS[part]
     return [name, f"{rows:,}", f"{positives:,}", percent(positives / rows), purpose]
-
-
-def _columns(columns: Iterable[Mapping[str, Any]]) -> str:
-    heads = ("Column", "Kind", "Missing", "Distinct values", "Typical value")
-    lines = []
-    for column in columns:
-        distinct = known(column.get("distinct"))
-        typical = column.get("typical")
-        cells = [
-            short(column["name"]),
-            short(column["kind"]),
-            percent(known(column.get("missing"))),
-            UNKNOWN if distinct is None else f"{distinct:,.0f}",
-            UNKNOWN if typical is None else short(typical, 30),
-        ]
-        lines.append(cells)
-    return table(heads, lines, texts={1, 4})
-
-
-def _made(evaluation: Mapping[str, Any]) -> str:
-    facts = {"Time": words.seconds_text(known(evaluation["seconds"]))}
-    facts |= {short(name): short(value, 200) for name, value in evaluation["made"].items()}
-    notes = "".join(f"<li>{shown(short(note, LONGEST))}</li>\n" for note in evaluation["notes"])
-    command = f"<pre><code>{escape(short(evaluation['command'], LONGEST))}</code></pre>"
-    return "\n".join(
-        [
-            command if evaluation["command"] else "",
-            page._facts(facts),
-            f"<h3>Notes</h3>\n<ul>\n{notes}</ul>" if notes else "",
-        ]
-    )

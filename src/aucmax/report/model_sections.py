@@ -69,10 +69,19 @@ def histogram(rows: Held) -> str:
 
 def calibration(rows: Held) -> str:
     """Whether the probabilities are right."""
+    about = f"by their probability. Of rows with 20 %, about 20 in 100 should be {quoted(rows.yes)}"
+    said = (
+        f"On average the model says {percent(float(rows.probability.mean()))}; "
+        f"{percent(rows.base_rate)} of the rows are {quoted(rows.yes)}."
+    )
+    return calibrated(rows, about, said, f"share of {quoted(rows.yes, 16)} observed")
+
+
+def calibrated(rows: Held, about: str, said: str, observed: str, beside: bool = False) -> str:
+    """Predicted against observed shares: how rows are grouped, what is found, what is observed."""
     found = numbers.groups(rows)
     caption = (
-        f"The test rows in {plural(len(found), 'group')} of about equal size, by their "
-        f"probability. Of rows with 20 %, about 20 in 100 should be {quoted(rows.yes)}: the points "
+        f"The test rows in {plural(len(found), 'group')} of about equal size, {about}: the points "
         f"should lie on the dashed line. Bars: {words.percent_of_level(rows.level)} intervals of "
         "the observed share (Wilson), for each group by itself."
     )
@@ -82,11 +91,12 @@ def calibration(rows: Held) -> str:
         "calibration",
         "Observed shares against predicted probabilities",
         figures.SQUARE,
-        figures.calibration(rows, found),
+        figures.calibration(rows, found, observed),
     )
     name = "<summary>The groups as a table</summary>"
     details = f"\n<details>\n{name}\n{_groups(rows, found)}\n</details>"
-    return figure(drawn, caption, words.on_calibration(rows, found)) + details
+    said = f"{said} {words.on_groups(rows.level, found)}"
+    return figure(drawn, caption, said, beside) + details
 
 
 def _groups(rows: Held, found: Sequence[Group]) -> str:

@@ -179,19 +179,15 @@ def _conclusion(kinds: Mapping[str, Sequence[str]]) -> str:
     return "As far as ranking goes, it was worth it." if kinds["better"] else ""
 
 
-def on_calibration(rows: Held, found: Sequence[Group]) -> str:
+def on_groups(level: float, found: Sequence[Group]) -> str:
     """How well predicted and observed shares agree."""
-    mean, agree = float(rows.probability.mean()), sum(group.agrees for group in found)
-    said = (
-        f"On average the model says {percent(mean)}; {percent(rows.base_rate)} of the rows are "
-        f"{quoted(rows.yes)}. "
-    )
+    agree = sum(group.agrees for group in found)
     if len(found) == 1:
         near = "lies" if agree else "does not lie"
-        return f"{said}There is one group only, and what was predicted {near} in its interval."
+        return f"There is one group only, and what was predicted {near} in its interval."
     return (
-        f"{said}In {agree} of {len(found)} groups the interval holds what was predicted; if the "
-        f"probabilities are right, about {percent_of_level(rows.level)} of such groups do."
+        f"In {agree} of {len(found)} groups the interval holds what was predicted; if the "
+        f"probabilities are right, about {percent_of_level(level)} of such groups do."
     )
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aucmax import checkpoint, metrics
 from aucmax._version import __version__
+from aucmax.calibration import softmax
 from aucmax.data.tables import Columns, Encoded, TableEncoder
 from aucmax.estimator import AUCClassifier
 from aucmax.shell.labeled import as_words, read_labeled, rows_of
@@ -26,8 +27,9 @@ it is enough."""
 
 
 def interval_of(scores: NDArray[np.float64], classes: NDArray[np.int64]) -> dict[str, float]:
-    """AUC with DeLong's interval, as plain numbers."""
-    found = metrics.roc_auc_interval(scores, classes)
+    """AUC with DeLong's interval, as plain numbers; of several classes, Hand and Till's."""
+    of_rows = metrics.roc_auc_interval if scores.ndim == 1 else metrics.hand_till_interval
+    found = of_rows(scores, classes)
     return {"value": found.auc, "low": found.low, "high": found.high, "level": 0.95}
 
 
@@ -42,7 +44,7 @@ def importance(
     if table.rows > MOST_ROWS:
         table, classes = _sample(table, classes, random)
     encoded, rows = model.encoder_.transform(table), np.arange(table.rows)
-    whole = metrics.roc_auc(model.score_encoded(encoded), classes)
+    whole = _auc(model, encoded, classes)
     found = []
     for name, numeric, codes in model.encoder_.places():
         if time.perf_counter() - began > MOST_SECONDS:
@@ -53,9 +55,16 @@ def importance(
             other = Encoded(encoded.numeric.copy(), encoded.categorical.copy())
             other.numeric[:, numeric] = encoded.numeric[order][:, numeric]
             other.categorical[:, codes] = encoded.categorical[order][:, codes]
-            drops.append(whole - metrics.roc_auc(model.score_encoded(other), classes))
+            drops.append(whole - _auc(model, other, classes))
         found.append({"column": name, "drop": float(np.mean(drops)), "sd": float(np.std(drops))})
     return sorted(found, key=lambda row: -row["drop"])
+
+
+def _auc(model: AUCClassifier, encoded: Encoded, classes: NDArray[np.int64]) -> float:
+    scores = model.score_encoded(encoded)
+    if scores.ndim == 1:
+        return metrics.roc_auc(scores, classes)
+    return metrics.hand_till(model.calibration_(scores), classes)
 
 
 def describe_columns(encoder: TableEncoder, table: Columns | None = None) -> list[dict[str, Any]]:
@@ -115,7 +124,7 @@ def evaluate_file(folder: str | Path, data: str | Path) -> dict[str, Any]:
     found["notes"] = [*rows.notes, *model.encoder_.notes(rows.table)]
     scores = model.decision_function(rows.table)
     if scores.ndim == 2:
-        return {**found, "auc": {"value": model.score(rows.table, model.classes_[rows.classes])}}
+        return {**found, "auc": interval_of(softmax(scores), rows.classes)}
     said = scores > 0
     found["auc"] = interval_of(scores, rows.classes)
     found["average_precision"] = metrics.average_precision(scores, rows.classes)
@@ -151,7 +160,7 @@ def write_report(folder: str | Path) -> Path:
 
     evaluation = stored(Path(folder))
     if "probability" not in evaluation:
-        raise ValueError(f"{folder} must have held-out rows of two classes, found none to report")
+        raise ValueError(f"{folder} must have held-out rows, found none to report")
     path = Path(folder) / "report.html"
     write_model_page(path, evaluation)
     return path
@@ -160,11 +169,15 @@ def write_report(folder: str | Path) -> Path:
 def _sample(
     table: Columns, classes: NDArray[np.int64], random: np.random.Generator
 ) -> tuple[Columns, NDArray[np.int64]]:
-    """Some rows, both classes among them: all positives if they are few."""
-    positive, negative = (np.flatnonzero(classes == k) for k in (1, 0))
-    half = MOST_ROWS // 2
-    few = min(len(positive), max(half, MOST_ROWS - len(negative)))
-    rows = np.concatenate(
-        [random.permutation(positive)[:few], random.permutation(negative)[: MOST_ROWS - few]]
-    )
+    """Some rows, as many of each class as of any other, or all if they are fewer."""
+    counts = np.bincount(classes)
+    wanted, left = np.zeros_like(counts), MOST_ROWS
+    for done, k in enumerate(np.argsort(counts, kind="stable")):
+        wanted[k] = min(counts[k], left // (len(counts) - done))
+        left -= wanted[k]
+    each = [
+        random.permutation(np.flatnonzero(classes == k))[: wanted[k]]
+        for k in reversed(range(len(counts)))
+    ]
+    rows = np.concatenate(each)
     return rows_of(table, rows), classes[rows]

@@ -144,18 +144,20 @@ def judged(
         "columns": evaluate.describe_columns(model.encoder_, train.table),
         "made": evaluate.made(),
     }
+    probability = model.predict_proba(test.table)
     if len(test.labels) > 2:
-        labels = model.classes_[test.classes]
-        return {**found, "auc": {"value": model.score(test.table, labels)}}, []
-    scores = model.decision_function(test.table)
+        scores = probability
+        found["counts"] = counts
+    else:
+        scores, probability = model.decision_function(test.table), probability[:, 1]
+        found["positives"] = {name: each[1] for name, each in counts.items()}
+        found["threshold"] = model.threshold_
     others, notes = peers.compare(*train[:2], *test[:2], scores) if compare else ([], [])
     found |= {
-        "positives": {name: each[1] for name, each in counts.items()},
-        "probability": model.predict_proba(test.table)[:, 1],
+        "probability": probability,
         "classes": test.classes,
         "auc": evaluate.interval_of(scores, test.classes),
         "peers": others,
-        "threshold": model.threshold_,
         "importance": evaluate.importance(model, test.table, test.classes),
     }
     return found, notes

@@ -21,18 +21,23 @@ def compare(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Test AUC of logistic regression and gradient boosting, and DeLong's paired test against ours.
 
+    Of several classes, Hand and Till's AUC and the same test, carried over to it.
+
     Args:
         train: the rows that our model was given.
         classes: of those rows.
         test: rows that none has seen.
         truth: their classes.
-        ours: our scores of them.
+        ours: our scores of them, (N,), or probabilities of several classes, (N, c).
 
     Returns:
         A row for each, and notes: one that cannot cope with the table is left out.
     """
     encoder = TableEncoder().fit(train)
     inputs = encoder.transform(train), encoder.transform(test)
+    several = ours.ndim == 2
+    judge = metrics.hand_till_interval if several else metrics.roc_auc_interval
+    test_pair = metrics.hand_till_test if several else metrics.delong_test
     found, notes = [], []
     for name, fit in (("logistic regression", _logistic), ("gradient boosting", _boosting)):
         began = time.perf_counter()
@@ -41,9 +46,9 @@ def compare(
         except (ValueError, MemoryError) as error:
             notes.append(f"not compared with {name}: {str(error).splitlines()[0]}")
             continue
-        interval = metrics.roc_auc_interval(scores, truth)
+        interval = judge(scores, truth)
         about = {"name": name, "auc": interval.auc, "low": interval.low, "high": interval.high}
-        about["p_value"] = metrics.delong_test(ours, scores, truth).p_value
+        about["p_value"] = test_pair(ours, scores, truth).p_value
         found.append({**about, "seconds": round(time.perf_counter() - began, 3)})
     return found, notes
 
@@ -54,8 +59,7 @@ def _logistic(
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(max_iter=1000).fit(one_hot(train, cardinalities), classes)
-    scores: NDArray[np.float64] = model.decision_function(one_hot(test, cardinalities))
-    return scores
+    return _scores(model, one_hot(test, cardinalities))
 
 
 def _boosting(
@@ -70,8 +74,16 @@ def _boosting(
         return np.concatenate([table.numeric, table.categorical.clip(max=254)], axis=1)
 
     model.fit(columns(train), classes)
-    scores: NDArray[np.float64] = model.decision_function(columns(test))
-    return scores
+    return _scores(model, columns(test))
+
+
+def _scores(model: Any, table: Any) -> NDArray[np.float64]:
+    """Log-odds, or the probabilities of several classes."""
+    several = len(model.classes_) > 2
+    found: NDArray[np.float64] = (model.predict_proba if several else model.decision_function)(
+        table
+    )
+    return found
 
 
 def one_hot(table: Encoded, cardinalities: list[int]) -> Any:
