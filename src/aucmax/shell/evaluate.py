@@ -18,7 +18,7 @@ from aucmax._version import __version__
 from aucmax.calibration import softmax
 from aucmax.data.tables import Columns, Encoded, TableEncoder
 from aucmax.estimator import AUCClassifier
-from aucmax.shell.labeled import as_words, read_labeled, rows_of
+from aucmax.shell.labeled import as_words, fair_sample, read_labeled, rows_of
 
 NAME = "evaluation"
 MOST_ROWS, REPEATS, MOST_SECONDS = 2000, 3, 30.0
@@ -42,7 +42,8 @@ def importance(
     """
     random, began = np.random.default_rng(seed), time.perf_counter()
     if table.rows > MOST_ROWS:
-        table, classes = _sample(table, classes, random)
+        chosen = fair_sample(classes, MOST_ROWS, random)
+        table, classes = rows_of(table, chosen), classes[chosen]
     encoded, rows = model.encoder_.transform(table), np.arange(table.rows)
     whole = _auc(model, encoded, classes)
     found = []
@@ -164,20 +165,3 @@ def write_report(folder: str | Path) -> Path:
     path = Path(folder) / "report.html"
     write_model_page(path, evaluation)
     return path
-
-
-def _sample(
-    table: Columns, classes: NDArray[np.int64], random: np.random.Generator
-) -> tuple[Columns, NDArray[np.int64]]:
-    """Some rows, as many of each class as of any other, or all if they are fewer."""
-    counts = np.bincount(classes)
-    wanted, left = np.zeros_like(counts), MOST_ROWS
-    for done, k in enumerate(np.argsort(counts, kind="stable")):
-        wanted[k] = min(counts[k], left // (len(counts) - done))
-        left -= wanted[k]
-    each = [
-        random.permutation(np.flatnonzero(classes == k))[: wanted[k]]
-        for k in reversed(range(len(counts)))
-    ]
-    rows = np.concatenate(each)
-    return rows_of(table, rows), classes[rows]

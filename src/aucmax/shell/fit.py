@@ -16,6 +16,7 @@ from aucmax.estimator import AUCClassifier
 from aucmax.estimator.holdout import hold_out
 from aucmax.estimator.store import plain_number
 from aucmax.shell import evaluate, peers
+from aucmax.shell.hints import hints
 from aucmax.shell.labeled import Labeled, read_labeled, rows_of
 
 FILES = {
@@ -89,7 +90,7 @@ def fit_file(
         "command": command,
     }
     found, more = judged(model, train, test, compare)
-    notes = [*rows.notes, *model.encoder_.notes(train.table), *more]
+    notes = [*rows.notes, *hints(rows, target), *model.encoder_.notes(train.table), *more]
     evaluation |= {**found, "notes": notes, "seconds": seconds}
     return write(folder, model, evaluation)
 

@@ -39,6 +39,23 @@ def rows_of(table: Columns, rows: NDArray[Any]) -> Columns:
     return Columns(table.names, values, len(table.names) and len(values[0]))
 
 
+def fair_sample(
+    classes: NDArray[np.int64], most: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Some rows, as many of each class as of any other, or all if they are fewer."""
+    counts = np.bincount(classes)
+    wanted, left = np.zeros_like(counts), most
+    for done, k in enumerate(np.argsort(counts, kind="stable")):
+        wanted[k] = min(counts[k], left // (len(counts) - done))
+        left -= wanted[k]
+    return np.concatenate(
+        [
+            random.permutation(np.flatnonzero(classes == k))[: wanted[k]]
+            for k in reversed(range(len(counts)))
+        ]
+    )
+
+
 def read_labeled(
     path: str | Path,
     target: str,

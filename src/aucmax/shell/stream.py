@@ -18,6 +18,7 @@ from aucmax.data.tables import Columns
 from aucmax.estimator import AUCClassifier, streaming
 from aucmax.estimator.scoring import Rows
 from aucmax.shell.fit import Fitted, default_folder, free_folder, judged, write
+from aucmax.shell.hints import hints
 from aucmax.shell.labeled import Labeled, choose_labels, places, rows_of, without_target
 
 BATCH = 1024
@@ -68,6 +69,7 @@ def fit_stream(
     model = _prepared(rows, parts, seed, {"time_limit": time_limit, **options})
     work = folder.with_name(folder.name + ".unfinished")
     _train(model, groups, rows, parts, (target, drop, str(data)), passes, work, progress)
+    notes += hints(rows, target)
     evaluation: dict[str, Any] = {"target": target, "labels": labels, "notes": notes}
     evaluation["command"] = command
     train, test = (_part_of(rows, parts == k) for k in (0, 2))
