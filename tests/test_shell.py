@@ -405,6 +405,29 @@ def test_files_of_the_user_are_left_alone(folder, capsys, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
+def test_a_model_is_replaced_with_a_note(folder, tmp_path, capsys):
+    place, _ = folder
+    command = ["fit", place / "train.csv", "--target", "churned", "--time-limit", "0.01"]
+    lines = []
+    for _ in range(2):
+        main([str(x) for x in [*command, "--out", tmp_path / "model"]])
+        lines.append(capsys.readouterr().out.splitlines())
+    note = f"note: the model that was in {tmp_path / 'model'} before is replaced"
+    assert [said.count(note) for said in lines] == [0, 1]
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("content", ['{"learner": {}}', "[]", "no JSON", None])
+def test_a_model_of_another_program_is_left_alone(folder, capsys, tmp_path, content):
+    """XGBoost writes a model.json too."""
+    place, _ = folder
+    other = tmp_path / ("model.json" if content else "report.html")
+    other.write_text(content or "a report")
+    said = refused(capsys, "fit", place / "new.csv", "--target", "churned", "--out", tmp_path)
+    assert f"out must be empty or a model's folder, found '{other.name}'" in said
+    assert other.read_text() == (content or "a report")
+
+
 def test_a_peer_that_cannot_cope_is_a_note(folder, monkeypatch):
     place, _ = folder
 

@@ -57,6 +57,8 @@ def fit(
     else:
         fitted = fit_file(data, target, test_share=test_share, **given)
     print(summary(fitted.evaluation))
+    if fitted.replaced:
+        print(f"note: the model that was in {fitted.folder} before is replaced")
     print(f"\nThe model is in {fitted.folder}", end="")
     print(f", its report is {fitted.report}" if fitted.report else "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ class Fitted(NamedTuple):
     model: AUCClassifier
     evaluation: dict[str, Any]
     report: Path | None
+    replaced: bool = False
+    """Whether the folder held a model before."""
 
 
 def fit_file(
@@ -106,7 +109,7 @@ def free_folder(folder: Path) -> Path:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out must be a folder, found the file {folder}")
     found = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    if found - FILES or (found and not (folder / "model.json").exists()):
+    if found - FILES or (found and not holds_model(folder)):
         other = sorted(found - FILES or found)[0]
         raise ValueError(f"out must be empty or a model's folder, found {other!r} in {folder}")
     for suffix in (".partial", ".before"):
@@ -116,6 +119,15 @@ def free_folder(folder: Path) -> Path:
             )
     folder.parent.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether ``model.json`` is a classifier's: other programs write files of this name too."""
+    try:
+        found = json.loads((folder / "model.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and "classifier" in found
 
 
 def _split(rows: Labeled, share: float, seed: int) -> tuple[Labeled, Labeled]:
@@ -174,8 +186,9 @@ def write(folder: Path, model: AUCClassifier, evaluation: dict[str, Any]) -> Fit
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
+    replaced = holds_model(folder)
     if folder.exists():
         folder.rename(before)
     fresh.rename(folder)
     shutil.rmtree(before, ignore_errors=True)
-    return Fitted(folder, model, evaluation, folder / report.name if report else None)
+    return Fitted(folder, model, evaluation, folder / report.name if report else None, replaced)
