@@ -1,11 +1,13 @@
 """What training says: a live bar in a terminal, plain lines elsewhere, nothing if told so."""
 
+import math
 import os
 import pty
 import re
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 from fit_data import (
@@ -14,6 +16,8 @@ from fit_data import (
     linear,
     one_thread,  # noqa: F401
 )
+
+from aucmax.train._report import Reporter
 
 pytestmark = pytest.mark.xdist_group("progress")
 X, Y = binary()
@@ -92,6 +96,20 @@ def test_the_lines_say_what_the_records_hold(capfd):
     assert lines[-1]["left"] == "0:00"
 
 
+@pytest.mark.parametrize(
+    ("seconds", "left"), [(math.inf, "16:30"), (5000, "16:30"), (40, "0:30"), (9, "0:00")]
+)
+def test_the_time_left_ends_with_the_time_limit(capfd, monkeypatch, seconds, left):
+    """Ten seconds for the first 100 of 10,000 steps."""
+    clock = iter([1000.0])
+    monkeypatch.setattr("aucmax.train._report.time", SimpleNamespace(perf_counter=clock.__next__))
+    reporter = Reporter("x", 10_000, 0, True, None, seconds)
+    monkeypatch.setattr("aucmax.train._report.time", SimpleNamespace(perf_counter=lambda: 1010.0))
+    aucs = {"valid_auc_last": 0.5, "valid_auc_average": 0.5}
+    reporter.evaluation({"phase": "x", "stage": 1, "loss": 0.5, "step": 100, **aucs})
+    assert LINE.fullmatch(capfd.readouterr().err.strip())["left"] == left
+
+
 def test_without_validation_there_is_no_auc(capfd):
     fit(linear(), (X, Y), progress=True, eval_every=20)
     err = capfd.readouterr().err
@@ -154,6 +172,7 @@ def terminal(tmp_path_factory):
     folder = tmp_path_factory.mktemp("terminal")
     body = """
         train(steps=600, lr=0.5, augment=lambda x: __import__("time").sleep(0.001) or x)
+        train(steps=1_000_000, time_limit=1)
         print("done", file=sys.stderr)
     """
     return in_terminal(script(folder, body))
@@ -181,6 +200,16 @@ def test_the_bar_shows_stage_step_auc_speed_and_time_left(terminal):
     assert {state[1] for state in states} >= {"2", "3", "4"}
     assert all(0 <= float(state[2]) <= 1 for state in states)
     assert states[-1][4] == "0:00"
+
+
+def test_the_bar_knows_of_the_time_limit(terminal):
+    """A million steps take minutes."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal[0])
+    states = re.findall(r"/1000000 +stage.*? steps/s +(\d+:\d\d) left", plain)
+    assert len(states) > 5
+    assert states == sorted(states, reverse=True)
+    assert set(states) <= {"0:01", "0:00"}
+    assert states[-1] == "0:00"
 
 
 def test_what_comes_after_the_bar_has_a_line_of_its_own(terminal):

@@ -111,13 +111,14 @@ class Loop:
 
     def _run(self) -> FitResult:
         self._resume()
-        out = self.options.out
+        out, limit = self.options.out, self.options.time_limit
         self.reporter = Reporter(
             self.phase.name,
             self.total,
             self.at.step,
             self.options.progress,
             out / "tensorboard" if out and self.options.tensorboard else None,
+            math.inf if limit is None else limit - self.at.seconds,
         )
         self._say_whether_captured()
         self.model.train()

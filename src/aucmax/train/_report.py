@@ -23,14 +23,22 @@ class Reporter:
         step: those that are done.
         show: False is silent, notes included.
         tensorboard: a folder for TensorBoard's files, or None.
+        seconds: after so many training ends at the latest.
     """
 
     def __init__(
-        self, name: str, total: int, step: int, show: bool, tensorboard: Path | None
+        self,
+        name: str,
+        total: int,
+        step: int,
+        show: bool,
+        tensorboard: Path | None,
+        seconds: float = math.inf,
     ) -> None:
         self.name, self.total, self.first = name, total, step
         self.show = show and distributed.rank() == 0
         self.begun = self.refreshed = time.perf_counter()
+        self.deadline = self.begun + seconds
         self.stage, self.auc = "", math.nan
         self.writer = _summary_writer(tensorboard, step) if distributed.rank() == 0 else None
         self.bar: Any = self._make_bar() if self.show and sys.stderr.isatty() else None
@@ -72,9 +80,13 @@ class Reporter:
     def _speed(self, step: int) -> float:
         return (step - self.first) / max(time.perf_counter() - self.begun, 1e-9)
 
+    def _left(self, step: int, speed: float) -> str:
+        """Until all steps are taken, or the time is over."""
+        return _clock(min((self.total - step) / speed, self.deadline - time.perf_counter()))
+
     def _line(self, record: dict[str, Any]) -> str:
         step, speed = record["step"], self._speed(record["step"])
-        left = _clock((self.total - step) / speed) if speed else "?"
+        left = self._left(step, speed) if speed else "?"
         aucs = ", ".join(
             f"{which} {record[f'valid_auc_{which}']:.4f}"
             for which in ("last", "average")
@@ -107,11 +119,7 @@ class Reporter:
         speed = self._speed(step)
         parts = [f"stage {self.stage}"] if self.stage else []
         parts += [] if math.isnan(self.auc) else [f"AUC {self.auc:.4f}"]
-        parts += (
-            [f"{speed:,.0f} steps/s", f"{_clock((self.total - step) / speed)} left"]
-            if speed
-            else []
-        )
+        parts += [f"{speed:,.0f} steps/s", f"{self._left(step, speed)} left"] if speed else []
         task, note = self.bar.task_ids[0], "  ".join(parts)
         self.bar.update(task, description=self.name, completed=step, note=note, refresh=True)
         self.refreshed = time.perf_counter()
@@ -124,7 +132,7 @@ def better_auc(record: dict[str, Any]) -> float:
 
 
 def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
+    minutes, seconds = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
