@@ -98,6 +98,11 @@ def test_a_model_from_disk(tmp_path, small_batches):
     )
 
 
+def test_hints_come_from_the_sample(tmp_path):
+    fitted = fit_stream(write_parts(tmp_path, 600), "y", out=tmp_path / "model", **QUICK)
+    assert any("--drop row leaves it out" in note for note in fitted.evaluation["notes"])
+
+
 def test_killed_it_goes_on(tmp_path):
     """A real SIGKILL in the middle; the same command then ends as if nothing had been."""
     pattern = write_parts(tmp_path, rows=30000)

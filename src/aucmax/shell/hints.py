@@ -72,7 +72,7 @@ def _on_commas(names: list[str], table: Columns) -> str:
     example = next(text.strip() for text in _texts(values) if WITH_COMMA.fullmatch(text))
     return (
         f"{_columns(names)} {_verb(names, 'holds', 'hold')} numbers with a decimal comma, such as "
-        f"{example!r}, which {_verb(names, 'is', 'are')} taken as text: write them with a point"
+        f"{example!r}, and {_verb(names, 'is', 'are')} taken as text: write them with a point"
     )
 
 
