@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+if TYPE_CHECKING:
+    from aucmax.models.tabular import TabularEnsemble
 
 
 class FoldedEnsemble(nn.Module):
@@ -20,8 +23,7 @@ class FoldedEnsemble(nn.Module):
     at the edges.
 
     Args:
-        inner: the ``tabm.TabM``.
-        bins: edges of its numeric columns' pieces; None if it embeds nothing.
+        ensemble: the trained TabM.
     """
 
     first: Tensor
@@ -30,11 +32,12 @@ class FoldedEnsemble(nn.Module):
     last_bias: Tensor
 
     @torch.no_grad()
-    def __init__(self, inner: nn.Module, bins: Sequence[Sequence[float]] | None) -> None:
+    def __init__(self, ensemble: TabularEnsemble) -> None:
         super().__init__()
-        exact: Any = copy.deepcopy(inner).double().eval()
-        self.embedding = None if bins is None else _Pieces(exact.num_module, bins)
-        self.categories = exact.cat_module
+        exact: Any = copy.deepcopy(ensemble).double().eval()
+        self.features = exact.features
+        if self.features.embedding is not None:
+            self.features.embedding = _Pieces(self.features.embedding, self.features.bins)
         layers = [block[0] for block in exact.backbone.blocks]
         products = [x.s[:, :, None] * x.weight * x.r[:, None, :] for x in layers]
         self.register_buffer("first", products[0].flatten(0, 1))
@@ -48,10 +51,7 @@ class FoldedEnsemble(nn.Module):
 
     def forward(self, columns: tuple[Tensor, Tensor]) -> Tensor:
         """Scores of numeric columns and categories."""
-        numeric, codes = columns
-        x = numeric if self.embedding is None else self.embedding(numeric)
-        if self.categories is not None:
-            x = torch.cat([x, self.categories(codes).to(x.dtype)], 1)
+        x = self.features(columns)
         hidden = functional.linear(x, self.first, self.first_bias).relu_()
         hidden = hidden.view(len(x), self.members, -1).transpose(0, 1)
         for i in range(1, self.depth):
@@ -61,7 +61,7 @@ class FoldedEnsemble(nn.Module):
 
 
 class _Pieces(nn.Module):
-    """An embedding (N, d) to (N, d e) of numbers that is linear between edges, and beyond them."""
+    """An embedding (N, d) to (N, d, e) of numbers that is linear between edges, and beyond them."""
 
     inner: Tensor
     left: Tensor
@@ -88,7 +88,7 @@ class _Pieces(nn.Module):
         piece = torch.searchsorted(self.inner, columns, right=True) + self.offset
         past = columns - self.left[piece]
         at, slope = functional.embedding(piece.T, self.table).chunk(2, dim=-1)
-        return torch.addcmul(at, slope, past.T[..., None]).flatten(1)
+        return torch.addcmul(at, slope, past.T[..., None])
 
 
 def _padded(bins: Sequence[Sequence[float]], longest: int) -> Tensor:

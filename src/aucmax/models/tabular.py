@@ -20,6 +20,53 @@ Columns = tuple[Tensor, Tensor]
 """Numeric columns (N, n), and codes of categories (N, c) as integers."""
 
 
+class Features(nn.Module):
+    """Columns side by side: embedded numbers, numbers as they are, and categories one-hot.
+
+    A column of one piece, of two values that is, gains nothing from an embedding and gets none.
+
+    Args:
+        numeric: how many numeric columns.
+        cardinalities: of each categorical column, how many codes it has.
+        bins: edges of each numeric column's pieces; None embeds nothing.
+        embedding: numbers that an embedded column becomes.
+    """
+
+    many: Tensor
+    few: Tensor
+    offsets: Tensor
+
+    def __init__(
+        self,
+        numeric: int,
+        cardinalities: Sequence[int],
+        bins: Sequence[Sequence[float]] | None,
+        embedding: int,
+    ) -> None:
+        super().__init__()
+        edges = list(bins or [()] * numeric)
+        self.bins = [list(edge) for edge in edges if len(edge) > 2]
+        for name, kept in (("many", True), ("few", False)):
+            places = [i for i, edge in enumerate(edges) if (len(edge) > 2) == kept]
+            self.register_buffer(name, torch.tensor(places, dtype=torch.int64), persistent=False)
+        first = torch.tensor([0, *cardinalities]).cumsum(0)
+        self.register_buffer("offsets", first[:-1], persistent=False)
+        self.codes = int(first[-1])
+        self.embedding = _embeddings(self.bins, embedding) if self.bins else None
+        self.sizes = [embedding] * len(self.many) + [1] * len(self.few) + list(cardinalities)
+
+    def forward(self, columns: Columns) -> Tensor:
+        """(N, d) of numbers."""
+        numeric, codes = columns
+        parts = [numeric[:, self.few]]
+        if self.embedding is not None:
+            parts.insert(0, self.embedding(numeric[:, self.many]).flatten(1))
+        if self.codes:
+            ones = numeric.new_zeros(len(codes), self.codes)
+            parts.append(ones.scatter_(1, codes + self.offsets, 1.0))
+        return torch.cat(parts, 1)
+
+
 class TabularEnsemble(nn.Module):
     """TabM: an ensemble of MLPs that share most of their weights; :func:`tabm` makes one.
 
@@ -27,20 +74,22 @@ class TabularEnsemble(nn.Module):
     other; otherwise their mean (N, outputs).
     """
 
-    def __init__(self, inner: nn.Module, bins: Sequence[Sequence[float]] | None = None) -> None:
+    def __init__(self, features: Features, backbone: nn.Module, output: nn.Module) -> None:
         super().__init__()
-        self.inner = inner
-        self.bins = bins
-
-    def folded(self) -> FoldedEnsemble:
-        """The same scores from a network without members, for use when training is over."""
-        return FoldedEnsemble(self.inner, self.bins)
+        self.features = features
+        self.backbone = backbone
+        self.output = output
 
     def forward(self, columns: Columns) -> Tensor:
         """Raw scores of numeric columns and categories."""
-        numeric, codes = (x if x.shape[1] else None for x in columns)
-        scores: Tensor = self.inner(numeric, codes)
+        features = self.features(columns)
+        members: Any = self.backbone.k
+        scores: Tensor = self.output(self.backbone(features[:, None].expand(-1, members, -1)))
         return scores.flatten(0, 1) if self.training else scores.mean(1)
+
+    def folded(self) -> FoldedEnsemble:
+        """The same scores from a network without members, for use when training is over."""
+        return FoldedEnsemble(self)
 
 
 class ByteDropout(nn.Module):
@@ -131,20 +180,20 @@ def tabm(
         >>> model(columns).shape, model.eval()(columns).shape
         (torch.Size([40, 1]), torch.Size([5, 1]))
     """
-    from tabm import TabM
+    from tabm import LinearEnsemble, make_tabm_backbone
 
-    inputs: dict[str, Any] = {"n_num_features": numeric, "cat_cardinalities": list(cardinalities)}
+    members, width = _checks.count("members", members), _checks.count("width", width)
     with drawing_from(generator):
-        if bins and numeric:
-            inputs["num_embeddings"] = _embeddings(bins, embedding)
-        inner = TabM.make(
-            **inputs, d_out=_checks.count("outputs", outputs), k=_checks.count("members", members),
-            n_blocks=_checks.count("blocks", blocks), d_block=_checks.count("width", width),
-            dropout=0.1,
+        features = Features(numeric, cardinalities, bins, embedding)
+        backbone = make_tabm_backbone(
+            d_in=sum(features.sizes), n_blocks=_checks.count("blocks", blocks), d_block=width,
+            dropout=0.0, k=members, start_scaling_init_chunks=features.sizes,
+            start_scaling_init="normal" if features.bins else "random-signs",
         )  # fmt: skip
-    for block in inner.backbone.blocks:
+        output = LinearEnsemble(width, _checks.count("outputs", outputs), k=members)
+    for block in backbone.blocks:
         block[-1] = ByteDropout(dropout)
-    return TabularEnsemble(inner, bins if numeric else None)
+    return TabularEnsemble(features, backbone, output)
 
 
 def tabular_mlp(
