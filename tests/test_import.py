@@ -19,6 +19,8 @@ HEAVY = [
     "rich",
     "tyro",
     "optuna",
+    "onnx",
+    "onnxscript",
     "tabm",
     "safetensors",
     "tensorboard",
@@ -26,7 +28,7 @@ HEAVY = [
 
 # Each row may import from the rows above it. `optim` knows torch and the checks alone.
 LAYERS = [
-    ["_checks", "_exact", "_lock", "_random", "_version", "distributed"],
+    ["_checks", "_exact", "_lock", "_pool", "_random", "_version", "distributed"],
     ["prior", "_sharded"],
     ["loss", "stages", "metrics", "calibration", "data", "models", "history"],
     ["optim", "checkpoint"],

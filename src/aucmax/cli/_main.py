@@ -14,17 +14,19 @@ from typing import Any, NoReturn
 
 import tyro
 
+from aucmax._pool import WorkerDiedError
 from aucmax._version import __version__
 from aucmax.cli._reproduce import reproduce
-from aucmax.cli._tables import demo, evaluate, fit, predict, report
-from aucmax.experiments.pool import WorkerDiedError
+from aucmax.cli._tables import demo, evaluate, export, fit, predict, report, tune
 from aucmax.train import DivergedError
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "fit": fit,
+    "tune": tune,
     "predict": predict,
     "evaluate": evaluate,
     "report": report,
+    "export": export,
     "demo": demo,
     "reproduce": reproduce,
 }
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (WorkerDiedError, DivergedError, MemoryError, ImportError) as error:
         _fail(str(error) or type(error).__name__, code=1)
     except KeyboardInterrupt:
-        goes_on = given[:1] == ["reproduce"] or "--streaming" in given
+        goes_on = given[:1] in (["reproduce"], ["tune"]) or "--streaming" in given
         more = "; the same command goes on from here" if goes_on else ""
         print(f"\naucmax: stopped{more}", file=sys.stderr)
         raise SystemExit(130) from None

@@ -1,4 +1,4 @@
-"""``aucmax fit``, ``predict``, ``evaluate``, ``report`` and ``demo``: models for tables."""
+"""``aucmax fit``, ``tune``, ``predict``, ``evaluate``, ``report``, ``export``, ``demo``: tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from aucmax.cli._reproduce import Folder, Seconds
+from aucmax.cli._reproduce import Count, Folder, Seconds
 
 File = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
 Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -61,6 +61,48 @@ def fit(
         print(f"note: the model that was in {fitted.folder} before is replaced")
     print(f"\nThe model is in {fitted.folder}", end="")
     print(f", its report is {fitted.report}" if fitted.report else "")
+
+
+def tune(
+    data: File,
+    target: Annotated[str, tyro.conf.arg(metavar="COLUMN")],
+    positive: Label = None,
+    out: Folder = None,
+    drop: Names = (),
+    trials: int = 30,
+    workers: Count = None,
+    test_share: float = 0.2,
+    time_limit: Seconds = None,
+    seed: int = 0,
+) -> None:
+    """Search for options that suit a table, and fit a model with the best.
+
+    Options are judged by folds of the training rows; the rows to judge the model by are those of
+    aucmax fit, and have no part in the search. Killed or stopped, the same command goes on.
+
+    Args:
+        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file.
+        target: The column to predict.
+        positive: Its positive label; by default 1, true or yes, else the rarer one.
+        out: Folder for model and report; by default the file's name with "-model".
+        drop: Columns to leave out, such as keys.
+        trials: How many options are tried; the defaults come first.
+        workers: Trials at a time; by default one per core.
+        test_share: Share of the rows kept apart to judge the model by.
+        time_limit: Begin no further trial after so many seconds.
+        seed: Of everything that is random.
+    """
+    from aucmax.shell import tune_file
+
+    (folder, _, evaluation, report), tuning = tune_file(
+        data, target, positive=positive, out=out, drop=drop, trials=trials, workers=workers,
+        test_share=test_share, time_limit=time_limit, seed=seed,
+        command=shlex.join(["aucmax", *sys.argv[1:]]),
+    )  # fmt: skip
+    print(summary(evaluation))
+    print(f"\n{in_words(tuning)}")
+    print(f"\nThe model is in {folder}, its trials are {folder / 'tuning.json'}", end="")
+    print(f", its report is {report}" if report else "")
 
 
 def predict(model: Model, data: File, out: Target = None, keep: Names = ()) -> None:
@@ -116,6 +158,22 @@ def report(model: Model) -> None:
     print(f"The report is {write_report(model)}")
 
 
+def export(model: Model, onnx: Annotated[Path, tyro.conf.arg(metavar="FILE")]) -> None:
+    """Write a model as ONNX, to serve it without torch.
+
+    The file takes columns that are encoded already, numeric (float32) and codes (int64), as
+    model.encoder_.transform(table) gives them in Python, and gives the probabilities of aucmax
+    predict. Its metadata holds the names of columns and classes, the threshold and the encoder.
+
+    Args:
+        model: The folder that aucmax fit or tune made.
+        onnx: The .onnx file to write.
+    """
+    from aucmax.shell import export_onnx
+
+    print(f"The model is in {export_onnx(model, onnx)}")
+
+
 def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")) -> None:
     """Fit a model on a table that comes along, and show what it made.
 
@@ -143,6 +201,31 @@ def summary(evaluation: dict[str, Any]) -> str:
     lines.append(_auc_in_words(evaluation["auc"], len(labels)))
     peers = evaluation.get("peers", [])
     return "\n".join([*lines, *(_against(peer, evaluation["auc"]["value"]) for peer in peers)])
+
+
+def in_words(tuning: dict[str, Any]) -> str:
+    """The best options, and how they do beside the defaults."""
+    best, defaults, trials = tuning["best"], tuning["defaults"], len(tuning["trials"])
+    shown = ", ".join(f"{name} {_short(best['options'][name])}" for name in tuning["searched"])
+    if best["options"] == defaults["options"]:
+        return f"of {trials} trials the defaults were the best: {shown}"
+    known, ours = defaults.get("validation_auc"), best["test_auc"]
+    before = "the defaults diverged" if known is None else f"of the defaults {known:.4f}"
+    other = {"name": "the defaults", "auc": defaults["test_auc"]}
+    p_value = defaults.get("p_value")
+    on_test = f"against the defaults, AUC {other['auc']:.4f}: {ours - other['auc']:+.4f}"
+    return "\n".join(
+        [
+            f"the best of {trials} trials: {shown}",
+            f"validation AUC, mean of {tuning['folds']} folds: {best['validation_auc']:.4f}, "
+            f"{before} (the best of many looks better than it is)",
+            on_test if p_value is None else _against({**other, "p_value": p_value}, ours),
+        ]
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _auc_in_words(auc: dict[str, float], classes: int) -> str:

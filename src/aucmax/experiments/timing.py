@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from aucmax._pool import settle
 from aucmax.checkpoint import write_json
 from aucmax.experiments.job import (
     Parts,
@@ -21,7 +22,6 @@ from aucmax.experiments.job import (
     stored_images,
 )
 from aucmax.experiments.plan import Run, study_name
-from aucmax.experiments.pool import settle
 from aucmax.experiments.workshop import Workshop
 from aucmax.train import fit
 

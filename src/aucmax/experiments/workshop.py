@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from aucmax import _lock
+from aucmax._pool import pool
 from aucmax.checkpoint import write_json
 from aucmax.data.datasets import ImageData
 from aucmax.experiments.job import describe, perform, store_images
 from aucmax.experiments.plan import Run
-from aucmax.experiments.pool import pool
 from aucmax.experiments.progress import Bar
 
 

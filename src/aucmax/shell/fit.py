@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aucmax import _checks
+from aucmax.checkpoint import write_json
 from aucmax.data.tables import TableEncoder
 from aucmax.estimator import AUCClassifier
 from aucmax.estimator.holdout import hold_out
@@ -22,6 +23,7 @@ from aucmax.shell.labeled import Labeled, read_labeled, rows_of
 
 FILES = {
     "model.json", "model.safetensors", "evaluation.json", "evaluation.safetensors", "report.html",
+    "tuning.json",
 }  # fmt: skip
 """All that is ever in a model's folder; with others in it, it is not replaced."""
 
@@ -35,6 +37,23 @@ class Fitted(NamedTuple):
     report: Path | None
     replaced: bool = False
     """Whether the folder held a model before."""
+
+
+class Source(NamedTuple):
+    """Where rows come from, and which of them are kept apart; see :func:`fit_file`."""
+
+    data: str
+    target: str
+    positive: str | None
+    drop: tuple[str, ...]
+    test_share: float
+    seed: int
+
+    def parts(self) -> tuple[Labeled, Labeled]:
+        """The rows to train on, and those to judge by."""
+        rows = read_labeled(self.data, self.target, positive=self.positive, drop=self.drop)
+        rows = rows._replace(notes=[*rows.notes, *hints(rows, self.target)])
+        return _split(rows, self.test_share, self.seed)
 
 
 def fit_file(
@@ -74,28 +93,37 @@ def fit_file(
     Raises:
         ValueError: for what cannot be right; nothing is written then.
     """
-    share = _checks.check_number(
+    source = Source(str(data), target, positive, tuple(drop), checked_share(test_share), seed)
+    folder = free_folder(Path(out) if out is not None else default_folder(data))
+    train, test = source.parts()
+    began = time.perf_counter()
+    model = trained(train, seed, time_limit=time_limit, verbose=progress, **options)
+    seconds = round(time.perf_counter() - began, 3)
+    evaluation = evaluated(model, train, test, compare)
+    evaluation |= {"target": target, "command": command, "seconds": seconds}
+    return write(folder, model, evaluation)
+
+
+def checked_share(test_share: float) -> float:
+    """The share, if it leaves rows on both sides."""
+    return _checks.check_number(
         "test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1
     )
-    folder = free_folder(Path(out) if out is not None else default_folder(data))
-    rows = read_labeled(data, target, positive=positive, drop=drop)
-    train, test = _split(rows, share, seed)
-    model = AUCClassifier(
-        time_limit=time_limit, random_state=seed, verbose=progress, threshold="balanced", **options
-    )
-    began = time.perf_counter()
+
+
+def trained(train: Labeled, seed: int, **options: Any) -> AUCClassifier:
+    """A classifier for the rows, which predicts their labels."""
+    model = AUCClassifier(random_state=seed, threshold="balanced", **options)
     model.fit(train.table, train.classes)
-    seconds = round(time.perf_counter() - began, 3)
-    model.classes_ = np.array(rows.labels, dtype=object)
-    evaluation: dict[str, Any] = {
-        "target": target,
-        "labels": rows.labels,
-        "command": command,
-    }
+    model.classes_ = np.array(train.labels, dtype=object)
+    return model
+
+
+def evaluated(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -> dict[str, Any]:
+    """What :func:`judged` finds, with the labels and all notes."""
     found, more = judged(model, train, test, compare)
-    notes = [*rows.notes, *hints(rows, target), *model.encoder_.notes(train.table), *more]
-    evaluation |= {**found, "notes": notes, "seconds": seconds}
-    return write(folder, model, evaluation)
+    notes = [*train.notes, *model.encoder_.notes(train.table), *more]
+    return {"labels": train.labels, **found, "notes": notes}
 
 
 def default_folder(data: str | Path) -> Path:
@@ -176,13 +204,20 @@ def judged(
     return found, notes
 
 
-def write(folder: Path, model: AUCClassifier, evaluation: dict[str, Any]) -> Fitted:
+def write(
+    folder: Path,
+    model: AUCClassifier,
+    evaluation: dict[str, Any],
+    tuning: dict[str, Any] | None = None,
+) -> Fitted:
     """All files or none: they are made beside the folder, which then takes their place."""
     fresh, before = (folder.with_name(folder.name + x) for x in (".partial", ".before"))
     try:
         model.save(fresh)
         evaluate.store(fresh, evaluation)
         report = evaluate.write_report(fresh) if "probability" in evaluation else None
+        if tuning is not None:
+            write_json(fresh / "tuning.json", tuning)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise

@@ -35,9 +35,6 @@ def compare(
     """
     encoder = TableEncoder().fit(train)
     inputs = encoder.transform(train), encoder.transform(test)
-    several = ours.ndim == 2
-    judge = metrics.hand_till_interval if several else metrics.roc_auc_interval
-    test_pair = metrics.hand_till_test if several else metrics.delong_test
     found, notes = [], []
     for name, fit in (("logistic regression", _logistic), ("gradient boosting", _boosting)):
         began = time.perf_counter()
@@ -46,11 +43,21 @@ def compare(
         except (ValueError, MemoryError) as error:
             notes.append(f"not compared with {name}: {str(error).splitlines()[0]}")
             continue
-        interval = judge(scores, truth)
-        about = {"name": name, "auc": interval.auc, "low": interval.low, "high": interval.high}
-        about["p_value"] = test_pair(ours, scores, truth).p_value
+        about = against(name, scores, truth, ours)
         found.append({**about, "seconds": round(time.perf_counter() - began, 3)})
     return found, notes
+
+
+def against(
+    name: str, scores: NDArray[np.float64], truth: NDArray[np.int64], ours: NDArray[np.float64]
+) -> dict[str, Any]:
+    """AUC of another's scores with its interval, and how likely the difference to ours is."""
+    several = ours.ndim == 2
+    judge = metrics.hand_till_interval if several else metrics.roc_auc_interval
+    paired = metrics.hand_till_test if several else metrics.delong_test
+    found = judge(scores, truth)
+    about = {"name": name, "auc": found.auc, "low": found.low, "high": found.high}
+    return {**about, "p_value": paired(ours, scores, truth).p_value}
 
 
 def _logistic(
