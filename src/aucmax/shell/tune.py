@@ -109,8 +109,7 @@ def tune_file(
 
 
 def _workers(workers: int | None) -> int:
-    cores = len(os.sched_getaffinity(0))
-    return _checks.count("workers", cores if workers is None else workers)
+    return _checks.count("workers", os.cpu_count() or 1 if workers is None else workers)
 
 
 def _settings(source: Source, digest: str, options: dict[str, Any]) -> dict[str, Any]:
