@@ -128,7 +128,7 @@ def test_several_classes(tmp_path):
     table.to_csv(tmp_path / "data.csv", index=False)
     options = QUICK | {"trials": 2, "max_steps": 40, "objective": "auc+ce"}
     fitted, tuning = tune_file(tmp_path / "data.csv", "kind", out=tmp_path / "m", **options)
-    assert fitted.report is None
+    assert fitted.report == tmp_path / "m" / "report.html"
     assert tuning["searched"] == ["lr", "weight_decay", "dropout"]
     assert tuning["trials"][0]["validation_auc"] > 0.7
     assert "against the defaults" in in_words(tuning) or "the defaults were" in in_words(tuning)

@@ -57,6 +57,10 @@ def fit(
     else:
         fitted = fit_file(data, target, test_share=test_share, **given)
     print(summary(fitted.evaluation))
+    _say_where(fitted)
+
+
+def _say_where(fitted: Any) -> None:
     if fitted.replaced:
         print(f"note: the model that was in {fitted.folder} before is replaced")
     print(f"\nThe model is in {fitted.folder}", end="")
@@ -94,15 +98,14 @@ def tune(
     """
     from aucmax.shell import tune_file
 
-    (folder, _, evaluation, report), tuning = tune_file(
+    fitted, tuning = tune_file(
         data, target, positive=positive, out=out, drop=drop, trials=trials, workers=workers,
         test_share=test_share, time_limit=time_limit, seed=seed,
         command=shlex.join(["aucmax", *sys.argv[1:]]),
     )  # fmt: skip
-    print(summary(evaluation))
-    print(f"\n{in_words(tuning)}")
-    print(f"\nThe model is in {folder}, its trials are {folder / 'tuning.json'}", end="")
-    print(f", its report is {report}" if report else "")
+    print(f"{summary(fitted.evaluation)}\n\n{in_words(tuning)}")
+    _say_where(fitted)
+    print(f"The trials are {fitted.folder / 'tuning.json'}")
 
 
 def predict(model: Model, data: File, out: Target = None, keep: Names = ()) -> None:
@@ -212,14 +215,13 @@ def in_words(tuning: dict[str, Any]) -> str:
     known, ours = defaults.get("validation_auc"), best["test_auc"]
     before = "the defaults diverged" if known is None else f"of the defaults {known:.4f}"
     other = {"name": "the defaults", "auc": defaults["test_auc"]}
-    p_value = defaults.get("p_value")
-    on_test = f"against the defaults, AUC {other['auc']:.4f}: {ours - other['auc']:+.4f}"
+    other["p_value"] = defaults["p_value"]
     return "\n".join(
         [
             f"the best of {trials} trials: {shown}",
             f"validation AUC, mean of {tuning['folds']} folds: {best['validation_auc']:.4f}, "
             f"{before} (the best of many looks better than it is)",
-            on_test if p_value is None else _against({**other, "p_value": p_value}, ours),
+            _against(other, ours),
         ]
     )
 

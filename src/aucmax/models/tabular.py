@@ -62,7 +62,7 @@ class Features(nn.Module):
         if self.embedding is not None:
             parts.insert(0, self.embedding(numeric[:, self.many]).flatten(1))
         if self.codes:
-            ones = numeric.new_zeros(len(codes), self.codes)
+            ones = numeric.new_zeros(codes.shape[0], self.codes)
             parts.append(ones.scatter_(1, codes + self.offsets, 1.0))
         return torch.cat(parts, 1)
 

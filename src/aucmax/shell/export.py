@@ -20,7 +20,6 @@ from aucmax._version import __version__
 from aucmax.calibration import Temperature
 from aucmax.checkpoint import replacing
 from aucmax.estimator import AUCClassifier
-from aucmax.models.tabular import TabularEnsemble
 
 ROWS = 3
 """Of the example that is traced; the file takes any number."""
@@ -30,9 +29,10 @@ def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
     """Write a model as ONNX: encoded columns in, the probabilities of ``predict_proba`` out.
 
     The graph holds the network, the mean over its members and the calibration, in double
-    precision as in ``predict_proba``. What turns a table's columns into numbers is not in it:
-    its inputs are what ``model.encoder_.transform(table)`` gives, and without aucmax's model
-    folder ``TableEncoder.from_dict`` makes the same encoder of the file's metadata.
+    precision, where ``predict_proba`` is content with single for TabM. What turns a table's columns
+    into numbers is not in it: its inputs are what ``model.encoder_.transform(table)`` gives, and
+    without aucmax's model folder ``TableEncoder.from_dict`` makes the same encoder of the file's
+    metadata.
 
     ============= =============================================================
     input         ``numeric`` (rows, n) float32 and ``codes`` (rows, m) int64, but for one that
@@ -103,16 +103,8 @@ class Served(nn.Module):
         return torch.cat([torch.sigmoid(-logits), torch.sigmoid(logits)], 1)
 
     def _scores(self, numeric: Tensor, codes: Tensor) -> Tensor:
-        """As the network's; TabM's own ``forward`` would fix the number of rows in its checks."""
-        if not isinstance(self.network, TabularEnsemble):
-            scores: Tensor = self.network((numeric, codes))
-            return scores.flatten(1) if scores.ndim > 1 else scores[:, None]
-        inner: Any = self.network.inner
-        embed = inner.num_module or nn.Identity()
-        parts = [embed(numeric).flatten(1)] if numeric.shape[1] else []
-        parts += [inner.cat_module(codes).double()] if codes.shape[1] else []
-        members: Tensor = inner.output(inner.backbone(inner.ensemble_view(torch.cat(parts, 1))))
-        return members.mean(1)
+        scores: Tensor = self.network((numeric, codes))
+        return scores.flatten(1) if scores.ndim > 1 else scores[:, None]
 
 
 def metadata(model: AUCClassifier) -> dict[str, str]:
