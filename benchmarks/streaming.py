@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -80,14 +79,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("streaming-data"))
     parser.add_argument("--json", type=Path, help="write the figures there")
     given = parser.parse_args()
-    if not given.folder.exists():
-        generate(given.folder, given.rows)
+    if given.folder.exists():
+        parser.error(f"--folder must be new, found {given.folder}")
+    generate(given.folder, given.rows)
     model = given.folder / "model"
-    shutil.rmtree(model, ignore_errors=True)
     files = str(given.folder / "part-*.parquet")
     command = [sys.executable, "-m", "aucmax", "fit", files, "--target", "target"]
     command += ["--streaming", "--out", str(model)]
     runs = [run(command, given.kill_after), run(command, None)]
+    if [part["exit"] for part in runs] != [-signal.SIGKILL, 0]:
+        raise SystemExit(f"the first run must be killed and the second end well, found {runs}")
     evaluation = json.loads((model / "evaluation.json").read_text(encoding="utf-8"))
     seconds = sum(part["seconds"] for part in runs)
     found = {

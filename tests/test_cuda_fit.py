@@ -169,3 +169,16 @@ def test_odd_batches_of_a_loader_run_beside_the_graph() -> None:
         make_model(), loader, data(500, 1), steps=100, device="cuda", progress=False
     )
     assert result.auc > 0.7
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_classifier_trained_on_the_device_scores_there_as_on_the_cpu(classes) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(600, 4, generator=generator).double().numpy()
+    x[:, 3] = x[:, 3] > 0
+    y = (x[:, 0] + x[:, 1] > 0.5).astype(int) + (classes - 2) * (x[:, 2] > 1)
+    model = aucmax.AUCClassifier(max_steps=60, device="cuda", random_state=0).fit(x, y)
+    there = model.predict_proba(x)
+    assert model.score(x, y) > 0.9
+    here = model.set_params(device="cpu").predict_proba(x)
+    assert abs(there - here).max() < 1e-3

@@ -177,6 +177,8 @@ def test_a_model_has_the_same_m_as_itself_and_no_m_without_a_class():
         assert math.isnan(metrics.hand_till_test(p, p, [0, 1, 1, 0]).p_value)
     with pytest.raises(ValueError, match=r"scores_b must have shape \(N, c\)"):
         metrics.hand_till_test(p, p[:, 0], y)
+    with pytest.raises(ValueError, match="scores_b must have the"):
+        metrics.hand_till_test(p, np.c_[p, p[:, 0]], y)
 
 
 def test_hand_till_of_two_columns_takes_the_mean_of_both():

@@ -59,6 +59,9 @@ def test_a_generator_leaves_torchs_numbers(make):
         (tabm, {"width": 1.5}, "width must be"),
         (tabm, {"blocks": 0}, "blocks must be"),
         (tabm, {"outputs": 0}, "outputs must be"),
+        (tabm, {"embedding": 1.5}, "embedding must be"),
+        (tabm, {"dropout": 1}, r"dropout must be in \[0, 1\), found 1"),
+        (tabm, {"bins": [[0, 1, 2]]}, "bins must be edges of 3 columns, found 1"),
         (tabular_mlp, {"hidden": [8, 0]}, "hidden must be an integer >= 1, found 0"),
         (tabular_mlp, {"outputs": 0}, "outputs must be"),
     ],
@@ -66,6 +69,20 @@ def test_a_generator_leaves_torchs_numbers(make):
 def test_sizes_that_cannot_be_right(make, options, message):
     with pytest.raises(ValueError, match=message):
         make(3, **options)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ((NUMERIC[:, :2], CODES), "3 numeric and 2 of codes, found 2 and 2"),
+        ((NUMERIC, CODES[:, :1]), "3 numeric and 2 of codes, found 3 and 1"),
+        ((NUMERIC, CODES + 1), r"codes must be below \[4, 4\], found \[4, 4\]"),
+        ((NUMERIC, CODES - 1), r"codes must be below"),
+    ],
+)
+def test_columns_of_another_table_are_refused(columns, message):
+    with pytest.raises(ValueError, match=message):
+        tabm(3, [4, 4], members=2, width=4)(columns)
 
 
 def test_bins_hold_as_many_rows_each():
@@ -99,6 +116,16 @@ def test_folded_it_scores_the_same(cardinalities, pieces, outputs):
     wanted = copy.deepcopy(model).double().eval()(columns)
     torch.testing.assert_close(model.folded()(columns), wanted, rtol=1e-5, atol=1e-6)
     assert wanted.std() > 0.1
+
+
+def test_folded_it_keeps_its_activations():
+    torch.manual_seed(0)
+    model = tabm(3, [4, 4], members=2, width=4)
+    for block in model.backbone.blocks:
+        block[1] = torch.nn.Tanh()
+    wanted = copy.deepcopy(model).double().eval()((NUMERIC.double(), CODES))
+    torch.testing.assert_close(model.folded()((NUMERIC.double(), CODES)), wanted)
+    assert model.folded()((NUMERIC[:0].double(), CODES[:0])).shape == (0, 1)
 
 
 def test_a_rows_score_depends_on_no_other_row():

@@ -250,9 +250,15 @@ def hand_till_test(scores_a: Values, scores_b: Values, target: Values) -> DeLong
         >>> print(f"{test.difference:.3f}, p = {test.p_value:.2f}")
         0.083, p = 0.80
     """
-    a = _by_class(*_table(scores_a, target, "scores_a"))
-    b = _by_class(*_table(scores_b, target, "scores_b"))
-    if not a or not b:
+    tables = _table(scores_a, target, "scores_a"), _table(scores_b, target, "scores_b")
+    columns = [table.shape[1] for table, _ in tables]
+    if columns[0] != columns[1]:
+        raise ValueError(
+            f"scores_b must have the {columns[0]} columns of scores_a, found {columns[1]}"
+        )
+    a = _by_class(*tables[0])
+    b = _by_class(*tables[1]) if a else []
+    if not a:
         return DeLongTest(*[math.nan] * 6)
     (auc_a, parts_a), (auc_b, parts_b) = _class_placements(a), _class_placements(b)
     differences = [x - y for x, y in zip(parts_a, parts_b, strict=True)]

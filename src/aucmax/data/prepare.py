@@ -91,7 +91,8 @@ def split(y: ArrayLike, size: float, seed: int = 0) -> tuple[Rows, Rows]:
         (90, np.int64(8))
     """
     y = _labels(y)
-    size = _checks.count("size", round(size * len(y)) if 0 < size < 1 else size)
+    share = isinstance(size, float) and 0 < size < 1
+    size = _checks.count("size", round(size * len(y)) if share else size)
     shares = {value: size * int((y == value).sum()) / len(y) for value in (0, 1)}
     negatives = min(max(1, round(shares[0])), size - 1)
     wanted = {0: negatives, 1: size - negatives}

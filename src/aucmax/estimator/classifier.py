@@ -221,7 +221,12 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         _checks.check_number(
             "validation_fraction", self.validation_fraction, "in [0, 1)", lambda x: 0 <= x < 1
         )
-        for name in ("members", "width", "blocks", "batch_size", "max_steps", "max_epochs"):
+        _checks.check_number("dropout", self.dropout, "in [0, 1)", lambda x: 0 <= x < 1)
+        _checks.check_number("weight_decay", self.weight_decay, ">= 0", lambda x: x >= 0)
+        if self.lr is not None:
+            _checks.finite_positive("lr", self.lr)
+        counts = ("members", "width", "blocks", "batch_size", "max_steps", "max_epochs", "patience")
+        for name in counts:
             _checks.count(name, getattr(self, name))
 
     def _prepare(self, table: Columns, seed: int) -> Encoded:

@@ -92,9 +92,9 @@ def reproduce(
         require_libauc()
     grid = plan.grid if tune is True else {k: list(v) for k, v in dict(tune or {}).items()}
     studies = {} if tune is False else plan_trials(plan.runs, grid, tune_steps, trials)
-    images = datasets.load(dataset, data, download=download, progress=progress)
     folder = Path(out or f"runs/{experiment}-{dataset}")
     source = None if reuse is None else _folder_of_results(reuse)
+    images = datasets.load(dataset, data, download=download, progress=progress)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
     with taken(folder), Bar(folder, progress) as bar:
         workshop = Workshop(folder, where, count, bar, deadline, images, source)

@@ -34,11 +34,12 @@ class FoldedEnsemble(nn.Module):
     @torch.no_grad()
     def __init__(self, ensemble: TabularEnsemble) -> None:
         super().__init__()
-        exact: Any = copy.deepcopy(ensemble).double().eval()
+        exact: Any = copy.deepcopy(ensemble).cpu().double().eval()
         self.features = exact.features
         if self.features.embedding is not None:
             self.features.embedding = _Pieces(self.features.embedding, self.features.bins)
         layers = [block[0] for block in exact.backbone.blocks]
+        self.activations = nn.ModuleList(block[1] for block in exact.backbone.blocks)
         products = [x.s[:, :, None] * x.weight * x.r[:, None, :] for x in layers]
         self.register_buffer("first", products[0].flatten(0, 1))
         self.register_buffer("first_bias", layers[0].bias.flatten())
@@ -52,11 +53,11 @@ class FoldedEnsemble(nn.Module):
     def forward(self, columns: tuple[Tensor, Tensor]) -> Tensor:
         """Scores of numeric columns and categories."""
         x = self.features(columns)
-        hidden = functional.linear(x, self.first, self.first_bias).relu_()
-        hidden = hidden.view(len(x), self.members, -1).transpose(0, 1)
+        hidden = self.activations[0](functional.linear(x, self.first, self.first_bias))
+        hidden = hidden.view(len(x), self.members, self.last.shape[1]).transpose(0, 1)
         for i in range(1, self.depth):
             weight, bias = getattr(self, f"weight{i}"), getattr(self, f"bias{i}")
-            hidden = torch.baddbmm(bias, hidden, weight).relu_()
+            hidden = self.activations[i](torch.baddbmm(bias, hidden, weight))
         return torch.bmm(hidden, self.last).sum(0) + self.last_bias
 
 

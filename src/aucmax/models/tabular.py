@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -35,6 +34,7 @@ class Features(nn.Module):
     many: Tensor
     few: Tensor
     offsets: Tensor
+    cardinalities: Tensor
 
     def __init__(
         self,
@@ -45,10 +45,15 @@ class Features(nn.Module):
     ) -> None:
         super().__init__()
         edges = list(bins or [()] * numeric)
+        if len(edges) != numeric:
+            raise ValueError(f"bins must be edges of {numeric} columns, found {len(edges)}")
+        embedding = _checks.count("embedding", embedding)
         self.bins = [list(edge) for edge in edges if len(edge) > 2]
         for name, kept in (("many", True), ("few", False)):
             places = [i for i, edge in enumerate(edges) if (len(edge) > 2) == kept]
             self.register_buffer(name, torch.tensor(places, dtype=torch.int64), persistent=False)
+        sizes = torch.tensor(list(cardinalities), dtype=torch.int64)
+        self.register_buffer("cardinalities", sizes, persistent=False)
         first = torch.tensor([0, *cardinalities]).cumsum(0)
         self.register_buffer("offsets", first[:-1], persistent=False)
         self.codes = int(first[-1])
@@ -58,6 +63,7 @@ class Features(nn.Module):
     def forward(self, columns: Columns) -> Tensor:
         """(N, d) of numbers."""
         numeric, codes = columns
+        self._check(numeric, codes)
         parts = [numeric[:, self.few]]
         if self.embedding is not None:
             parts.insert(0, self.embedding(numeric[:, self.many]).flatten(1))
@@ -65,6 +71,20 @@ class Features(nn.Module):
             ones = numeric.new_zeros(codes.shape[0], self.codes)
             parts.append(ones.scatter_(1, codes + self.offsets, 1.0))
         return torch.cat(parts, 1)
+
+    def _check(self, numeric: Tensor, codes: Tensor) -> None:
+        wanted = len(self.many) + len(self.few), len(self.cardinalities)
+        if (numeric.shape[1], codes.shape[1]) != wanted:
+            raise ValueError(
+                f"columns must be {wanted[0]} numeric and {wanted[1]} of codes, found "
+                f"{numeric.shape[1]} and {codes.shape[1]}"
+            )
+        if torch.compiler.is_compiling() or codes.device.type != "cpu":
+            return  # a look at the values would hold up the GPU
+        if ((codes < 0) | (codes >= self.cardinalities)).any():
+            raise ValueError(
+                f"codes must be below {self.cardinalities.tolist()}, found {codes.amax(0).tolist()}"
+            )
 
 
 class TabularEnsemble(nn.Module):
@@ -154,7 +174,7 @@ def tabm(
     members: int = 8,
     blocks: int = 2,
     width: int = 128,
-    dropout: float = 0.1,
+    dropout: float = 0.3,
     embedding: int = 8,
     generator: torch.Generator | None = None,
 ) -> TabularEnsemble:
@@ -249,7 +269,5 @@ def _embeddings(bins: Sequence[Sequence[float]], size: int) -> nn.Module:
     from rtdl_num_embeddings import PiecewiseLinearEmbeddings
 
     edges = [torch.tensor(edge, dtype=torch.float32) for edge in bins]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*just two bin edges.*")  # of yes and no
-        module: nn.Module = PiecewiseLinearEmbeddings(edges, size, activation=False, version="B")
+    module: nn.Module = PiecewiseLinearEmbeddings(edges, size, activation=False, version="B")
     return module

@@ -1,4 +1,4 @@
-"""A model as one ONNX file, for serving without torch."""
+"""A model as one ONNX file, for other runtimes than torch."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from aucmax import _checks, _lock
+from aucmax._checks import NotFiniteError
 from aucmax._version import __version__
 from aucmax.checkpoint import sha256, write_json
 from aucmax.estimator import AUCClassifier
@@ -22,6 +23,7 @@ from aucmax.shell import fit, peers
 from aucmax.shell.fit import Fitted, Source
 from aucmax.shell.labeled import Labeled
 from aucmax.shell.search import FOLDS, Search, defaults_of, prepared, require_optuna, space_of
+from aucmax.train import DivergedError
 
 
 class Tuned(NamedTuple):
@@ -89,7 +91,7 @@ def tune_file(
     deadline = time.monotonic() + limit
     share = fit.checked_share(test_share)
     require_optuna()
-    AUCClassifier(**options)._check_options()
+    _check_fixed(options)
     source = Source(str(data), target, positive, tuple(drop), share, seed)
     folder = (Path(out) if out is not None else fit.default_folder(data)).resolve()
     work = folder.with_name(folder.name + ".unfinished")
@@ -100,12 +102,26 @@ def tune_file(
     space = space_of(len(train.labels), options)
     with _taken(work, _settings(source, digest, options)):
         search = Search(work / "study.log", source, digest, options, space)
-        _run(search, trials, workers, deadline, progress)
-        tuning = _tuning(search)
+        try:
+            _run(search, trials, workers, deadline, progress)
+            tuning = _tuning(search)
+        except ValueError:  # the options' or the data's: the same search would end so again
+            shutil.rmtree(work)
+            raise
         found = _finish(folder, tuning, source, (train, test), compare, command, progress)
         search.path.unlink()  # before the settings: without these it would be somebody else's
         shutil.rmtree(work)
     return found
+
+
+def _check_fixed(options: dict[str, Any]) -> None:
+    """Refuse at once what would end the search later, or has no part in it."""
+    own = {"threshold", "random_state", "time_limit", "method", "backbone", "hidden"} & {*options}
+    if own:
+        raise ValueError(
+            f"options must be those of TabM, AdamW and the rows, found {', '.join(sorted(own))}"
+        )
+    AUCClassifier(**options)._check_options()
 
 
 def _workers(workers: int | None) -> int:
@@ -199,14 +215,19 @@ def _finish(
     best["test_auc"] = evaluation["auc"]["value"]
     if defaults["options"] == best["options"]:
         defaults["test_auc"] = best["test_auc"]
-    else:
-        other = fit.trained(train, source.seed, **defaults["options"])
-        defaults |= _compared(other, model, test)
+    elif defaults.get("validation_auc") is not None:
+        defaults |= _compared(defaults["options"], source.seed, train, model, test)
     return Tuned(fit.write(folder, model, evaluation, tuning), tuning)
 
 
-def _compared(other: AUCClassifier, model: AUCClassifier, test: Labeled) -> dict[str, Any]:
-    """How another model does on the rows to judge by, with DeLong's paired test."""
+def _compared(
+    options: dict[str, Any], seed: int, train: Labeled, model: AUCClassifier, test: Labeled
+) -> dict[str, Any]:
+    """How other options do on the rows to judge by, with DeLong's paired test."""
+    try:
+        other = fit.trained(train, seed, **options)
+    except (DivergedError, NotFiniteError):
+        return {}
     score = "predict_proba" if len(test.labels) > 2 else "decision_function"
     theirs, ours = (getattr(x, score)(test.table) for x in (other, model))
     found = peers.against("the defaults", theirs, test.classes, ours)
@@ -266,5 +287,5 @@ class Progress:
 
 
 def _best(done: list[dict[str, Any]]) -> str:
-    aucs = [trial["validation_auc"] or 0.0 for trial in done]
+    aucs = [x for trial in done if (x := trial["validation_auc"]) is not None]
     return f"best {max(aucs):.4f}" if aucs else ""
