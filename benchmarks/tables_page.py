@@ -28,7 +28,8 @@ def page(results: list[Record], times: list[Record], chosen_on: tuple[str, ...])
     parts = [HEAD]
     for title, of in groups.items():
         if of:
-            parts += [heading(f"{title}: {len({r['table'] for r in of})}"), summary(of)]
+            count = len({r["table"] for r in of})
+            parts += [heading(f"{title}: {count}"), verdict(of), summary(of)]
     parts += [heading("Every table"), every_table(results)]
     if times:
         parts += [heading("Seconds of a fit"), seconds(times)]
@@ -102,6 +103,18 @@ def summary(results: list[Record]) -> str:
         beaten = "" if method == OURS else f"{sum(ahead)} of {len(ahead)}"
         rows.append([method, f"{mean(x[method] for x in of.values()):.4f}", f"{rank:.2f}", beaten])
     return table(["Method", "Mean test AUC", "Mean rank", "Tables on which aucmax is ahead"], rows)
+
+
+def verdict(results: list[Record]) -> str:
+    """Which method has the best mean rank, and which the best mean AUC."""
+    place, of = ranks(results), means(results)
+    auc = {method: mean(x[method] for x in of.values()) for method in place}
+    first, highest = min(place, key=place.__getitem__), max(auc, key=auc.__getitem__)
+    ours = sorted(place, key=place.__getitem__).index(OURS) + 1
+    return (
+        f"The best mean rank is that of {first} ({OURS} is number {ours} of {len(place)}), "
+        f"the best mean AUC that of {highest}.\n"
+    )
 
 
 def every_table(results: list[Record]) -> str:
