@@ -143,4 +143,4 @@ def seconds(times: list[Record]) -> str:
     about = f"{times[0]['hardware']}, commit {', '.join(sorted({r['commit'] for r in times}))}."
     head = ["Method", "Median", "Longest", f"Median ratio to {FASTEST}"]
     said = "Seconds to fit three quarters of the rows and predict the others, one at a time"
-    return f"{said}: {about}\n\n{table(head, rows)}"
+    return f"{said}, {len(of[FASTEST])} tables: {about}\n\n{table(head, rows)}"
