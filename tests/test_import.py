@@ -28,7 +28,7 @@ HEAVY = [
 
 # Each row may import from the rows above it. `optim` knows torch and the checks alone.
 LAYERS = [
-    ["_checks", "_exact", "_lock", "_pool", "_random", "_version", "distributed"],
+    ["_checks", "_exact", "_lock", "_optuna", "_pool", "_random", "_version", "distributed"],
     ["prior", "_sharded"],
     ["loss", "stages", "metrics", "calibration", "data", "models", "history"],
     ["optim", "checkpoint"],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aucmax import _checks
+from aucmax._optuna import require_optuna
 from aucmax.checkpoint import write_json
 from aucmax.experiments.plan import STAGED, Run
 from aucmax.experiments.workshop import Workshop
@@ -35,7 +36,7 @@ def plan_trials(
         raise ValueError(
             f"tune must be a grid of {', '.join(TUNED)}, with values for each, found {grid}"
         )
-    _optuna()
+    require_optuna()
     steps = None if steps is None else _checks.count("tune_steps", steps)
     first = {run.study: run for run in runs if run.seed == 0}
     return {
@@ -126,7 +127,7 @@ def _options(run: Run, grid: dict[str, list[Any]]) -> dict[str, Any]:
 
 def _record(studies: dict[str, list[Run]], grid: dict[str, list[Any]], workshop: Workshop) -> None:
     """All trials as Optuna studies, for its dashboard and its plots."""
-    optuna = _optuna()
+    optuna = require_optuna()
     path = workshop.folder / "studies.log"
     backend = optuna.storages.journal.JournalFileBackend(str(path))
     storage = optuna.storages.JournalStorage(backend)
@@ -154,14 +155,3 @@ def command_options(
     given = {"--tune-steps": [steps], "--trials": [trials]}
     options = {**grid, **given}
     return " ".join(" ".join(map(str, [k, *v])) for k, v in options.items() if [*v] != [None])
-
-
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise ValueError(
-            f"tune needs the package optuna: pip install 'aucmax[tune]' ({error})"
-        ) from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna

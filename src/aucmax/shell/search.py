@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax._checks import NotFiniteError
+from aucmax._optuna import require_optuna
 from aucmax._pool import pool
 from aucmax.data.tables import Encoded, TableEncoder
 from aucmax.estimator import AUCClassifier
@@ -27,18 +28,6 @@ FOLDS = 3
 """Into which the training rows are cut: each is scored by a model of the others."""
 AT_RANDOM = 10
 """Trials before the sampler learns from what it has seen."""
-
-
-def require_optuna() -> Any:
-    """The package, or an error that says what to install."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise ValueError(
-            f"tune needs the package optuna: pip install 'aucmax[tune]' ({error})"
-        ) from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
 
 
 def space_of(classes: int, fixed: dict[str, Any]) -> dict[str, Any]:

@@ -16,13 +16,14 @@ import numpy as np
 
 from aucmax import _checks, _lock
 from aucmax._checks import NotFiniteError
+from aucmax._optuna import require_optuna
 from aucmax._version import __version__
 from aucmax.checkpoint import sha256, write_json
 from aucmax.estimator import AUCClassifier
 from aucmax.shell import fit, peers
 from aucmax.shell.fit import Fitted, Source
 from aucmax.shell.labeled import Labeled
-from aucmax.shell.search import FOLDS, Search, defaults_of, prepared, require_optuna, space_of
+from aucmax.shell.search import FOLDS, Search, defaults_of, prepared, space_of
 from aucmax.train import DivergedError
 
 
