@@ -196,9 +196,31 @@ def test_a_captured_step_walks_and_averages_as_an_eager_one(name: str) -> None:
         torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-6)
 
 
-def test_auc_on_the_device_equals_the_host() -> None:
+@pytest.mark.parametrize("decimals", [1, 7])
+def test_metrics_on_the_device_equal_the_host(decimals: int) -> None:
     scores, target = batch(1, n=10_001)
-    scores = scores.round(decimals=1)  # ties
-    assert aucmax.metrics.roc_auc(scores.cuda(), target.cuda()) == pytest.approx(
-        aucmax.metrics.roc_auc(scores, target), abs=1e-12
+    scores = scores.round(decimals=decimals)  # with ties, and without
+    other, weight = scores.roll(1) + scores, torch.rand(len(scores))
+    here, there = (
+        (scores, other, target, weight),
+        (x.cuda() for x in (scores, other, target, weight)),
     )
+
+    def measures(a, b, y, w):
+        found = [aucmax.metrics.roc_auc(a, y), aucmax.metrics.roc_auc(a, y, w)]
+        found += [*aucmax.metrics.roc_auc_interval(a, y), *aucmax.metrics.delong_test(a, b, y)]
+        return found
+
+    assert measures(*there) == pytest.approx(measures(*here), rel=1e-9)
+
+
+def test_wrong_rows_on_the_device_are_named() -> None:
+    scores, target = (x.cuda() for x in batch(1, n=100))
+    with pytest.raises(ValueError, match="scores must be finite"):
+        aucmax.metrics.roc_auc(scores.log(), target)
+    with pytest.raises(ValueError, match="target must hold 0 and 1"):
+        aucmax.metrics.roc_auc(scores, target + 1)
+    with pytest.raises(ValueError, match="weight must be"):
+        aucmax.metrics.roc_auc(scores, target, -torch.ones_like(target))
+    with pytest.warns(UserWarning, match="0 positives"):
+        assert aucmax.metrics.roc_auc(scores, 0 * target) != 0

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from aucmax import _ranking
 from aucmax._checks import check_finite, check_labels, check_number, check_weights
 from aucmax.distributed import carried, concat_over_ranks, world_size
 
@@ -76,8 +77,9 @@ def roc_auc(scores: Values, target: Values, weight: Values | None = None) -> flo
         \mathrm{AUC} = \frac{1}{n_+ n_-} \sum_{i: y_i = 1} \sum_{j: y_j = 0}
             \Bigl(\mathbb{1}[s_i > s_j] + \tfrac12 \mathbb{1}[s_i = s_j]\Bigr),
 
-    each pair multiplied by :math:`w_i w_j` if weights are given. The classes are sorted apart and
-    one is looked up in the other, :math:`O(n \log n)`, on the GPU if both arguments are there.
+    each pair multiplied by :math:`w_i w_j` if weights are given. On the CPU the classes are sorted
+    apart and one is looked up in the other; on the GPU, if all arguments are there, one sort of all
+    scores tells: :math:`O(n \log n)` both.
 
     Args:
         scores: Raw scores, (N,) or (N, 1).
@@ -88,7 +90,9 @@ def roc_auc(scores: Values, target: Values, weight: Values | None = None) -> flo
         >>> roc_auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
         0.75
     """
-    x, positive, w = _clean_on_gpu(scores, target, weight) or _rows(scores, target, weight)
+    if (there := _on_gpu(scores, target, weight)) is not None:
+        return _ranking.auc(there[0]) if _both_classes(there[1]) else math.nan
+    x, positive, w = _rows(scores, target, weight)
     if not _both_classes(positive):
         return math.nan
     if w is None:
@@ -125,10 +129,9 @@ def roc_auc_interval(scores: Values, target: Values, level: float = 0.95) -> AUC
         0.833 [0.136, 0.994]
     """
     level = check_number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
-    x, positive, _ = _rows(scores, target)
-    if not _both_classes(positive):
+    ((auc, wins, losses),) = _placed(target, scores=scores)
+    if math.isnan(auc):
         return AUCInterval(math.nan, math.nan, math.nan, math.nan, level)
-    auc, wins, losses = _placements(*_split(x, positive))
     k = min(len(wins), len(losses))
     bound = auc * (1 - auc) / k
     variance = _delong_variance(wins, losses) if k > 1 else bound
@@ -151,12 +154,10 @@ def delong_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTes
         >>> print(f"{test.difference:.2f}, p = {test.p_value:.2f}")
         -0.25, p = 0.48
     """
-    a, positive, _ = _rows(scores_a, target, name="scores_a")
-    b, _, _ = _rows(scores_b, target, name="scores_b")
-    if not _both_classes(positive):
+    a, b = _placed(target, scores_a=scores_a, scores_b=scores_b)
+    (auc_a, wins_a, losses_a), (auc_b, wins_b, losses_b) = a, b
+    if math.isnan(auc_a):
         return DeLongTest(*[math.nan] * 6)
-    auc_a, wins_a, losses_a = _placements(*_split(a, positive))
-    auc_b, wins_b, losses_b = _placements(*_split(b, positive))
     k = min(len(wins_a), len(losses_a))
     error = math.sqrt(_delong_variance(wins_a - wins_b, losses_a - losses_b)) if k > 1 else 0.0
     return _compared(auc_a, auc_b, error, k)
@@ -398,11 +399,10 @@ class StreamingAUC:
 def _auc(positive: Array, negative: Array) -> float:
     """The share of pairs won; twice their number is an integer, since a tie counts one half."""
     few, many = sorted((positive, negative), key=len)
-    sort = torch.msort if isinstance(few, Tensor) else np.sort
-    ranked, settled, pairs = sort(few), 0, len(few) * len(many)
-    if isinstance(many, np.ndarray) and many.dtype.char in "fd" and len(many) > 100_000:
+    ranked, settled, pairs = np.sort(few), 0, len(few) * len(many)
+    if many.dtype.char in "fd" and len(many) > 100_000:
         settled, many = _screen(ranked, many)
-    twice = settled + int(_twice_below(ranked, sort(many)).sum())
+    twice = settled + int(_twice_below(ranked, np.sort(many)).sum())
     return (twice if few is positive else 2 * pairs - twice) / (2 * pairs)
 
 
@@ -424,8 +424,22 @@ def _screen(few: Array, many: Array, cells: int = 2**20) -> tuple[int, Array]:
 
 def _twice_below(x: Array, others: Array) -> Array:
     """Twice the number of ``others`` (sorted) below each ``x``."""
-    lookup = _module(x).searchsorted
+    lookup = np.searchsorted
     return lookup(others, x, side="left") + lookup(others, x, side="right")
+
+
+def _placed(target: Values, **scores: Values) -> list[tuple[float, Array, Array]]:
+    """The placements in each of some models' scores; nan, and a warning, if a class is missing."""
+    there = [_on_gpu(values, target, None) for values in scores.values()]
+    if any(found is None for found in there):
+        rows = [_rows(values, target, name=name) for name, values in scores.items()]
+        if not _both_classes(rows[0][1], depth=4):
+            return [(math.nan, np.empty(0), np.empty(0)) for _ in rows]
+        return [_placements(*_split(x, positive)) for x, positive, _ in rows]
+    found = [pair for pair in there if pair is not None]
+    if not _both_classes(found[0][1], depth=4):
+        return [(math.nan, np.empty(0), np.empty(0)) for _ in found]
+    return [_ranking.placements(runs, positive) for runs, positive in found]
 
 
 def _placements(positive: Array, negative: Array) -> tuple[float, Array, Array]:
@@ -441,8 +455,12 @@ def _placements(positive: Array, negative: Array) -> tuple[float, Array, Array]:
 def _delong_variance(wins: Array, losses: Array) -> float:
     """DeLong's variance; placements that are all equal give exactly zero, without rounding."""
     m, n = len(wins), len(losses)
-    s_wins, s_losses = (np.var(counts - counts[0], ddof=1) for counts in (wins, losses))
-    return float(s_wins / (4 * n * n * m) + s_losses / (4 * m * m * n))
+    s_wins, s_losses = (_variance(counts - counts[0]) for counts in (wins, losses))
+    return s_wins / (4 * n * n * m) + s_losses / (4 * m * m * n)
+
+
+def _variance(x: Array) -> float:
+    return float(x.double().var() if isinstance(x, Tensor) else np.var(x, ddof=1))
 
 
 def _logit_interval(auc: float, variance: float, k: int, level: float) -> tuple[float, float]:
@@ -482,15 +500,27 @@ def _rows(
     return x[w > 0], y[w > 0] == 1, w[w > 0]
 
 
-def _clean_on_gpu(scores: Values, target: Values, weight: Any) -> tuple[Array, Array, Any] | None:
-    """The rows of tensors on a GPU; None if NumPy is to take them, or to say what is wrong."""
-    pair = [v for v in (scores, target) if isinstance(v, Tensor) and v.is_cuda]
-    if weight is not None or len(pair) < 2 or not pair[0].is_floating_point():
+def _on_gpu(
+    scores: Values, target: Values, weight: Values | None
+) -> tuple[_ranking.Runs, Tensor] | None:
+    """The runs of scores on a GPU, and which rows are positive.
+
+    None if NumPy is to take them, or to say what is wrong.
+    """
+    given = [scores, target] if weight is None else [scores, target, weight]
+    if not all(isinstance(v, Tensor) and v.is_cuda and v.numel() for v in given):
         return None
-    x, y = (v[:, 0] if v.shape[1:] == (1,) else v for v in map(_widened, pair))
-    if x.ndim == 1 and x.shape == y.shape and x.isfinite().all() & ((y == 0) | (y == 1)).all():
-        return x, y == 1, None
-    return None
+    tensors = [_widened(v) for v in given if isinstance(v, Tensor)]
+    x, y, *w = (v[:, 0] if v.shape[1:] == (1,) else v for v in tensors)
+    if x.ndim != 1 or not x.is_floating_point() or any(v.shape != x.shape for v in (y, *w)):
+        return None
+    positive = y == 1
+    if int(positive.count_nonzero()) != int(y.count_nonzero()):
+        return None
+    if w and not (bool(w[0].isfinite().all()) and bool(w[0].min() > 0)):
+        return None
+    runs = _ranking.find_runs(x, positive, *w)
+    return None if runs is None else (runs, positive)
 
 
 def _column(values: Values, name: str, rows: int | None = None) -> Array:
@@ -516,21 +546,17 @@ def _widened(x: Tensor) -> Tensor:
     return x.detach().float() if x.itemsize < 4 else x.detach()
 
 
-def _both_classes(positive: Array) -> bool:
+def _both_classes(positive: Array, depth: int = 3) -> bool:
     """Whether both classes have rows; if not, warns the one who called the public function."""
-    rows, positives = len(positive), int(_module(positive).count_nonzero(positive))
+    tensor = isinstance(positive, Tensor)
+    rows, positives = len(positive), int((torch if tensor else np).count_nonzero(positive))
     if not rows:
         raise ValueError("scores must have at least one row, found none")
     if one_class := positives in (0, rows):
         found = f"target has {positives} positives and {rows - positives} negatives"
-        warnings.warn(f"the result is nan: {found}", UserWarning, stacklevel=3)
+        warnings.warn(f"the result is nan: {found}", UserWarning, stacklevel=depth)
     return not one_class
 
 
 def _split(x: Array, positive: Array) -> tuple[Array, Array]:
-    where = _module(x).where  # several times as fast as a mask
-    return x[where(positive)], x[where(~positive)]
-
-
-def _module(x: Array) -> Any:
-    return torch if isinstance(x, Tensor) else np
+    return x[np.where(positive)], x[np.where(~positive)]  # several times as fast as a mask

@@ -18,6 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from aucmax import _random, distributed
 from aucmax.data import labels as _labels
+from aucmax.data.augment import CropAndFlip
 from aucmax.data.sampling import BatchSampler, derive
 
 
@@ -28,9 +29,10 @@ class Batch(NamedTuple):
     y: Tensor
     weight: Tensor | None = None
 
-    def pick(self, rows: Tensor) -> Batch:
-        """The batch of some of the rows."""
-        x = tree_map(lambda values: values.index_select(0, rows), self.x)
+    def pick(self, rows: Tensor, x: Any = None) -> Batch:
+        """The batch of some of the rows; with other inputs if they are given."""
+        if x is None:
+            x = tree_map(lambda values: values.index_select(0, rows), self.x)
         weight = None if self.weight is None else self.weight[rows]
         return Batch(x, self.y[rows], weight)
 
@@ -68,9 +70,10 @@ class Source:
         """What :meth:`load` needs for the next batch; StopIteration if there is no more."""
         raise NotImplementedError
 
-    def load(self, *drawn: Any) -> Batch:
-        """The batch, on the device."""
-        return Batch(*drawn)
+    def load(self, drawn: tuple[Any, ...], augment: Callable[..., Any] | None = None) -> Batch:
+        """The batch, on the device, augmented."""
+        batch = Batch(*drawn)
+        return batch if augment is None else batch._replace(x=augment(batch.x))
 
     def put_back(self, drawn: tuple[Any, ...]) -> None:
         """Give back what was drawn last, to be drawn again; those that never end need not."""
@@ -128,10 +131,13 @@ class ArraySource(_Sampled):
         self.batch += 1
         return (rows,)
 
-    def load(self, *drawn: Any) -> Batch:
-        """A gather."""
+    def load(self, drawn: tuple[Any, ...], augment: Callable[..., Any] | None = None) -> Batch:
+        """A gather; an augmentation that takes rows gathers by itself."""
         (rows,) = drawn
-        return self.arrays.pick(rows)
+        if isinstance(augment, CropAndFlip):
+            return self.arrays.pick(rows, augment(self.arrays.x, rows))
+        batch = self.arrays.pick(rows)
+        return batch if augment is None else batch._replace(x=augment(batch.x))
 
 
 class DatasetSource(_Sampled):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aucmax import _checks
+from aucmax import _checks, distributed, kernels
 from aucmax.loss._base import (
     SaddleLoss,
     check_binary_shapes,
@@ -93,6 +93,8 @@ class AUCLoss(SaddleLoss):
         """The objective of one batch; differentiable in scores, a, b and alpha."""
         check_binary_shapes(scores, target, weight)
         self._project_dual()
+        if kernels.take(scores) and scores.dtype != torch.float64 and not _checks.tracing():
+            return self._in_one_kernel(scores, target, weight)
         dtype = computable(scores.dtype)
         labels = flatten(target, dtype)
         weight = None if weight is None else flatten(weight, dtype)
@@ -131,6 +133,27 @@ class AUCLoss(SaddleLoss):
                 UserWarning,
                 stacklevel=5,
             )
+
+    def _in_one_kernel(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        from aucmax.kernels.saddle import Batch
+        from aucmax.loss._fused import FusedSaddle
+
+        flat, labels = scores.detach().reshape(-1), target.detach().reshape(-1)
+        weight = None if weight is None else weight.detach().reshape(-1)
+        if self.debug and _checks.synchronizable():
+            exact = None if weight is None else weight.float()
+            check_binary_values(flat.float(), labels.float(), exact)
+        if isinstance(self.prior, float):
+            prior: Any = (self.prior, self.prior * (1.0 - self.prior))
+        else:
+            prior = (self.prior.positives, self.prior.negatives, self.prior.squares)
+        running = self.training and isinstance(self.prior, StreamingPrior)
+        counts = running and distributed.world_size() == 1
+        batch = Batch(flat, labels, weight, prior, self.margin, self.normalize, self.link)
+        loss: Tensor = FusedSaddle.apply(scores, self.a, self.b, self.alpha, batch, counts)  # type: ignore[no-untyped-call]
+        if running and not counts:
+            self.prior._count(labels.double(), weight)  # type: ignore[union-attr]
+        return loss
 
     def _on_device(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         if self.debug and _checks.synchronizable():

@@ -12,6 +12,7 @@ from torch.optim.optimizer import Optimizer
 
 from aucmax import _checks
 from aucmax._checks import is_sharded
+from aucmax.optim._fused import FusedStep, possible
 
 BLOCK = 1 << 19
 """Elements worked on at a time: a few arrays of that size fit the cache, so that a step of several
@@ -28,7 +29,8 @@ class StagedOptimizer(Optimizer):
     in half precision keep their state in single precision.
 
     A subclass names a group's state (:meth:`_names`) and moves one tensor (:meth:`_move_one`) or a
-    list of tensors (:meth:`_move_many`).
+    list of tensors (:meth:`_move_many`); if it names a ``kernel``, that moves all of them at once
+    where they are on a GPU.
     """
 
     counters: tuple[str, ...] = ("stage_steps",)
@@ -42,6 +44,14 @@ class StagedOptimizer(Optimizer):
     """Whether :meth:`_move_many` can scale by a tensor too, as it must within a CUDA graph if the
     step size changes at every step."""
 
+    kernel: str | None = None
+    """The function of :mod:`aucmax.kernels.steps` that takes the step, if there is one."""
+
+    kernel_columns: tuple[str, ...] = ()
+    """The state it works on, after the parameter and its gradient."""
+
+    _fused: FusedStep | None = None
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; it begins a stage of its own."""
         for name, value in {**self.defaults, **param_group}.items():
@@ -53,6 +63,7 @@ class StagedOptimizer(Optimizer):
                 raise ValueError(f"{type(self).__name__} has no {name}, found {value!r}")
         super().add_param_group(param_group)
         self._keep_counters()
+        self._fused = None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -66,12 +77,28 @@ class StagedOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._check_capture()
+        if not (possible(self) and self._step_fused()):
+            self._step_lists()
+        return loss
+
+    def _step_fused(self) -> bool:
+        """The step in one launch of the kernel; False if the tensors are not such."""
+        if self._fused is None:
+            self._fused = FusedStep(self)
+        if not self._fused():
+            return False
+        torch._foreach_add_([group["stage_steps"] for group in self.param_groups], 1.0)
+        if any(p.grad is None for p in self._fused.parameters):
+            self._finish()
+        return True
+
+    def _step_lists(self) -> None:
+        """The step list by list, or tensor by tensor."""
         begun = [self._begin(group) for group in self.param_groups]
         for group, (moving, states) in zip(self.param_groups, begun, strict=True):
             group["stage_steps"] += 1
             self._move(group, moving, states)
         self._finish()
-        return loss
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each averaged parameter that has moved in the running stage, with its average."""
@@ -98,6 +125,7 @@ class StagedOptimizer(Optimizer):
                 if kept:
                     self.state[p] = kept
             group["stage_steps"].zero_()
+        self._fused = None
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; that of half-precision parameters stays in single precision."""
@@ -108,6 +136,7 @@ class StagedOptimizer(Optimizer):
         finally:
             last_hook.remove()
         self._keep_counters()
+        self._fused = None
         keys = [key for group in given["param_groups"] for key in group["params"]]
         parameters = [p for group in self.param_groups for p in group["params"]]
         for key, p in zip(keys, parameters, strict=True):
@@ -213,6 +242,14 @@ class StagedOptimizer(Optimizer):
                 if p.grad is None and "drift" in self.state.get(p, ()):
                     state = self.state[p]
                     state["drift"].add_(p).sub_(centre_of(state))
+
+    def _factors(self, group: dict[str, Any]) -> list[Any]:
+        """The numbers that the kernel takes for a group."""
+        raise NotImplementedError
+
+    def _kernel_state(self, group: dict[str, Any], state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What of a parameter's state there is for ``kernel_columns``."""
+        return {name: state[name] for name in self._names(group)}
 
     def _names(self, group: dict[str, Any]) -> list[str]:
         raise NotImplementedError

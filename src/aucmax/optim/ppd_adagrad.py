@@ -54,7 +54,8 @@ class PPDAdaGrad(StagedOptimizer):
             gradients' entries; a smaller one makes the early steps larger, and a much smaller one
             makes them fragile.
         maximize: whether groups are dual unless they say otherwise.
-        foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+        foreach: False moves tensor by tensor in plain operations, True works on lists; None moves
+            all tensors with one kernel on a GPU that has Triton, and works on lists elsewhere.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
 
     Example:
@@ -67,6 +68,9 @@ class PPDAdaGrad(StagedOptimizer):
         >>> optimizer.should_stop(M=1e-3, lipschitz=0.1)
         True
     """
+
+    kernel = "ppd_adagrad"
+    kernel_columns = ("reference", "drift", "grad_sum", "square_sum", "centre")
 
     def __init__(
         self,
@@ -137,6 +141,13 @@ class PPDAdaGrad(StagedOptimizer):
         self, group: dict[str, Any], states: list[dict[str, Tensor]]
     ) -> dict[str, list[Tensor]]:
         return {**super()._columns(group, states), "centre": [centre_of(s) for s in states]}
+
+    def _factors(self, group: dict[str, Any]) -> list[Any]:
+        pull, sign = (0.0, -1.0) if group["maximize"] else (1.0 / group["gamma"], 1.0)
+        return [self._lr(group), pull, group["delta"], sign]
+
+    def _kernel_state(self, group: dict[str, Any], state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {**super()._kernel_state(group, state), "centre": centre_of(state)}
 
     def _move_one(
         self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]

@@ -48,7 +48,8 @@ class PPDSG(StagedOptimizer):
         momentum: heavy-ball momentum as in torch's SGD; the paper's algorithm has none.
         weight_decay: L2 penalty of the primal.
         maximize: whether groups are dual unless they say otherwise.
-        foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+        foreach: False moves tensor by tensor in plain operations, True works on lists; None moves
+            all tensors with one kernel on a GPU that has Triton, and works on lists elsewhere.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
 
     Example:
@@ -65,6 +66,9 @@ class PPDSG(StagedOptimizer):
         ...     optimizer.end_stage()
         ...     loss.reset_dual(model(x), y)
     """
+
+    kernel = "ppd_sg"
+    kernel_columns = ("reference", "drift", "momentum")
 
     def __init__(
         self,
@@ -92,6 +96,12 @@ class PPDSG(StagedOptimizer):
     def _names(self, group: dict[str, Any]) -> list[str]:
         names = [] if group["maximize"] else ["reference", "drift"]
         return [*names, "momentum"] if group["momentum"] else names
+
+    def _factors(self, group: dict[str, Any]) -> list[Any]:
+        lr, momentum = self._lr(group), group["momentum"]
+        if group["maximize"]:
+            return [lr, 0.0, 0.0, momentum, -1.0]
+        return [lr, 1.0 / group["gamma"], group["weight_decay"], momentum, 1.0]
 
     def _move_one(
         self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
-from aucmax import distributed
+from aucmax import distributed, kernels
 from aucmax._checks import NotFiniteError, is_sharded
 from aucmax.data.sources import Batch, Source
 from aucmax.loss import AUCLoss
@@ -22,6 +22,8 @@ from aucmax.optim._staged import full, local
 from aucmax.train._methods import Phase
 from aucmax.train._options import AMP, Options
 from aucmax.train._result import DivergedError
+
+NEVER = 1 << 62  # a step that no run takes
 
 
 class Objective(nn.Module):
@@ -212,31 +214,49 @@ class DeviceGuard:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        device, size = step.options.device, len(step.parameters)
+        device, size = step.options.device, len(step.parameters) + 1
         self.steps = torch.zeros((), dtype=torch.int64, device=device)
-        self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
-        self.bad_norms = torch.zeros(size, device=device)
+        self.since = torch.full((size,), NEVER, dtype=torch.int64, device=device)
+        self.packed: Any = None
+        self.known: Any = None
 
     def check(self) -> None:
-        """Note, without waiting, whether this step is the first bad one."""
+        """Note, without waiting, in which step each gradient and last the loss first was bad."""
         self.steps += 1
-        missing = self.bad_norms.new_zeros(())
-        gradients = [p.grad for p in self.step.parameters if p.grad is not None]
-        found = iter(torch._foreach_norm([local(g) for g in gradients]))
-        norms = torch.stack(
-            [missing if p.grad is None else next(found).float() for p in self.step.parameters]
-        )
-        bad = ~(norms.isfinite().all() & self.step.loss_sum.isfinite())
-        first = bad & (self.first_bad < 0)
-        self.bad_norms.copy_(torch.where(first, norms, self.bad_norms))
-        self.first_bad.copy_(torch.where(first, self.steps, self.first_bad))
+        gradients = [p.grad for p in self.step.parameters]
+        if not self._check_at_once(gradients):
+            zero = self.step.loss_sum.new_zeros(())
+            norms = [zero if g is None else torch.linalg.vector_norm(local(g)) for g in gradients]
+            sizes = torch.stack([x.double() for x in (*norms, self.step.loss_sum)])
+            bad = torch.where(sizes.isfinite(), NEVER, self.steps)
+            torch.minimum(self.since, bad, out=self.since)
+
+    def _check_at_once(self, gradients: list[Tensor | None]) -> bool:
+        """All gradients in one launch of a kernel, where they are such as it takes."""
+        found = [(i, g) for i, g in enumerate(gradients) if g is not None]
+        kinds = {g.dtype for _, g in found}
+        if len(kinds) != 1 or not all(type(g) is Tensor and _is_dense(g) for _, g in found):
+            return False
+        if not kernels.take(self.steps):
+            return False
+        from aucmax.kernels import guard, packed
+
+        known = [(i, g.numel()) for i, g in found]
+        if known != self.known:
+            where, columns = [i for i, _ in found], [[0] for _ in found]
+            self.packed = packed.Packed([g for _, g in found], columns, where, moving=0)
+            self.known = known
+        table = self.packed.table([g.data_ptr() for _, g in found], [])
+        guard.note(table, kinds.pop(), self.step.loss_sum, self.steps, self.since)
+        return True
 
     def poll(self) -> None:
         """Wait for the device and raise if a step was bad."""
-        since = int(self.steps - self.first_bad) if int(self.first_bad) >= 0 else -1
-        if since >= 0:
-            names = zip(self.step.names, self.bad_norms.isfinite().tolist(), strict=True)
-            raise divergence("", [n for n, good in names if not good], since)
+        *since, of_loss = self.since.tolist()
+        first = min(*since, of_loss)
+        if first < NEVER:
+            names = [n for n, at in zip(self.step.names, since, strict=True) if at == first]
+            raise divergence("", names, int(self.steps) - first)
 
     def diverged(self, what: str) -> DivergedError:
         """The error where the loss itself has raised one."""
@@ -256,8 +276,7 @@ def divergence(what: str, names: list[str], steps_ago: int = 0) -> DivergedError
 
 def load(source: Source, options: Options, drawn: tuple[Any, ...]) -> Batch:
     """The batch on the device, augmented."""
-    batch = source.load(*drawn)
-    return batch if options.augment is None else batch._replace(x=options.augment(batch.x))
+    return source.load(drawn, options.augment)
 
 
 def autocast(options: Options) -> Any:
@@ -293,6 +312,10 @@ def _weighed(batches: list[Batch]) -> list[tuple[Batch, Any]]:
         (batch._replace(weight=w), s * distributed.world_size() / total)
         for batch, w, s in zip(batches, usable, sums, strict=True)
     ]
+
+
+def _is_dense(x: Tensor) -> bool:
+    return x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)
 
 
 def _by_dtype(tensors: list[Tensor]) -> Iterator[list[Tensor]]:

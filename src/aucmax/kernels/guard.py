@@ -1,0 +1,56 @@
+"""Whether any gradient is NaN or infinite, noted on the device without waiting for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from aucmax.kernels.packed import BLOCK, TYPES, WARPS, Table, column, read
+
+
+def note(table: Table, kind: torch.dtype, loss: Tensor, steps: Tensor, since: Tensor) -> None:
+    """Write the step's number where something first is not finite.
+
+    Args:
+        table: of one column, the gradients; a tensor's group is its entry in ``since``.
+        kind: the gradients' type.
+        loss: a number of double precision that must be finite too.
+        steps: how many there have been.
+        since: a step for each gradient, and last one for the loss; while all is well, a number
+            beyond all steps.
+    """
+    _note[(table.blocks,)](
+        table.rows, table.owner, loss, steps, since, since.numel() - 1, TYPES[kind], table.aligned,
+        BLOCK, num_warps=WARPS,
+    )  # fmt: skip
+
+
+@triton.jit
+def _note(
+    rows: Any, owner: Any, loss: Any, steps: Any, since: Any, last: Any,
+    G: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+) -> None:  # fmt: skip
+    block = tl.program_id(0)
+    row = rows + tl.load(owner + block) * 4
+    start = (block - tl.load(row + 2)) * BLOCK
+    left = tl.load(row + 1) - start
+    g = column(row, 0, start, G, ALIGNED)
+    if left >= BLOCK:
+        x = read(g, left, False, BLOCK)
+    else:
+        x = read(g, left, True, BLOCK)
+    if tl.sum(_bad(x)) > 0:
+        tl.atomic_min(since + tl.load(row + 3), tl.load(steps))
+    if block == 0:
+        if _bad(tl.load(loss)) > 0:
+            tl.atomic_min(since + last, tl.load(steps))
+
+
+@triton.jit
+def _bad(x: Any) -> Any:
+    """One where it is not finite: only then is a number minus itself not zero."""
+    return (x - x != 0.0).to(tl.int32)

@@ -1,0 +1,127 @@
+"""Lists of tensors as one table on the device: a kernel works on all of them in one launch.
+
+A row of the table is a tensor: the addresses of its columns (0 where it has no such column), how
+many elements it has, its first block, and the group whose factors it takes. The elements are cut
+into blocks, a program works on one, and ``owner`` says whose it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 2048
+WARPS = 4
+TYPES = {
+    torch.float16: tl.float16,
+    torch.bfloat16: tl.bfloat16,
+    torch.float32: tl.float32,
+    torch.float64: tl.float64,
+}
+
+
+class Table(NamedTuple):
+    """What a kernel is given: everything is on the device but the number of blocks."""
+
+    rows: Tensor
+    factors: Tensor
+    owner: Tensor
+    blocks: int
+    aligned: bool
+
+
+class Packed:
+    """The table of some tensors, sent again when it has changed.
+
+    Args:
+        tensors: whose sizes and device the table is for.
+        addresses: of all their columns, a row for each tensor; column ``moving`` is given later.
+        groups: the number of each tensor's group.
+        moving: the column whose addresses change.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        addresses: Sequence[Sequence[int]],
+        groups: Sequence[int],
+        moving: int,
+    ) -> None:
+        sizes = np.array([x.numel() for x in tensors], dtype=np.int64)
+        blocks = -(-sizes // BLOCK)
+        owner = np.repeat(np.arange(len(sizes), dtype=np.int32), blocks)
+        self.device, self.moving, self.blocks = tensors[0].device, moving, len(owner)
+        places = np.array(addresses, dtype=np.int64)
+        self.rows = np.column_stack([places, sizes, np.cumsum(blocks) - blocks, groups])
+        self.width = places.shape[1]
+        self.owner = self._send(torch.from_numpy(owner))
+        self.sent: Any = None
+        self.current: Table | None = None
+        self.spare: Tensor | None = None
+        self.captured: list[Any] = []
+
+    def table(self, places: list[int], factors: list[list[float]]) -> Table:
+        """The table with these addresses in the moving column.
+
+        While a graph is captured it is written to pinned memory, which the graph reads at every
+        replay: that must have been there before, and stays as it is.
+        """
+        capturing = self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        if self.current is None or capturing or self.sent != (places, factors):
+            self.rows[:, self.moving] = places
+            numbers = np.asarray(factors, dtype=np.float64).reshape(-1)
+            content = torch.from_numpy(np.concatenate([numbers.view(np.int64), self.rows.ravel()]))
+            self.current = self._table(content, len(numbers), capturing)
+            self.sent = None if capturing else (places, factors)
+        return self.current
+
+    def _table(self, content: Tensor, numbers: int, capturing: bool) -> Table:
+        if capturing and self.spare is not None:
+            self.captured.append(self.spare.copy_(content))
+            content, self.spare = self.spare, None
+        elif self.device.type == "cuda" and self.spare is None:
+            self.spare = torch.empty_like(content, pin_memory=True)
+        sent = self._send(content)
+        aligned = not bool((self.rows[:, : self.width] % 16).any())
+        factors, rows = sent[:numbers].view(torch.float64), sent[numbers:]
+        return Table(rows, factors, self.owner, self.blocks, aligned)
+
+    def _send(self, x: Tensor) -> Tensor:
+        """On the device, without waiting; where that is this machine's own, as it is."""
+        if self.device.type != "cuda":
+            return x
+        return (x if x.is_pinned() else x.pin_memory()).to(self.device, non_blocking=True)
+
+
+@triton.jit
+def column(row: Any, k: tl.constexpr, start: Any, kind: tl.constexpr, ALIGNED: tl.constexpr) -> Any:
+    """Where the block begins in column k of a row."""
+    pointer = tl.load(row + k).to(tl.pointer_type(kind))
+    if ALIGNED:
+        pointer = tl.multiple_of(pointer, 16)
+    return pointer + start
+
+
+@triton.jit
+def read(pointer: Any, left: Any, MASKED: tl.constexpr, BLOCK: tl.constexpr) -> Any:
+    """The block's elements; beyond the tensor's end, zeros."""
+    places = tl.arange(0, BLOCK)
+    if MASKED:
+        return tl.load(pointer + places, mask=places < left, other=0.0)
+    return tl.load(pointer + places)
+
+
+@triton.jit
+def write(pointer: Any, x: Any, left: Any, MASKED: tl.constexpr, BLOCK: tl.constexpr) -> None:
+    """Put the block's elements back."""
+    places = tl.arange(0, BLOCK)
+    if MASKED:
+        tl.store(pointer + places, x, mask=places < left)
+    else:
+        tl.store(pointer + places, x)

@@ -1,0 +1,204 @@
+"""The GPU's kernels do what the plain operations do; on the CPU by Triton's interpreter."""
+
+import itertools
+
+import pytest
+import torch
+from interpreted import DEVICE, by_turns, with_kernels  # noqa: F401
+
+import aucmax
+from aucmax.data.augment import CropAndFlip
+from aucmax.kernels import packed, saddle
+
+CLOSE = {torch.float32: 3e-6, torch.float64: 1e-13, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+OPTIMIZERS = {
+    "PPDSG": lambda groups: aucmax.PPDSG(groups, lr=0.1, gamma=5),
+    "PPDSG, no prox": lambda groups: aucmax.PPDSG(groups, lr=0.1, gamma=torch.inf),
+    "PPDSG, momentum": lambda groups: aucmax.PPDSG(
+        groups, lr=0.1, gamma=5, momentum=0.9, weight_decay=0.01
+    ),
+    "PPDAdaGrad": lambda groups: aucmax.PPDAdaGrad(groups, lr=0.1, gamma=5),
+}
+
+
+def difference(found, expected):
+    """The largest, relative to the largest entry of each tensor."""
+    gaps = [
+        ((x.double() - y.double()).abs().max() / y.double().abs().max().clamp(min=1e-3)).item()
+        for x, y in zip(found, expected, strict=True)
+    ]
+    return max(gaps)
+
+
+# --- optimizers -----------------------------------------------------------------------------------
+
+
+def parameters(dtype):
+    """More than a block, less than one, images' order, a view that begins between two words."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(packed.BLOCK + 77,), (4, 5, 3, 3), (6, 2, 1, 1), (1,), (7,), (0,)]
+    made = [torch.randn(shape, generator=generator).to(DEVICE, dtype) for shape in shapes]
+    made[1] = made[1].to(memory_format=torch.channels_last)
+    made[4] = torch.randn(8, generator=generator).to(DEVICE, dtype)[1:]
+    return [p.requires_grad_() for p in made]
+
+
+def walk(build, dtype, restart="average", steps=3, load=False):
+    """Two stages and what they end with; one parameter has no gradient after a while."""
+    ps = parameters(dtype)
+    groups = [{"params": ps[:3]}, {"params": ps[3:4], "maximize": True}]
+    optimizer = build([*groups, {"params": ps[4:], "lr": 0.3}])
+    generator = torch.Generator().manual_seed(1)
+    for stage, step in itertools.product(range(2), range(steps)):
+        for p in ps:
+            p.grad = torch.randn(p.shape, generator=generator).to(DEVICE, dtype)
+        if stage and step:
+            ps[4].grad = None
+        optimizer.step()
+        if load and step == 1:  # states come back in another order in memory
+            saved = optimizer.state_dict()
+            for state in saved["state"].values():
+                state.update({k: x.contiguous() for k, x in state.items()})
+            optimizer.load_state_dict(saved)
+        if stage == 0 and step + 1 == steps:
+            optimizer.end_stage(restart=restart)
+    states = [x for state in optimizer.state.values() for x in state.values()]
+    averages = [x.clone() for pair in optimizer.averages() for x in pair]
+    assert len(averages) == 10  # five of the primal's, each with its average
+    return [x.detach() for x in (*ps, *states, *averages) if x.numel()]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "restart"), [(torch.float32, "average"), (torch.float64, "last")], ids=["32", "64"]
+)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_fused_step_is_a_step(name, dtype, restart):
+    found, expected = by_turns(lambda: walk(OPTIMIZERS[name], dtype, restart))
+    assert difference(found, expected) < CLOSE[dtype]
+
+
+@pytest.mark.parametrize("name", ["PPDSG, momentum", "PPDAdaGrad"])
+def test_loaded_states_are_put_in_order(name):
+    found, expected = by_turns(lambda: walk(OPTIMIZERS[name], torch.float32, load=True))
+    assert difference(found, expected) < CLOSE[torch.float32]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["PPDSG, momentum", "PPDAdaGrad"])
+def test_half_precision_keeps_its_state_in_single(name, dtype):
+    def one_step():
+        ps = parameters(dtype)
+        optimizer = OPTIMIZERS[name]([{"params": ps}])
+        for p in ps:
+            p.grad = torch.full_like(p, 0.25)
+        optimizer.step()
+        state = [x for state in optimizer.state.values() for x in state.values()]
+        assert {x.dtype for x in state} == {torch.float32}
+        return [x.detach() for x in (*ps, *state) if x.numel()]
+
+    found, expected = by_turns(one_step)
+    assert difference(found, expected) < CLOSE[dtype]
+
+
+def test_gradients_in_another_order_are_put_in_the_parameters():
+    def one_step():
+        p = parameters(torch.float32)[1]
+        optimizer = aucmax.PPDSG([p], lr=0.1)
+        p.grad = torch.arange(p.numel(), dtype=p.dtype, device=DEVICE).reshape(p.shape)
+        optimizer.step()
+        return [p.detach()]
+
+    found, expected = by_turns(one_step)
+    assert difference(found, expected) < CLOSE[torch.float32]
+
+
+@pytest.mark.usefixtures("with_kernels")
+def test_a_new_momentum_begins_in_the_middle_of_a_stage():
+    p = torch.ones(3, device=DEVICE, requires_grad=True)
+    optimizer = aucmax.PPDSG([p], lr=0.1)
+    p.grad = torch.ones_like(p)
+    optimizer.step()
+    optimizer.param_groups[0]["momentum"] = 0.9
+    optimizer.step()
+    torch.testing.assert_close(optimizer.state[p]["momentum"], p.grad, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.usefixtures("with_kernels")
+@pytest.mark.parametrize("how", [{"foreach": True}, {"foreach": False}])
+def test_lists_are_used_if_asked_for(how):
+    p = torch.ones(3, device=DEVICE, requires_grad=True)
+    optimizer = aucmax.PPDSG([p], lr=0.1, **how)
+    p.grad = torch.ones_like(p)
+    optimizer.step()
+    assert optimizer._fused is None
+    assert p[0].item() == pytest.approx(0.9)
+
+
+# --- loss -----------------------------------------------------------------------------------------
+
+LOSSES = {
+    "known prior": lambda: aucmax.AUCLoss(0.3),
+    "unknown prior": aucmax.AUCLoss,
+    "identity": lambda: aucmax.AUCLoss(0.3, link="identity", margin=0.7),
+    "plain F": lambda: aucmax.AUCLoss(0.3, normalize=False),
+}
+KINDS = [(torch.float32, torch.int64), (torch.bfloat16, torch.bool), (torch.float16, torch.float32)]
+
+
+def value_and_gradients(build, n, weighted, kinds, second=False):
+    """The loss, its gradients, second derivatives if asked for, and the running prior."""
+    generator = torch.Generator().manual_seed(n)
+    scores = torch.randn(n, 1, generator=generator).to(DEVICE, kinds[0]).requires_grad_()
+    target = (torch.rand(n, generator=generator) < 0.3).to(DEVICE, kinds[1])
+    weight = torch.rand(n, generator=generator).to(DEVICE, kinds[0]) if weighted else None
+    loss = build().to(DEVICE)
+    for p, start in ((loss.a, 0.3), (loss.b, 0.1), (loss.alpha, -0.2)):
+        p.data.fill_(start)
+    inputs = [scores, loss.a, loss.b, loss.alpha]
+    value = loss(scores, target, weight)
+    gradients = torch.autograd.grad(1.7 * value, inputs, create_graph=second)
+    found = [value, *gradients, *loss.buffers()]
+    if second:
+        total = gradients[0].square().sum() + gradients[3].sum()
+        found += torch.autograd.grad(total, inputs)
+    return [x.detach() for x in found]
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids=["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_loss_in_one_kernel_is_the_loss(name, weighted, kinds, monkeypatch):
+    monkeypatch.setattr(saddle, "SMALL", 200)  # so that one of the sizes takes several programs
+    for n in (1, 128, 2100):
+        found, expected = by_turns(
+            lambda n=n: value_and_gradients(LOSSES[name], n, weighted, kinds)
+        )
+        assert [x.dtype for x in found] == [x.dtype for x in expected]
+        assert difference(found, expected) < max(1e-5, CLOSE[kinds[0]])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_second_derivatives_are_those_of_the_plain_loss(name):
+    build, kinds = LOSSES[name], (torch.float32, torch.float32)
+    found, expected = by_turns(lambda: value_and_gradients(build, 50, True, kinds, second=True))
+    assert difference(found, expected) < 1e-5
+
+
+# --- augmentation ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("padding", [0, 2])
+def test_crops_of_rows_are_the_plain_ones(padding, flip, dtype):
+    values = torch.arange(1, 9 * 3 * 5 * 6 + 1).reshape(9, 3, 5, 6).to(DEVICE, dtype)
+    rows = torch.tensor([8, 0, 3, 3, 1, 7, 2, 5, 6, 4] * 3, device=DEVICE)
+    for images in (values, values.to(memory_format=torch.channels_last)):
+
+        def crop(images=images):
+            torch.manual_seed(0)
+            return CropAndFlip(padding, flip)(images, rows)
+
+        found, expected = by_turns(crop)
+        assert torch.equal(found, expected)
+        assert found.is_contiguous(memory_format=torch.channels_last)
