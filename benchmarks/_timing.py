@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+Work = Callable[[], object]
+Name = TypeVar("Name", bound=Hashable)
+
+
+def nothing() -> None:
+    """What there is to wait for on a CPU."""
 
 
 def alternate(
-    functions: dict[str, Callable[[], object]], *, rounds: int = 15, calls: int = 1
-) -> dict[str, float]:
+    functions: dict[Name, Work],
+    *,
+    rounds: int = 15,
+    calls: int = 1,
+    warm_up: int = 3,
+    wait: Work = nothing,
+) -> dict[Name, float]:
     """Median seconds per call of each function, their rounds taken in turn.
 
     Whatever slows the machine for a while slows all of them alike.
@@ -18,16 +31,20 @@ def alternate(
         functions: what to time, by name.
         rounds: how often each is timed; the median is over these.
         calls: calls per round.
+        warm_up: the least number of calls before the first round.
+        wait: for the device to be done, at the end of a round.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    seconds: dict[Name, list[float]] = {name: [] for name in functions}
     for function in functions.values():
-        for _ in range(max(3, calls // 10)):
+        for _ in range(max(warm_up, calls // 10)):
             function()
+    wait()
     for _ in range(rounds):
         for name, function in functions.items():
             begun = time.perf_counter()
             for _ in range(calls):
                 function()
+            wait()
             seconds[name].append((time.perf_counter() - begun) / calls)
     return {name: statistics.median(times) for name, times in seconds.items()}
 

@@ -21,6 +21,20 @@ def resnet20_shapes() -> list[tuple[int, ...]]:
     return [*shapes, (1, 64), (1,)]
 
 
+def resnet50_shapes() -> list[tuple[int, ...]]:
+    """Parameter shapes of ResNet-50 with 1,000 outputs: 161 tensors, 25.6 M numbers."""
+    shapes: list[tuple[int, ...]] = [(64, 3, 7, 7), (64,), (64,)]
+    inputs = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for k in range(blocks):
+            layers = [(width, inputs, 1, 1), (width, width, 3, 3), (4 * width, width, 1, 1)]
+            layers += [(4 * width, inputs, 1, 1)] if k == 0 else []
+            for layer in layers:
+                shapes += [layer, (layer[0],), (layer[0],)]
+            inputs = 4 * width
+    return [*shapes, (1000, 2048), (1000,)]
+
+
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "ResNet-20": resnet20_shapes(),
     "MLP 512": [(512, 512), (512,), (512, 512), (512,), (1, 512), (1,)],
@@ -28,29 +42,31 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
 }
 
 
-def parameters(shapes: list[tuple[int, ...]]) -> list[Tensor]:
+def parameters(shapes: list[tuple[int, ...]], device: torch.device | str = "cpu") -> list[Tensor]:
     """Parameters with gradients, as after a backward pass."""
-    generator = torch.Generator().manual_seed(0)
-    made = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+    generator = torch.Generator(device).manual_seed(0)
+    made = [
+        torch.randn(shape, generator=generator, device=device).requires_grad_() for shape in shapes
+    ]
     for p in made:
-        p.grad = torch.randn(p.shape, generator=generator) * 1e-3
+        p.grad = torch.randn(p.shape, generator=generator, device=device) * 1e-3
     return made
 
 
-def batch(n: int) -> tuple[Tensor, Tensor]:
+def batch(n: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """Scores that want a gradient, and labels of which about a tenth are positive."""
     generator = torch.Generator().manual_seed(n)
-    scores = torch.randn(n, generator=generator).requires_grad_()
-    return scores, (torch.rand(n, generator=generator) < 0.1).float()
+    scores = torch.randn(n, generator=generator).to(device).requires_grad_()
+    return scores, (torch.rand(n, generator=generator) < 0.1).float().to(device)
 
 
-def forward_backward(
-    loss: Callable[[Tensor, Tensor], Tensor], scores: Tensor, target: Tensor
-) -> Callable[[], None]:
+def forward_backward(loss: nn.Module, scores: Tensor, target: Tensor) -> Callable[[], None]:
     """One training step's work on the loss, checks on."""
+    learned = [scores, *loss.parameters()]
 
     def run() -> None:
-        scores.grad = None
+        for x in learned:
+            x.grad = None
         loss(scores, target).backward()
 
     return run

@@ -6,32 +6,19 @@ AdamW, its AUC against scikit-learn's, its import against torch's.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 from typing import Any
 
 import bench_import
 import torch
+from _libauc import AfterSigmoid, pesg_alone
 from _timing import against, alternate
 from _workloads import SHAPES, batch, forward_backward, parameters
-from libauc.losses.auc import AUCMLoss
 from libauc.metrics import auc_roc_score
-from libauc.optimizers.pesg import PESG
 from sklearn.metrics import roc_auc_score
-from torch import Tensor, nn
+from torch import nn
 
-
-class AfterSigmoid(nn.Module):
-    """AUCMLoss on raw scores: it wants them after the sigmoid."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loss = AUCMLoss()
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return self.loss(scores.sigmoid(), target)
+CPU = torch.device("cpu")
 
 
 def loss() -> dict[str, Any]:
@@ -43,7 +30,7 @@ def loss() -> dict[str, Any]:
         scores, target = batch(n)
         runs = {
             "BCEWithLogitsLoss": forward_backward(nn.BCEWithLogitsLoss(), scores, target),
-            "AUCMLoss": forward_backward(AfterSigmoid(), scores, target),
+            "AUCMLoss": forward_backward(AfterSigmoid(CPU), scores, target),
         }
         found[f"N = {n:,}"] = against("BCEWithLogitsLoss", alternate(runs, rounds=11, calls=50))
     torch.set_num_threads(threads)
@@ -54,11 +41,7 @@ def optimizer() -> dict[str, Any]:
     """A step of PESG over a step of AdamW."""
     found = {}
     for name, shapes in SHAPES.items():
-        aucm = AUCMLoss()
-        for p in aucm.parameters():
-            p.grad = torch.zeros_like(p)
-        with contextlib.redirect_stdout(io.StringIO()):
-            pesg = PESG(parameters(shapes), loss_fn=aucm, lr=1e-5, verbose=False)
+        pesg = pesg_alone(parameters(shapes), CPU)
         adamw = torch.optim.AdamW(parameters(shapes), lr=1e-5, fused=True)
         runs = {"AdamW(fused=True)": adamw.step, "PESG": pesg.step}
         large = "25 M" in name
