@@ -29,8 +29,8 @@ HEAVY = [
 # Each row may import from the rows above it. `optim` knows torch and the checks alone.
 LAYERS = [
     ["_checks", "_exact", "_lock", "_optuna", "_pool", "_random", "_version", "distributed"],
-    ["kernels", "_ranking"],
-    ["prior", "_sharded"],
+    ["kernels"],
+    ["prior", "_ranking", "_sharded"],
     ["loss", "stages", "metrics", "calibration", "data", "models", "history"],
     ["optim", "checkpoint"],
     ["train"],

@@ -1,10 +1,14 @@
 """Ranking by one sort of tensors, as a GPU does it, gives what NumPy gives; here on the CPU."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from interpreted import DEVICE, by_turns
 
 from aucmax import _ranking, metrics
+from aucmax.kernels import ranking
 
 SCORES = {
     "no ties": lambda rng, n: rng.standard_normal(n).astype(np.float32),
@@ -25,29 +29,51 @@ def rows(kind, n):
 @pytest.mark.parametrize("kind", SCORES)
 def test_the_auc_is_that_of_numpy(kind, n):
     scores, target, weight = rows(kind, n)
+    weight[n // 2] = 0.0
     tensors = [torch.from_numpy(x) for x in (scores, target, weight)]
-    plain, weighted = _ranking.find_runs(*tensors[:2]), _ranking.find_runs(*tensors)
-    assert _ranking.auc(plain) == metrics.roc_auc(scores, target)
-    expected = metrics.roc_auc(scores, target, weight)
-    assert _ranking.auc(weighted) == pytest.approx(expected, abs=1e-12)
+    assert _ranking.roc_auc(*tensors[:2]) == (metrics.roc_auc(scores, target), target.sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a row of two without weight leaves one class
+        expected = metrics.roc_auc(scores, target, weight)
+    assert _ranking.roc_auc(*tensors).auc == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("n", [2, 3, 1000])
 @pytest.mark.parametrize("kind", SCORES)
 def test_placements_are_counted_pair_by_pair(kind, n):
     scores, target, _ = rows(kind, n)
-    positive = torch.from_numpy(target)
-    auc, wins, losses = _ranking.placements(
-        _ranking.find_runs(torch.from_numpy(scores), positive), positive
-    )
-    gaps = scores[target][:, None] - scores[~target][None, :]
-    twice = 1 + np.sign(gaps).astype(int)
-    assert auc == metrics.roc_auc(scores, target)
+    found, wins, losses = _ranking.placements(*map(torch.from_numpy, (scores, target)))
+    twice = 1 + np.sign(scores[target][:, None] - scores[~target][None, :]).astype(int)
+    assert found == (metrics.roc_auc(scores, target), target.sum())
     assert wins.tolist() == twice.sum(1).tolist()
     assert losses.tolist() == twice.sum(0).tolist()
 
 
+@pytest.mark.parametrize("block", [16, 64])
+@pytest.mark.parametrize("kind", SCORES)
+def test_the_auc_by_kernels_is_that_of_numpy(kind, block, monkeypatch):
+    """Runs that reach over several blocks, and that begin and end at their edges."""
+    monkeypatch.setattr(ranking, "BLOCK", block)
+    for n in (2, block, 200):
+        scores, target, _ = rows(kind, n)
+        tensors = [torch.from_numpy(x).to(DEVICE) for x in (scores, target.astype(np.int64))]
+        found, plain = by_turns(lambda tensors=tensors: _ranking.roc_auc(*tensors))
+        assert found == plain == (metrics.roc_auc(scores, target), target.sum())
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_scores_that_are_not_finite_are_left_to_numpy(bad):
-    scores = torch.tensor([0.1, bad, 0.3])
-    assert _ranking.find_runs(scores, torch.tensor([True, False, True])) is None
+    scores, target = torch.tensor([0.1, bad, 0.3]).to(DEVICE), torch.tensor([1.0, 0.0, 1.0])
+    found = by_turns(lambda: _ranking.roc_auc(scores, target.to(DEVICE)))
+    assert found == (None, None)
+    assert _ranking.placements(scores, target.to(DEVICE)) is None
+
+
+def test_labels_that_are_not_0_and_1_are_left_to_numpy():
+    scores, target = torch.rand(4).to(DEVICE), torch.tensor([0.0, 1.0, 2.0, 0.0]).to(DEVICE)
+    assert by_turns(lambda: _ranking.roc_auc(scores, target)) == (None, None)
+
+
+@pytest.mark.parametrize("weight", [[-1.0, 1.0], [0.0, 0.0], [np.nan, 1.0]])
+def test_weights_that_are_wrong_are_left_to_numpy(weight):
+    assert _ranking.roc_auc(torch.rand(2), torch.tensor([0, 1]), torch.tensor(weight)) is None

@@ -90,8 +90,10 @@ def roc_auc(scores: Values, target: Values, weight: Values | None = None) -> flo
         >>> roc_auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
         0.75
     """
-    if (there := _on_gpu(scores, target, weight)) is not None:
-        return _ranking.auc(there[0]) if _both_classes(there[1]) else math.nan
+    there = _on_gpu(scores, target, weight)
+    if there is not None and (found := _ranking.roc_auc(*there)) is not None:
+        _warn_of_one_class(len(there[0]), found.positives)
+        return found.auc
     x, positive, w = _rows(scores, target, weight)
     if not _both_classes(positive):
         return math.nan
@@ -431,15 +433,16 @@ def _twice_below(x: Array, others: Array) -> Array:
 def _placed(target: Values, **scores: Values) -> list[tuple[float, Array, Array]]:
     """The placements in each of some models' scores; nan, and a warning, if a class is missing."""
     there = [_on_gpu(values, target, None) for values in scores.values()]
-    if any(found is None for found in there):
-        rows = [_rows(values, target, name=name) for name, values in scores.items()]
-        if not _both_classes(rows[0][1], depth=4):
-            return [(math.nan, np.empty(0), np.empty(0)) for _ in rows]
-        return [_placements(*_split(x, positive)) for x, positive, _ in rows]
-    found = [pair for pair in there if pair is not None]
-    if not _both_classes(found[0][1], depth=4):
-        return [(math.nan, np.empty(0), np.empty(0)) for _ in found]
-    return [_ranking.placements(runs, positive) for runs, positive in found]
+    found = [None if given is None else _ranking.placements(*given[:2]) for given in there]
+    done = [each for each in found if each is not None]
+    if len(done) == len(scores):
+        (_, positives), wins, losses = done[0]
+        _warn_of_one_class(len(wins) + len(losses), positives, depth=4)
+        return [(auc, wins, losses) for (auc, _), wins, losses in done]
+    rows = [_rows(values, target, name=name) for name, values in scores.items()]
+    if not _both_classes(rows[0][1], depth=4):
+        return [(math.nan, np.empty(0), np.empty(0)) for _ in rows]
+    return [_placements(*_split(x, positive)) for x, positive, _ in rows]
 
 
 def _placements(positive: Array, negative: Array) -> tuple[float, Array, Array]:
@@ -502,11 +505,8 @@ def _rows(
 
 def _on_gpu(
     scores: Values, target: Values, weight: Values | None
-) -> tuple[_ranking.Runs, Tensor] | None:
-    """The runs of scores on a GPU, and which rows are positive.
-
-    None if NumPy is to take them, or to say what is wrong.
-    """
+) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """Tensors of shape (N,), if all that is given is on a GPU and fits together."""
     given = [scores, target] if weight is None else [scores, target, weight]
     if not all(isinstance(v, Tensor) and v.is_cuda and v.numel() for v in given):
         return None
@@ -514,13 +514,7 @@ def _on_gpu(
     x, y, *w = (v[:, 0] if v.shape[1:] == (1,) else v for v in tensors)
     if x.ndim != 1 or not x.is_floating_point() or any(v.shape != x.shape for v in (y, *w)):
         return None
-    positive = y == 1
-    if int(positive.count_nonzero()) != int(y.count_nonzero()):
-        return None
-    if w and not (bool(w[0].isfinite().all()) and bool(w[0].min() > 0)):
-        return None
-    runs = _ranking.find_runs(x, positive, *w)
-    return None if runs is None else (runs, positive)
+    return x, y, w[0] if w else None
 
 
 def _column(values: Values, name: str, rows: int | None = None) -> Array:
@@ -548,8 +542,10 @@ def _widened(x: Tensor) -> Tensor:
 
 def _both_classes(positive: Array, depth: int = 3) -> bool:
     """Whether both classes have rows; if not, warns the one who called the public function."""
-    tensor = isinstance(positive, Tensor)
-    rows, positives = len(positive), int((torch if tensor else np).count_nonzero(positive))
+    return _warn_of_one_class(len(positive), int(np.count_nonzero(positive)), depth + 1)
+
+
+def _warn_of_one_class(rows: int, positives: int, depth: int = 3) -> bool:
     if not rows:
         raise ValueError("scores must have at least one row, found none")
     if one_class := positives in (0, rows):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -34,10 +32,10 @@ def crop(images: Tensor, rows: Tensor, windows: Tensor, padding: int, flip: bool
 
 @triton.jit
 def _crop(
-    images: Any, rows: Any, windows: Any, found: Any, by_image: Any, by_channel: Any, by_row: Any,
-    by_column: Any, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, PADDING: tl.constexpr,
+    images, rows, windows, found, by_image, by_channel, by_row,
+    by_column, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, PADDING: tl.constexpr,
     FLIP: tl.constexpr, BLOCK: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     k = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     y, x, channel = i // (W * C), i // C % W, i % C

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -31,9 +29,9 @@ def note(table: Table, kind: torch.dtype, loss: Tensor, steps: Tensor, since: Te
 
 @triton.jit
 def _note(
-    rows: Any, owner: Any, loss: Any, steps: Any, since: Any, last: Any,
+    rows, owner, loss, steps, since, last,
     G: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     block = tl.program_id(0)
     row = rows + tl.load(owner + block) * 4
     start = (block - tl.load(row + 2)) * BLOCK
@@ -51,6 +49,6 @@ def _note(
 
 
 @triton.jit
-def _bad(x: Any) -> Any:
+def _bad(x):
     """One where it is not finite: only then is a number minus itself not zero."""
     return (x - x != 0.0).to(tl.int32)

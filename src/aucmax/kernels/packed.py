@@ -100,7 +100,7 @@ class Packed:
 
 
 @triton.jit
-def column(row: Any, k: tl.constexpr, start: Any, kind: tl.constexpr, ALIGNED: tl.constexpr) -> Any:
+def column(row, k: tl.constexpr, start, kind: tl.constexpr, ALIGNED: tl.constexpr):
     """Where the block begins in column k of a row."""
     pointer = tl.load(row + k).to(tl.pointer_type(kind))
     if ALIGNED:
@@ -109,7 +109,7 @@ def column(row: Any, k: tl.constexpr, start: Any, kind: tl.constexpr, ALIGNED: t
 
 
 @triton.jit
-def read(pointer: Any, left: Any, MASKED: tl.constexpr, BLOCK: tl.constexpr) -> Any:
+def read(pointer, left, MASKED: tl.constexpr, BLOCK: tl.constexpr):
     """The block's elements; beyond the tensor's end, zeros."""
     places = tl.arange(0, BLOCK)
     if MASKED:
@@ -118,7 +118,7 @@ def read(pointer: Any, left: Any, MASKED: tl.constexpr, BLOCK: tl.constexpr) -> 
 
 
 @triton.jit
-def write(pointer: Any, x: Any, left: Any, MASKED: tl.constexpr, BLOCK: tl.constexpr) -> None:
+def write(pointer, x, left, MASKED: tl.constexpr, BLOCK: tl.constexpr):
     """Put the block's elements back."""
     places = tl.arange(0, BLOCK)
     if MASKED:

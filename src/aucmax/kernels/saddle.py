@@ -7,7 +7,7 @@ is linear in its ``d``. Sums are of single precision within a block, of double b
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
@@ -73,7 +73,7 @@ def backward(grad: Tensor, saved: Tensor, batch: Batch) -> tuple[Tensor, Tensor,
 
 
 @triton.jit
-def _linked(x: Any, SIGMOID: tl.constexpr) -> Any:
+def _linked(x, SIGMOID: tl.constexpr):
     if SIGMOID:
         e = tl.exp(-tl.abs(x))
         x = tl.where(x >= 0, 1.0, e) / (1.0 + e)
@@ -82,11 +82,11 @@ def _linked(x: Any, SIGMOID: tl.constexpr) -> Any:
 
 @triton.jit
 def _sums(
-    scores: Any, labels: Any, weight: Any, a_at: Any, b_at: Any, alpha_at: Any,
-    first: Any, second: Any, third: Any, partials: Any, value: Any, saved: Any, n: Any,
-    margin: Any, NORMALIZE: tl.constexpr, KNOWN: tl.constexpr, COUNTS: tl.constexpr,
+    scores, labels, weight, a_at, b_at, alpha_at,
+    first, second, third, partials, value, saved, n,
+    margin, NORMALIZE: tl.constexpr, KNOWN: tl.constexpr, COUNTS: tl.constexpr,
     WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr, ALONE: tl.constexpr, BLOCK: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     """Weights, distances and their squares, summed over each class."""
     a, b, alpha = (
         tl.load(a_at).to(tl.float32),
@@ -123,7 +123,7 @@ def _sums(
 
 
 @triton.jit
-def _row8(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
+def _row8(a, b, c, d, e, f, g):
     """Seven numbers and a zero as a row."""
     k = tl.arange(0, 8)
     row = tl.where(k == 0, a, 0.0) + tl.where(k == 1, b, 0.0) + tl.where(k == 2, c, 0.0)
@@ -133,10 +133,10 @@ def _row8(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
 
 @triton.jit
 def _finish(
-    partials: Any, a_at: Any, b_at: Any, alpha_at: Any, first: Any, second: Any, third: Any,
-    value: Any, saved: Any, n: Any, programs: Any, margin: Any, NORMALIZE: tl.constexpr,
+    partials, a_at, b_at, alpha_at, first, second, third,
+    value, saved, n, programs, margin, NORMALIZE: tl.constexpr,
     KNOWN: tl.constexpr, COUNTS: tl.constexpr, WEIGHTED: tl.constexpr, ROWS: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     """The sums of all programs."""
     k = tl.arange(0, ROWS)[:, None]
     table = tl.load(partials + k * 8 + tl.arange(0, 8)[None, :], mask=k < programs, other=0.0)
@@ -148,10 +148,10 @@ def _finish(
 
 @triton.jit
 def _conclude(
-    sums: Any, a_at: Any, b_at: Any, alpha_at: Any, first: Any, second: Any, third: Any,
-    value: Any, saved: Any, n: Any, margin: Any, NORMALIZE: tl.constexpr,
+    sums, a_at, b_at, alpha_at, first, second, third,
+    value, saved, n, margin, NORMALIZE: tl.constexpr,
     KNOWN: tl.constexpr, COUNTS: tl.constexpr, WEIGHTED: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     """Value and gradients from the sums, in double precision."""
     a, b = tl.load(a_at).to(tl.float64), tl.load(b_at).to(tl.float64)
     alpha = tl.load(alpha_at).to(tl.float64)
@@ -192,16 +192,16 @@ def _conclude(
 
 
 @triton.jit
-def _entry(row: Any, k: tl.constexpr) -> Any:
+def _entry(row, k: tl.constexpr):
     return tl.sum(tl.where(tl.arange(0, 8) == k, row, 0.0))
 
 
 @triton.jit
 def _gradients(
-    scores: Any, labels: Any, weight: Any, grad: Any, saved: Any, in_scores: Any, in_a: Any,
-    in_b: Any, in_alpha: Any, n: Any, WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr,
+    scores, labels, weight, grad, saved, in_scores, in_a,
+    in_b, in_alpha, n, WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     """``grad`` times k d and the link's slope, and times the three that the sums gave."""
     factor = tl.load(grad).to(tl.float32)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

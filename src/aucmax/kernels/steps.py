@@ -38,15 +38,15 @@ def _launch(kernel: Any, table: Table, *types: torch.dtype) -> None:
 
 @triton.jit
 def _ppd_sg(
-    rows: Any,
-    factors: Any,
-    owner: Any,
+    rows,
+    factors,
+    owner,
     P: tl.constexpr,
     G: tl.constexpr,
     S: tl.constexpr,
     ALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:
+):
     block = tl.program_id(0)
     row = rows + tl.load(owner + block) * 8
     start = (block - tl.load(row + 6)) * BLOCK
@@ -59,17 +59,17 @@ def _ppd_sg(
 
 @triton.jit
 def _ppd_sg_block(
-    row: Any,
-    factors: Any,
-    start: Any,
-    left: Any,
+    row,
+    factors,
+    start,
+    left,
     P: tl.constexpr,
     G: tl.constexpr,
     S: tl.constexpr,
     ALIGNED: tl.constexpr,
     MASKED: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:
+):
     primal, heavy = tl.load(row + 2) != 0, tl.load(row + 4) != 0
     p_at = column(row, 0, start, P, ALIGNED)
     reference_at = column(row, 2, start, S, ALIGNED)
@@ -99,15 +99,15 @@ def _ppd_sg_block(
 
 @triton.jit
 def _ppd_adagrad(
-    rows: Any,
-    factors: Any,
-    owner: Any,
+    rows,
+    factors,
+    owner,
     P: tl.constexpr,
     G: tl.constexpr,
     S: tl.constexpr,
     ALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:
+):
     block = tl.program_id(0)
     row = rows + tl.load(owner + block) * 10
     start = (block - tl.load(row + 8)) * BLOCK
@@ -120,17 +120,17 @@ def _ppd_adagrad(
 
 @triton.jit
 def _ppd_adagrad_block(
-    row: Any,
-    factors: Any,
-    start: Any,
-    left: Any,
+    row,
+    factors,
+    start,
+    left,
     P: tl.constexpr,
     G: tl.constexpr,
     S: tl.constexpr,
     ALIGNED: tl.constexpr,
     MASKED: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:
+):
     primal, moved = tl.load(row + 2) != 0, tl.load(row + 2) != tl.load(row + 6)
     p_at = column(row, 0, start, P, ALIGNED)
     drift_at = column(row, 3, start, S, ALIGNED)

@@ -1,0 +1,107 @@
+r"""The AUC from sorted scores in two passes, ties and all.
+
+Rows of equal score form a run. With :math:`P` and :math:`N` rows of each class, and :math:`P_i` and
+:math:`N_i` the positives and negatives before the run that row i is in, twice the pairs won are
+
+.. math:: P N + \sum_{i: y_i = 1} N_i - \sum_{i: y_i = 0} P_i,
+
+so a row needs to know only where its run begins, and how many positives come before.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 4096
+
+
+def twice_won(x: Tensor, target: Tensor) -> tuple[int, int, int, list[float]]:
+    """Twice the pairs won, the positives, labels neither 0 nor 1, the smallest and largest score.
+
+    The pairs are right if there are no wrong labels, all scores are finite, that is the smallest
+    and the largest are, and there are fewer than two billion.
+    """
+    n, blocks = len(x), triton.cdiv(len(x), BLOCK)
+    x, target = x.contiguous(), target.contiguous()
+    positive, hits = (torch.empty_like(x, dtype=torch.uint8) for _ in range(2))
+    totals = torch.zeros(2, dtype=torch.int64, device=x.device)
+    _classify[(blocks,)](target, positive, totals, n, BLOCK, num_warps=8)
+    ranked, order = x.sort()
+    counts = totals.new_empty(blocks, dtype=torch.int32)
+    _count[(blocks,)](order, positive, hits, counts, n, BLOCK, num_warps=8)
+    before, sums = counts.cumsum(0, dtype=torch.int32) - counts, totals.new_empty(blocks)
+    _sum[(blocks,)](ranked, hits, before, sums, n, BLOCK, num_warps=8)
+    gain, positives, wrong = torch.cat([sums.sum()[None], totals]).tolist()
+    ends = torch.stack([ranked[0], ranked[-1]]).tolist()
+    return positives * (n - positives) + gain, positives, wrong, ends
+
+
+@triton.jit
+def _classify(target, positive, counts, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    y = tl.load(target + i, mask=i < n, other=0)
+    one = (y == 1).to(tl.int32)
+    tl.store(positive + i, one.to(tl.uint8), mask=i < n)
+    tl.atomic_add(counts, tl.sum(one).to(tl.int64))
+    wrong = tl.sum((y != 0).to(tl.int32)) - tl.sum(one)
+    if wrong > 0:
+        tl.atomic_add(counts + 1, wrong.to(tl.int64))
+
+
+@triton.jit
+def _count(order, positive, hits, counts, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.load(order + i, mask=i < n, other=0)
+    hit = tl.load(positive + row, mask=i < n, other=0)
+    tl.store(hits + i, hit, mask=i < n)
+    tl.store(counts + tl.program_id(0), tl.sum(hit.to(tl.int32)))
+
+
+@triton.jit
+def _sum(ranked, hits, before, sums, n, BLOCK: tl.constexpr):
+    start = tl.program_id(0) * BLOCK
+    i = start + tl.arange(0, BLOCK)
+    x = tl.load(ranked + i, mask=i < n, other=0.0)
+    left = tl.load(ranked + i - 1, mask=(i > 0) & (i < n), other=0.0)
+    hit = tl.load(hits + i, mask=i < n, other=0).to(tl.int32)
+    ahead = tl.load(before + tl.program_id(0)) + tl.cumsum(hit) - hit
+    # Both only grow, so the largest so far is that of the latest run's beginning.
+    first = (i == 0) | (x != left)
+    begin = tl.associative_scan(tl.where(first, i, 0), 0, _larger)
+    positives = tl.associative_scan(tl.where(first, ahead, 0), 0, _larger)
+    if start > 0:
+        if tl.load(ranked + start) == tl.load(ranked + start - 1):
+            run = _beginning(ranked, start)
+            inside = begin < start  # this block has not begun a run yet
+            begin = tl.where(inside, run, begin)
+            positives = tl.where(inside, _positives_before(hits, before, run, BLOCK), positives)
+    gain = tl.where(hit == 1, begin - positives, -positives)
+    tl.store(sums + tl.program_id(0), tl.sum(tl.where(i < n, gain, 0).to(tl.int64)))
+
+
+@triton.jit
+def _larger(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def _beginning(ranked, start):
+    """Where the run that reaches over a block's start begins."""
+    value = tl.load(ranked + start)
+    low, high = start * 0, start
+    while low < high:
+        middle = (low + high) // 2
+        below = tl.load(ranked + middle) < value
+        low = tl.where(below, middle + 1, low)
+        high = tl.where(below, high, middle)
+    return low
+
+
+@triton.jit
+def _positives_before(hits, before, row, BLOCK: tl.constexpr):
+    block = row // BLOCK
+    i = block * BLOCK + tl.arange(0, BLOCK)
+    return tl.load(before + block) + tl.sum(tl.load(hits + i, mask=i < row, other=0).to(tl.int32))
