@@ -47,6 +47,7 @@ def test_a_captured_run_is_an_eager_run(method: str, capfd) -> None:
             assert record[name] == pytest.approx(other[name], rel=close)
 
 
+@pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize(
     "options",
     [

@@ -38,16 +38,18 @@ def roc_auc(x: Tensor, target: Tensor, weight: Tensor | None = None) -> Found | 
     if weight is None and kernels.take(x) and len(x) < 2**31:
         from aucmax.kernels import ranking
 
-        return _counted(len(x), *ranking.twice_won(x, target))
+        twice, positives, good = ranking.twice_won(x, target)
+        pairs = positives * (len(x) - positives)
+        return Found(twice / (2 * pairs) if pairs else torch.nan, positives) if good else None
     kept = _usable(x, target, weight)
     runs = None if kept is None else find_runs(*kept)
     if runs is None or kept is None:
         return None
     up, down = runs.positives, runs.negatives
-    twice = up[0] * down[0] + (up.diff() * (down[1:] + down[:-1])).sum()
-    won, positives, negatives = torch.stack([twice, up[-1], down[-1]]).tolist()
-    pairs = positives * negatives
-    return Found(min(1.0, won / (2 * pairs)) if pairs else torch.nan, int(kept[1].sum()))
+    twice_won = up[0] * down[0] + (up.diff() * (down[1:] + down[:-1])).sum()
+    won, mass_up, mass_down = torch.stack([twice_won, up[-1], down[-1]]).tolist()
+    mass = mass_up * mass_down
+    return Found(min(1.0, won / (2 * mass)) if mass else torch.nan, int(kept[1].sum()))
 
 
 def placements(x: Tensor, target: Tensor) -> tuple[Found, Tensor, Tensor] | None:
@@ -96,14 +98,3 @@ def _usable(
         return None
     rows = weight.nonzero().flatten() if least == 0 else slice(None)
     return x[rows], positive[rows], weight[rows]
-
-
-def _counted(rows: int, twice: int, positives: int, wrong: int, ends: list[float]) -> Found | None:
-    if wrong or not all(map(_is_finite, ends)):
-        return None
-    pairs = positives * (rows - positives)
-    return Found(twice / (2 * pairs) if pairs else torch.nan, positives)
-
-
-def _is_finite(x: float) -> bool:
-    return x - x == 0

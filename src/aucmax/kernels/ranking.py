@@ -18,25 +18,23 @@ from torch import Tensor
 BLOCK = 4096
 
 
-def twice_won(x: Tensor, target: Tensor) -> tuple[int, int, int, list[float]]:
-    """Twice the pairs won, the positives, labels neither 0 nor 1, the smallest and largest score.
+def twice_won(x: Tensor, target: Tensor) -> tuple[int, int, bool]:
+    """Twice the pairs won, the positives, and whether all scores are finite and all labels 0 or 1.
 
-    The pairs are right if there are no wrong labels, all scores are finite, that is the smallest
-    and the largest are, and there are fewer than two billion.
+    There must be fewer than two billion rows.
     """
     n, blocks = len(x), triton.cdiv(len(x), BLOCK)
-    x, target = x.contiguous(), target.contiguous()
-    positive, hits = (torch.empty_like(x, dtype=torch.uint8) for _ in range(2))
-    totals = torch.zeros(2, dtype=torch.int64, device=x.device)
+    ranked, order = x.sort()  # first: while it is sorted the host can prepare the rest
+    target = target.contiguous()
+    positive, hits = (torch.empty_like(target, dtype=torch.uint8) for _ in range(2))
+    totals = torch.zeros(3, dtype=torch.int64, device=x.device)
+    counts = torch.empty(blocks, dtype=torch.int32, device=x.device)
     _classify[(blocks,)](target, positive, totals, n, BLOCK, num_warps=8)
-    ranked, order = x.sort()
-    counts = totals.new_empty(blocks, dtype=torch.int32)
     _count[(blocks,)](order, positive, hits, counts, n, BLOCK, num_warps=8)
-    before, sums = counts.cumsum(0, dtype=torch.int32) - counts, totals.new_empty(blocks)
-    _sum[(blocks,)](ranked, hits, before, sums, n, BLOCK, num_warps=8)
-    gain, positives, wrong = torch.cat([sums.sum()[None], totals]).tolist()
-    ends = torch.stack([ranked[0], ranked[-1]]).tolist()
-    return positives * (n - positives) + gain, positives, wrong, ends
+    up_to = counts.cumsum(0, dtype=torch.int32)
+    _sum[(blocks,)](ranked, hits, counts, up_to, totals, n, BLOCK, num_warps=8)
+    positives, wrong, gain = totals.tolist()
+    return positives * (n - positives) + gain, positives, not wrong
 
 
 @triton.jit
@@ -61,13 +59,14 @@ def _count(order, positive, hits, counts, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _sum(ranked, hits, before, sums, n, BLOCK: tl.constexpr):
-    start = tl.program_id(0) * BLOCK
+def _sum(ranked, hits, counts, up_to, totals, n, BLOCK: tl.constexpr):
+    block = tl.program_id(0)
+    start = block * BLOCK
     i = start + tl.arange(0, BLOCK)
     x = tl.load(ranked + i, mask=i < n, other=0.0)
     left = tl.load(ranked + i - 1, mask=(i > 0) & (i < n), other=0.0)
     hit = tl.load(hits + i, mask=i < n, other=0).to(tl.int32)
-    ahead = tl.load(before + tl.program_id(0)) + tl.cumsum(hit) - hit
+    ahead = tl.load(up_to + block) - tl.load(counts + block) + tl.cumsum(hit) - hit
     # Both only grow, so the largest so far is that of the latest run's beginning.
     first = (i == 0) | (x != left)
     begin = tl.associative_scan(tl.where(first, i, 0), 0, _larger)
@@ -77,9 +76,14 @@ def _sum(ranked, hits, before, sums, n, BLOCK: tl.constexpr):
             run = _beginning(ranked, start)
             inside = begin < start  # this block has not begun a run yet
             begin = tl.where(inside, run, begin)
-            positives = tl.where(inside, _positives_before(hits, before, run, BLOCK), positives)
+            passed = _positives_before(hits, counts, up_to, run, BLOCK)
+            positives = tl.where(inside, passed, positives)
     gain = tl.where(hit == 1, begin - positives, -positives)
-    tl.store(sums + tl.program_id(0), tl.sum(tl.where(i < n, gain, 0).to(tl.int64)))
+    tl.atomic_add(totals + 2, tl.sum(tl.where(i < n, gain, 0).to(tl.int64)))
+    if block == 0:
+        low, high = tl.load(ranked), tl.load(ranked + n - 1)  # NaN is last
+        if (low == float("-inf")) | (high == float("inf")) | (high != high):
+            tl.atomic_add(totals + 1, 1)
 
 
 @triton.jit
@@ -101,7 +105,8 @@ def _beginning(ranked, start):
 
 
 @triton.jit
-def _positives_before(hits, before, row, BLOCK: tl.constexpr):
+def _positives_before(hits, counts, up_to, row, BLOCK: tl.constexpr):
     block = row // BLOCK
     i = block * BLOCK + tl.arange(0, BLOCK)
-    return tl.load(before + block) + tl.sum(tl.load(hits + i, mask=i < row, other=0).to(tl.int32))
+    here = tl.sum(tl.load(hits + i, mask=i < row, other=0).to(tl.int32))
+    return tl.load(up_to + block) - tl.load(counts + block) + here

@@ -17,6 +17,9 @@ from torch import Tensor
 SMALL, BLOCK, PROGRAMS = 4096, 1024, 1024
 """Up to ``SMALL`` scores one program does it all; more are cut into blocks for several."""
 
+HEAD = 8
+"""Numbers in front of the gradients: both k, both aims, the gradients in a, b, alpha, the dual."""
+
 
 class Batch(NamedTuple):
     """Flat scores, labels and weights, and what the objective takes beside them."""
@@ -31,45 +34,43 @@ class Batch(NamedTuple):
 
 
 def forward(a: Tensor, b: Tensor, alpha: Tensor, batch: Batch, counts: bool) -> tuple[Tensor, ...]:
-    """The value, and what :func:`backward` needs.
+    """The value, and what :func:`backward` needs: of a small batch the gradients themselves.
 
     The prior is p and p (1 - p), or the counts of a :class:`aucmax.StreamingPrior`, to which the
     batch's labels are added with ``counts``.
     """
     x, n = batch.scores, len(batch.scores)
-    value, saved = x.new_empty((), dtype=torch.float32), x.new_empty(8, dtype=torch.float32)
-    known = isinstance(batch.prior[0], float)
+    small = n <= SMALL
+    saved = torch.empty(HEAD + n if small else HEAD, dtype=torch.float32, device=x.device)
+    value = torch.empty((), dtype=torch.float32, device=x.device)
+    known, weighted = isinstance(batch.prior[0], float), batch.weight is not None
     prior = (*batch.prior, 0.0) if known else batch.prior
-    programs = 1 if n <= SMALL else min(PROGRAMS, triton.cdiv(n, BLOCK))
-    size = triton.next_power_of_2(n) if programs == 1 else BLOCK
-    partials = value if programs == 1 else x.new_empty((programs, 8), dtype=torch.float64)
-    numbers = batch.margin, batch.normalize, known, counts
-    weight = x if batch.weight is None else batch.weight
-    _sums[(programs,)](
-        x, batch.labels, weight, a, b, alpha, *prior, partials, value, saved, n,
-        *numbers, batch.weight is not None, batch.link == "sigmoid", programs == 1, max(size, 16),
-        num_warps=4,
-    )  # fmt: skip
-    if programs > 1:
-        _finish[(1,)](
-            partials, a, b, alpha, *prior, value, saved, n, programs, *numbers,
-            batch.weight is not None, triton.next_power_of_2(programs), num_warps=4,
-        )  # fmt: skip
+    rows = x, batch.labels, batch.weight if weighted else x, a, b, alpha
+    flags = weighted, batch.link == "sigmoid"
+    ending = *prior, value, saved, n, batch.margin, batch.normalize, known, counts
+    if small:
+        _alone[(1,)](*rows, *ending, *flags, max(16, triton.next_power_of_2(n)))
+        return value, saved
+    programs = min(PROGRAMS, triton.cdiv(n, BLOCK))
+    sums = x.new_empty((programs, 8), dtype=torch.float64)
+    _sums[(programs,)](*rows, sums, n, batch.margin, *flags, BLOCK)
+    _finish[(1,)](sums, programs, *rows[3:], *ending, weighted, triton.next_power_of_2(programs))
     return value, saved
 
 
 def backward(grad: Tensor, saved: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients in scores, a, b and alpha."""
-    n = len(batch.scores)
-    in_scores = torch.empty_like(batch.scores)
-    in_a, in_b, in_alpha = (saved.new_empty(1) for _ in range(3))
-    weight = batch.scores if batch.weight is None else batch.weight
-    size = min(BLOCK, max(16, triton.next_power_of_2(n)))
-    _gradients[(triton.cdiv(n, size),)](
-        batch.scores, batch.labels, weight, grad, saved, in_scores, in_a, in_b, in_alpha, n,
-        batch.weight is not None, batch.link == "sigmoid", size, num_warps=4,
-    )  # fmt: skip
-    return in_scores, in_a, in_b, in_alpha
+    x, n = batch.scores, len(batch.scores)
+    scaled = saved[4:] * grad
+    if len(saved) > HEAD:
+        in_scores = scaled[HEAD - 4 :].to(x.dtype)
+    else:
+        in_scores, weighted = torch.empty_like(x), batch.weight is not None
+        _gradients[(triton.cdiv(n, BLOCK),)](
+            x, batch.labels, batch.weight if weighted else x, grad, saved, in_scores, n,
+            weighted, batch.link == "sigmoid", BLOCK,
+        )  # fmt: skip
+    return in_scores, scaled[0:1], scaled[1:2], scaled[2:3]
 
 
 @triton.jit
@@ -81,45 +82,70 @@ def _linked(x, SIGMOID: tl.constexpr):
 
 
 @triton.jit
-def _sums(
-    scores, labels, weight, a_at, b_at, alpha_at,
-    first, second, third, partials, value, saved, n,
-    margin, NORMALIZE: tl.constexpr, KNOWN: tl.constexpr, COUNTS: tl.constexpr,
-    WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr, ALONE: tl.constexpr, BLOCK: tl.constexpr,
+def _distances(
+    scores, labels, weight, a_at, b_at, alpha_at, i, n, margin,
+    WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr,
 ):  # fmt: skip
-    """Weights, distances and their squares, summed over each class."""
-    a, b, alpha = (
-        tl.load(a_at).to(tl.float32),
-        tl.load(b_at).to(tl.float32),
-        tl.load(alpha_at).to(tl.float32),
+    """Of each row the weight, the label, the linked score, and its distance to its class's aim."""
+    inside = i < n
+    x = tl.load(scores + i, mask=inside, other=0.0).to(tl.float32)
+    y = tl.load(labels + i, mask=inside, other=0).to(tl.float32)
+    w = tl.where(inside, 1.0, 0.0)
+    if WEIGHTED:
+        w = tl.load(weight + i, mask=inside, other=0.0).to(tl.float32)
+    h = _linked(x, SIGMOID)
+    a, b = tl.load(a_at).to(tl.float32), tl.load(b_at).to(tl.float32)
+    reach = margin + tl.load(alpha_at).to(tl.float32)
+    return w, y, h, h - tl.where(y > 0.5, a + reach, b - reach)
+
+
+@triton.jit
+def _moments(w, y, d):
+    """Weights, distances and their squares, summed over each class, and squared weights."""
+    up, down = w * y, w * (1.0 - y)
+    return _row8(
+        tl.sum(up), tl.sum(down), tl.sum(up * d), tl.sum(down * d), tl.sum(up * d * d),
+        tl.sum(down * d * d), tl.sum(w * w),
+    )  # fmt: skip
+
+
+@triton.jit
+def _alone(
+    scores, labels, weight, a_at, b_at, alpha_at, first, second, third, value, saved, n, margin,
+    NORMALIZE: tl.constexpr, KNOWN: tl.constexpr, COUNTS: tl.constexpr,
+    WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """All of a small batch: the value and every gradient."""
+    i = tl.arange(0, BLOCK)
+    w, y, h, d = _distances(
+        scores, labels, weight, a_at, b_at, alpha_at, i, n, margin, WEIGHTED, SIGMOID
     )
-    aim_positive, aim_negative = a + (margin + alpha), b - (margin + alpha)
-    places = tl.arange(0, BLOCK)
-    sums = tl.zeros((8,), tl.float64)
+    k_up, k_down = _conclude(
+        _moments(w, y, d), a_at, b_at, alpha_at, first, second, third, value, saved, n, margin,
+        NORMALIZE, KNOWN, COUNTS, WEIGHTED,
+    )  # fmt: skip
+    g = w * d * tl.where(y > 0.5, k_up.to(tl.float32), k_down.to(tl.float32))
+    if SIGMOID:
+        g *= h * (1.0 - h)
+    tl.store(saved + 8 + i, g, mask=i < n)
+
+
+@triton.jit
+def _sums(
+    scores, labels, weight, a_at, b_at, alpha_at, sums, n, margin,
+    WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The moments of every so-manieth block."""
+    total = tl.zeros((8,), tl.float64)
     start = tl.program_id(0) * BLOCK
     while start < n:
-        i = start + places
-        inside = i < n
-        x = tl.load(scores + i, mask=inside, other=0.0).to(tl.float32)
-        y = tl.load(labels + i, mask=inside, other=0).to(tl.float32)
-        w = tl.where(inside, 1.0, 0.0).to(tl.float32)
-        if WEIGHTED:
-            w = tl.load(weight + i, mask=inside, other=0.0).to(tl.float32)
-        h = _linked(x, SIGMOID)
-        up, down = w * y, w * (1.0 - y)
-        d = h - tl.where(y > 0.5, aim_positive, aim_negative)
-        sums += _row8(
-            tl.sum(up), tl.sum(down), tl.sum(up * d), tl.sum(down * d), tl.sum(up * d * d),
-            tl.sum(down * d * d), tl.sum(w * w),
-        )  # fmt: skip
+        i = start + tl.arange(0, BLOCK)
+        w, y, _, d = _distances(
+            scores, labels, weight, a_at, b_at, alpha_at, i, n, margin, WEIGHTED, SIGMOID
+        )
+        total += _moments(w, y, d)
         start += tl.num_programs(0) * BLOCK
-    if ALONE:
-        _conclude(
-            sums, a_at, b_at, alpha_at, first, second, third, value, saved, n, margin,
-            NORMALIZE, KNOWN, COUNTS, WEIGHTED,
-        )  # fmt: skip
-    else:
-        tl.store(partials + tl.program_id(0) * 8 + tl.arange(0, 8), sums)
+    tl.store(sums + tl.program_id(0) * 8 + tl.arange(0, 8), total)
 
 
 @triton.jit
@@ -133,13 +159,13 @@ def _row8(a, b, c, d, e, f, g):
 
 @triton.jit
 def _finish(
-    partials, a_at, b_at, alpha_at, first, second, third,
-    value, saved, n, programs, margin, NORMALIZE: tl.constexpr,
-    KNOWN: tl.constexpr, COUNTS: tl.constexpr, WEIGHTED: tl.constexpr, ROWS: tl.constexpr,
+    sums, programs, a_at, b_at, alpha_at, first, second, third, value, saved, n, margin,
+    NORMALIZE: tl.constexpr, KNOWN: tl.constexpr, COUNTS: tl.constexpr, WEIGHTED: tl.constexpr,
+    ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The sums of all programs."""
+    """The value from the sums of all programs."""
     k = tl.arange(0, ROWS)[:, None]
-    table = tl.load(partials + k * 8 + tl.arange(0, 8)[None, :], mask=k < programs, other=0.0)
+    table = tl.load(sums + k * 8 + tl.arange(0, 8)[None, :], mask=k < programs, other=0.0)
     _conclude(
         tl.sum(table, 0), a_at, b_at, alpha_at, first, second, third, value, saved, n, margin,
         NORMALIZE, KNOWN, COUNTS, WEIGHTED,
@@ -189,6 +215,7 @@ def _conclude(
     in_alpha = sum_down + mass_down * aim_down - (sum_up + mass_up * aim_up)
     tl.store(saved + 6, in_alpha - 2.0 * dual * alpha)
     tl.store(saved + 7, dual)
+    return k_up, k_down
 
 
 @triton.jit
@@ -198,24 +225,18 @@ def _entry(row, k: tl.constexpr):
 
 @triton.jit
 def _gradients(
-    scores, labels, weight, grad, saved, in_scores, in_a,
-    in_b, in_alpha, n, WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr,
-    BLOCK: tl.constexpr,
+    scores, labels, weight, grad, saved, in_scores, n,
+    WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """``grad`` times k d and the link's slope, and times the three that the sums gave."""
-    factor = tl.load(grad).to(tl.float32)
+    """``grad`` times k d and the link's slope."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < n
     h = _linked(tl.load(scores + i, mask=inside, other=0.0).to(tl.float32), SIGMOID)
     positive = tl.load(labels + i, mask=inside, other=0).to(tl.float32) > 0.5
     d = h - tl.where(positive, tl.load(saved + 2), tl.load(saved + 3))
-    g = factor * tl.where(positive, tl.load(saved), tl.load(saved + 1)) * d
+    g = tl.load(grad).to(tl.float32) * d * tl.where(positive, tl.load(saved), tl.load(saved + 1))
     if WEIGHTED:
         g *= tl.load(weight + i, mask=inside, other=0.0).to(tl.float32)
     if SIGMOID:
         g *= h * (1.0 - h)
     tl.store(in_scores + i, g.to(in_scores.dtype.element_ty), mask=inside)
-    if tl.program_id(0) == 0:
-        tl.store(in_a, factor * tl.load(saved + 4))
-        tl.store(in_b, factor * tl.load(saved + 5))
-        tl.store(in_alpha, factor * tl.load(saved + 6))

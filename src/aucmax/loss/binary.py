@@ -93,7 +93,7 @@ class AUCLoss(SaddleLoss):
         """The objective of one batch; differentiable in scores, a, b and alpha."""
         check_binary_shapes(scores, target, weight)
         self._project_dual()
-        if kernels.take(scores) and scores.dtype != torch.float64 and not _checks.tracing():
+        if not _checks.tracing() and scores.dtype != torch.float64 and kernels.take(scores):
             return self._in_one_kernel(scores, target, weight)
         dtype = computable(scores.dtype)
         labels = flatten(target, dtype)

@@ -108,10 +108,10 @@ class _Part:
 
 def possible(optimizer: StagedOptimizer) -> bool:
     """Whether the optimizer's tensors are where a kernel can move them."""
-    first = optimizer.param_groups[0]["params"][0]
-    if optimizer.kernel is None or not kernels.take(first) or torch.compiler.is_compiling():
+    if optimizer.kernel is None or torch.compiler.is_compiling():
         return False
-    return all(group["foreach"] is None for group in optimizer.param_groups)
+    first = optimizer.param_groups[0]["params"][0]
+    return kernels.take(first) and all(group["foreach"] is None for group in optimizer.param_groups)
 
 
 def _fits(p: Tensor, g: Tensor | None) -> bool:
