@@ -7,6 +7,7 @@ Started by test_fit_ranks.py, which runs the same cases in one process.
 
 import math
 import os
+import signal
 import sys
 import time
 from datetime import timedelta
@@ -16,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, Dataset
 
 import aucmax
@@ -25,7 +27,12 @@ from aucmax.stages import Stage
 STEPS, BATCH = 100, 16
 KEPT_STEPS = 48
 METHODS = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw")
+LOCAL_STEPS = 3
 INSIDE_A_BALL = {"radius": 1.5, "dual_radius": 0.2}
+TWO_STAGES = [
+    Stage(index=1, lr=0.1, steps=25, dual_samples=32),
+    Stage(index=2, lr=0.03, steps=15, dual_samples=32),
+]
 ONE_STAGE = [Stage(index=1, lr=0.1, steps=STEPS, dual_samples=0)]
 
 
@@ -196,14 +203,87 @@ def indivisible():
     return ending(train(network(), rows(), batch_size=15))
 
 
+# --- local steps ----------------------------------------------------------------------------------
+
+
+def local_and_not(method, data, **options):
+    """Gradients averaged at every step, and one local step between averages."""
+
+    def run():
+        given = {"method": method, "stages": TWO_STAGES, "steps": 40, "eval_every": 20, "probe": 16}
+        given |= options
+        return [ending(train(network(), data(), **given, local_steps=n)) for n in (None, 1)]
+
+    return run
+
+
+def meetings():
+    """The parameters and saddle variables that every step began with."""
+    model, loss = network(seed=world()[1]), aucmax.AUCLoss(0.4).double()
+    optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=0.1, momentum=0.5)
+    seen = []
+
+    def note(*_):
+        parameters = [*model.parameters(), *loss.parameters()]
+        seen.append(torch.cat([p.detach().flatten() for p in parameters]))
+
+    optimizer.register_step_pre_hook(note)
+    own = {"loss": loss, "optimizer": optimizer, "stages": ONE_STAGE, "probe": 0}
+    train(model, rows(), **own, steps=20, eval_every=10, local_steps=LOCAL_STEPS)
+    return torch.stack(seen)
+
+
+def far_and_near():
+    """Training with an average after every step, and after several, judged by validation."""
+    given = {"stages": ONE_STAGE, "eval_every": STEPS, "probe": 0}
+    return [
+        ending(train(network(), rows(), rows(301, seed=3), **given, local_steps=n))
+        for n in (1, LOCAL_STEPS)
+    ]
+
+
+def messages():
+    """How many numbers each all-reduce carried, as the process group's own profile says."""
+    found = {}
+    for n in (None, 1, LOCAL_STEPS):
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
+            train(network(), rows(), steps=9, stages=ONE_STAGE, probe=0, local_steps=n)
+        sent = [e for e in profiled.events() if e.name == "gloo:all_reduce"]
+        found[n] = [math.prod(e.input_shapes[0]) for e in sent]
+    return found
+
+
+def cut_short(folder, name, batches, how):
+    """A run with local steps that is stopped at a batch and gone on with, and how it stopped."""
+    Pace.left, Pace.at_the_end = batches, how
+    try:
+        run(folder, name)
+    except (StoppedError, SystemExit) as stop:
+        stopped = repr(stop)
+    Pace.left, Pace.at_the_end = math.inf, crash
+    step = max(int(p.stem[5:]) for p in (folder / name).glob("checkpoints/step-*.json"))
+    return run(folder, name) | {"stopped": stopped, "saved step": step}
+
+
 class StoppedError(Exception):
     """In place of a crash."""
+
+
+def crash():
+    """The end of a process, as far as a run can tell."""
+    raise StoppedError
+
+
+def tell_second_rank():
+    """SIGTERM for one of the processes."""
+    if world()[1] == 1:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Pace:
     """How many more batches may be loaded before a crash; slow while a file is there."""
 
-    left = math.inf
+    left, at_the_end = math.inf, staticmethod(crash)
     slow = Path(os.environ.get("SLOW", "/nowhere"))
 
 
@@ -212,12 +292,12 @@ def pace(x):
     if Pace.slow.exists():
         time.sleep(0.02)
     Pace.left -= 1
-    if Pace.left < 0:
-        raise StoppedError
+    if Pace.left == -1:
+        Pace.at_the_end()
     return x
 
 
-def kept(out, parallel="ddp", kind="norm and dropout"):
+def kept(out, parallel="ddp", kind="norm and dropout", **options):
     """A run with a folder; checkpoints lie between the evaluations."""
     result = train(
         network(kind),
@@ -230,6 +310,7 @@ def kept(out, parallel="ddp", kind="norm and dropout"):
         augment=pace,
         parallel=parallel,
         progress=True,
+        **options,
     )
     return ending(result)
 
@@ -278,19 +359,37 @@ SHARDED = {
     "fsdp, by its owner": sharded_by_its_owner,
     "fsdp, uneven validation": sharded("ppd-sg", uneven_rows),
 }
+MOMENTUM = {"optimizer_options": {"momentum": 0.5, "weight_decay": 1e-2}}
+ONE_LOCAL_STEP = {
+    "local, ppd-sg": local_and_not("ppd-sg", rows),
+    "local, momentum and decay": local_and_not("ppd-sg", rows, **MOMENTUM),
+    "local, going on from the last": local_and_not("ppd-sg", rows, restart="last", pretrain=10),
+    "local, rare positives": local_and_not("ppd-sg", rare),
+    "local, weights": local_and_not("ppd-sg", weighted),
+    "local, unknown prior": local_and_not("ppd-sg", stream, probe=0),
+    "local, accumulate": local_and_not("ppd-sg", weighted, accumulate=2),
+    "local, sgd": local_and_not("sgd", rows, **MOMENTUM),
+    "local, sgd on AUC": local_and_not("sgd", rows, objective="auc"),
+}
+LOCAL = {"meetings": meetings, "far and near": far_and_near, "messages": messages}
+STOPS = {"local/crashed": (297, crash), "local/told": (288, tell_second_rank)}
 ALONE = {"evaluate": evaluated, "batch norm": with_batch_norm}
 RUNS = {
     "ddp": ("ddp", "norm and dropout"),
     "fsdp": ("fsdp", "norm and dropout"),
     "plain": ("ddp", "plain"),
+    "local": ("ddp", "norm and dropout"),
 }
 
 
 def run(folder, case):
     """One case; ``KIND/NAME`` begins, or goes on with, a run of that kind in a folder."""
     if "/" in case:
-        return kept(folder / case, *RUNS[case.split("/")[0]])
-    return {**EQUAL, **SHARDED, **ALONE, "indivisible": indivisible}[case]()
+        kind = case.split("/")[0]
+        local = {"local_steps": LOCAL_STEPS} if kind == "local" else {}
+        return kept(folder / case, *RUNS[kind], **local)
+    cases = {**EQUAL, **SHARDED, **ALONE, **ONE_LOCAL_STEP, **LOCAL, "indivisible": indivisible}
+    return cases[case]()
 
 
 def main():
@@ -300,7 +399,7 @@ def main():
         dist.init_process_group("gloo", timeout=timedelta(seconds=40))
     for case in sys.argv[2:]:
         try:
-            found = run(folder, case)
+            found = cut_short(folder, case, *STOPS[case]) if case in STOPS else run(folder, case)
         except ValueError as error:
             (folder / f"{case}-{rank}.error").write_text(str(error))
             raise

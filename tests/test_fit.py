@@ -433,6 +433,13 @@ def test_a_batch_of_every_task_in_parts_is_the_whole_batch(task, method):
     )
 
 
+@pytest.mark.parametrize("method", ["ppd-sg", "sgd"])
+def test_one_process_has_nobody_to_average_local_steps_with(method):
+    alone, local = (run(hidden(), method=method, local_steps=n) for n in (None, 3))
+    assert_same_weights(local.model, alone.model)
+    assert local.auc == alone.auc
+
+
 def test_balanced_batches_in_parts():
     whole, parts = (run(hidden().double(), positives=0.5, accumulate=k) for k in (1, 2))
     torch.testing.assert_close(

@@ -309,6 +309,7 @@ OTHERS = {
     "batch_size": (16, 32),
     "method": ("ppd-sg", "ppd-adagrad"),
     "clip_norm": (None, 1.0),
+    "local_steps": (None, 2),
     "eval_every": (6, 5),
 }
 
@@ -319,7 +320,7 @@ def test_another_configuration_is_refused(request, tmp_path, folder):
     for name, (there, now) in OTHERS.items():
         message = refused(out, name, **{name: now})
         assert f"{name} ({there!r} there, {now!r} now)" in message
-        assert not [other for other in OTHERS if other != name and f"{other} (" in message]
+        assert not [other for other in OTHERS if other != name and f" {other} (" in message]
     message = refused(out, "seed.*clip_norm|clip_norm.*seed", seed=1, clip_norm=1.0)
     assert all(f"{name} (" in message for name in ("seed", "clip_norm"))
 

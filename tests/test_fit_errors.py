@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import aucmax
 from aucmax import DivergedError, evaluate, stages
 from aucmax.history import read
+from aucmax.train._options import OPTIMIZERS
 
 NAN, INF = math.nan, math.inf
 X, Y = binary()
@@ -48,7 +49,8 @@ def refused(message, *, model=None, train=(X, Y), valid=None, folder=None, **opt
 
 # ---- Arguments ---------------------------------------------------------------------------------
 
-COUNTS = ["steps", "batch_size", "accumulate", "eval_every", "save_every", "patience"]
+COUNTS = ["steps", "batch_size", "accumulate", "local_steps", "eval_every", "save_every"]
+COUNTS += ["patience"]
 SIZES = ["lr", "pretrain_lr", "clip_norm", "lipschitz"]
 
 
@@ -152,6 +154,29 @@ def test_a_batch_that_parts_do_not_divide(tmp_path):
 def test_arguments_that_do_not_go_together(options, message, tmp_path):
     folder = None if "tensorboard" in options else tmp_path / "out"
     refused(message, folder=folder, **options)
+
+
+@pytest.mark.parametrize("name", ["ppd-adagrad", "pga", "oauc", "adagrad", "adamw"])
+def test_local_steps_are_for_steps_that_are_linear_in_the_gradient(name, tmp_path):
+    kind = OPTIMIZERS[name].__name__
+    message = f"local_steps must be None with the optimizer {kind}: .*, found 4"
+    refused(message, folder=tmp_path / "out", method=name, local_steps=4)
+
+
+@pytest.mark.parametrize("options", [{"amp": "fp16"}, {"parallel": "fsdp"}], ids=str)
+def test_local_steps_are_for_whole_models_without_a_scaler(options, tmp_path):
+    ((name, value),) = options.items()
+    message = f"local_steps must be None with {name}='{value}': .*, found 4"
+    refused(message, folder=tmp_path / "out", local_steps=4, **options)
+
+
+def test_local_steps_go_by_the_optimizer_not_by_the_method():
+    model, loss = linear(), aucmax.AUCLoss(Y.mean().item())
+    groups = aucmax.minmax_groups(model, loss)
+    message = "local_steps must be None with the optimizer PPDAdaGrad: .*, found 2"
+    refused(message, model=model, loss=loss, optimizer=aucmax.PPDAdaGrad(groups), local_steps=2)
+    own = {"loss": loss, "optimizer": aucmax.PPDSG(groups)}
+    assert fit(model, (X, Y), method="adamw", **own, local_steps=2).steps == 40
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")

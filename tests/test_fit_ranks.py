@@ -23,7 +23,6 @@ import aucmax
 SCRIPT = Path(ranks_fit.__file__)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 TIMES = ("seconds", "steps_per_second")
-CLOSE = {"rtol": 0, "atol": 1e-6}
 
 pytestmark = pytest.mark.xdist_group("ranks")  # the launches serve all tests of this file
 
@@ -132,13 +131,16 @@ class Launched:
 def replicated(folder):
     hardest = "weights, many zero"
     cases = [case for case in EQUAL if case != hardest]
-    return Launched(folder, "ddp/whole", "plain/whole", *ranks_fit.ALONE, *cases, hardest)
+    local = ["local/whole", *ranks_fit.STOPS, *ranks_fit.LOCAL, *ranks_fit.ONE_LOCAL_STEP]
+    return Launched(folder, "ddp/whole", "plain/whole", *ranks_fit.ALONE, *cases, *local, hardest)
 
 
-def assert_close(found, wanted):
+def assert_close(found, wanted, atol=1e-6):
     assert found.keys() == wanted.keys()
     for name, x in wanted.items():
-        torch.testing.assert_close(found[name], x, **CLOSE, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(
+            found[name], x, rtol=0, atol=atol, msg=lambda m, name=name: f"{name}: {m}"
+        )
 
 
 def assert_equal(found, wanted):
@@ -270,6 +272,56 @@ def test_batch_norm_ends_equal_on_both_ranks_and_is_saved(replicated, folder):
     assert_equal(model.state_dict(), found[0]["model"])
     auc = aucmax.evaluate(model, ranks_fit.rows(101, seed=3), device="cpu")
     assert auc == notes["auc"] == found[0]["auc"]
+
+
+# --- local steps ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ranks_fit.ONE_LOCAL_STEP)
+def test_one_local_step_walks_as_averaged_gradients_do(replicated, case):
+    for averaged_gradients, local in replicated[case]:
+        for part in ("model", "loss"):
+            assert_close(local[part], averaged_gradients[part], atol=1e-13)
+        assert_same_history(local["history"], averaged_gradients["history"], tolerance=1e-13)
+    assert_in_step([local for _, local in replicated[case]])
+
+
+def test_processes_have_one_model_after_every_average_and_others_between(replicated):
+    first, second = replicated["meetings"]
+    apart = (first - second).abs().amax(1)
+    met = {*range(0, 20, ranks_fit.LOCAL_STEPS), 10}  # an evaluation came after the tenth step
+    assert {k for k, distance in enumerate(apart) if distance == 0} == met
+    assert all(distance > 1e-3 for k, distance in enumerate(apart) if k not in met)
+
+
+def test_local_steps_take_another_way_to_as_good_a_model(replicated):
+    near, far = replicated["far and near"][0]
+    losses = [[record["loss"] for record in found["history"]] for found in (near, far)]
+    assert all(abs(a - b) > 1e-6 for a, b in zip(*losses, strict=True))
+    assert min(near["auc"], far["auc"]) > 0.75
+    assert far["auc"] == pytest.approx(near["auc"], abs=0.01)
+
+
+def test_local_steps_send_one_message_per_average(replicated):
+    weights = sum(p.numel() for p in ranks_fit.network().parameters())
+    gradients, state = weights + 3, (weights + 3) + (weights + 2)  # alpha has no average
+    for found in replicated["messages"]:
+        sent = {n: [size for size in sizes if size > 3] for n, sizes in found.items()}
+        assert sent == {None: [gradients] * 9, 1: [state] * 9, ranks_fit.LOCAL_STEPS: [state] * 3}
+        small = {n: len(sizes) - len(sent[n]) for n, sizes in found.items()}
+        assert len(set(small.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("case", "stopped", "step"),
+    [("local/crashed", "StoppedError()", 12), ("local/told", "SystemExit(143)", 18)],
+)
+def test_a_run_with_local_steps_that_was_cut_short_ends_the_same(
+    replicated, folder, case, stopped, step
+):
+    assert [found["stopped"] for found in replicated[case]] == [stopped] * 2
+    assert replicated[case][0]["saved step"] == step  # the first rank writes
+    assert_undisturbed(folder, case, "local/whole")
 
 
 # --- sharded models -------------------------------------------------------------------------------

@@ -89,10 +89,34 @@ def average_buffers(module: torch.nn.Module) -> None:
 
 @torch.no_grad()
 def average_over_ranks(tensors: Iterable[Tensor]) -> None:
-    """Replace each tensor by the mean of the ranks'."""
+    """Replace each tensor by the mean of the ranks'; one message for all of a kind."""
+    for alike in _by_kind(tensors):
+        joined = torch.cat([x.reshape(-1) for x in alike])
+        dist.all_reduce(joined)
+        _hand_back(joined.div_(world_size()), alike)
+
+
+@torch.no_grad()
+def broadcast_tensors(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by the first rank's; one message for all of a kind."""
+    for alike in _by_kind(tensors):
+        joined = torch.cat([x.reshape(-1) for x in alike])
+        dist.broadcast(joined, 0)
+        _hand_back(joined, alike)
+
+
+def _by_kind(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """The tensors of each dtype and device, in the order they came in on every rank."""
+    kinds: dict[Any, list[Tensor]] = {}
     for x in tensors:
-        dist.all_reduce(x)
-        x.div_(world_size())
+        kinds.setdefault((x.dtype, x.device), []).append(x)
+    yield from kinds.values()
+
+
+def _hand_back(joined: Tensor, tensors: list[Tensor]) -> None:
+    """Each tensor's part of those that were joined."""
+    parts = torch.split(joined, [x.numel() for x in tensors])
+    torch._foreach_copy_(tensors, [part.view_as(x) for part, x in zip(parts, tensors, strict=True)])
 
 
 @contextmanager

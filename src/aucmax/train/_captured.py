@@ -116,7 +116,7 @@ def why_not(options: Options, phase: Phase) -> str | None:
     if options.amp == "fp16":
         return "the gradient scaler of amp='fp16' decides on the host"
     if distributed.world_size() > 1:
-        return "it would hold communication between processes"
+        return "several processes train together"
     if options.compile and any(isinstance(m, StreamingPrior) for m in phase.loss.modules()):
         return "a compiled loss gives the running prior new memory at every step"
     groups = phase.optimizer.param_groups

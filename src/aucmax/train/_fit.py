@@ -12,6 +12,7 @@ from torch.optim.optimizer import Optimizer
 from torch.utils.data import Dataset
 
 from aucmax import _checks, _random, distributed
+from aucmax._sharded import mesh_of
 from aucmax.data import BatchSampler
 from aucmax.data import labels as _labels
 from aucmax.data.sampling import derive
@@ -70,6 +71,7 @@ def fit(
     amp: str | None = None,
     clip_norm: float | None = None,
     accumulate: int = 1,
+    local_steps: int | None = None,
     compile: bool = False,  # noqa: A002
     cuda_graph: bool | None = None,
     parallel: str = "ddp",
@@ -134,6 +136,9 @@ def fit(
         clip_norm: limit of the gradient's norm.
         accumulate: parts that a batch is worked on in, to save memory; a loader's or stream's
             batches are taken this many at a time.
+        local_steps: under ``torchrun``, optimizer steps that each process takes on its own part of
+            the batches before all average what they have come to (CoDA); None averages gradients
+            at every step. For "ppd-sg" and "sgd"; in one process it changes nothing.
         compile: compile model and loss with ``torch.compile``.
         cuda_graph: capture the whole step as a CUDA graph; None where it is possible.
         parallel: "ddp", or "fsdp" to shard the model over the processes.
@@ -193,6 +198,7 @@ def fit(
             amp=amp,
             clip_norm=clip_norm,
             accumulate=accumulate,
+            local_steps=local_steps,
             compile=compile,
             cuda_graph=cuda_graph,
             parallel=parallel,
@@ -204,6 +210,10 @@ def _run(
     model: nn.Module, train: Any, judged: dict[str, Any], labels: Any, options: Options
 ) -> FitResult:
     _check_model(model)
+    if options.local_steps is not None and mesh_of(model) is not None:
+        raise ValueError(
+            f"local_steps must be None for a sharded model, found {options.local_steps}"
+        )
     train = as_data("train", train)
     y = _labels.known_labels(train, labels)
     task = _labels.find_task(options.task, y)

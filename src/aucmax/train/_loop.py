@@ -26,7 +26,7 @@ from aucmax.train._methods import Phase, make_phases
 from aucmax.train._options import Options, fingerprint
 from aucmax.train._report import Reporter, better_auc
 from aucmax.train._result import DivergedError, FitResult
-from aucmax.train._signals import Interrupts, exit_code
+from aucmax.train._signals import ASKED_EVERY, Interrupts, exit_code
 from aucmax.train._stage_end import StageEnd
 from aucmax.train._step import Step
 
@@ -68,7 +68,8 @@ class Loop:
         graph = options.device.type == "cuda" and options.cuda_graph is not False
         self.phases = make_phases(model, options, place.task, prior, capturable=graph)
         self.total = options.pretrain + options.steps
-        self.every, self.save_every = options.eval_every or 1, options.save_every or 1
+        self.every, meets = options.eval_every or 1, options.meets_every
+        self.save_every = _next_multiple(meets, options.save_every or 1)  # one model to save
         self.at = Progress()
         self.judge = Judge(model, judged, place, options)
         self.stage_end = StageEnd(model, source, self.judge, options)
@@ -77,7 +78,7 @@ class Loop:
             None if options.out is None else RunFolder(options.out, self._say, mesh_of(model))
         )
         self.reporter: Reporter | None = None
-        self.interrupts = Interrupts()
+        self.interrupts = Interrupts(_next_multiple(meets, ASKED_EVERY))
         self.stepping_seconds, self.recorded_step = 0.0, 0
 
     # --- the run ------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ class Loop:
         """Take steps until something is due; True if the data came to an end."""
         target, skipped, began = self._next_event(stage), 0, time.perf_counter()
         step, at, tick, heed = self.step, self.at, self.reporter.tick, self.interrupts.heed  # type: ignore[union-attr]
-        self.stopping, ended = False, False
+        meets_every, self.stopping, ended = self.options.meets_every, False, False
         deadline = began + self._seconds_left()
         while at.step < target and not self.stopping:
             try:
@@ -163,6 +164,8 @@ class Loop:
                 at.step += 1
                 at.stage_step += 1
                 skipped = 0
+                if at.step % meets_every == 0:
+                    step.meet()
             else:
                 skipped += 1
                 if skipped >= MOST_STEPS_SKIPPED:
@@ -246,6 +249,7 @@ class Loop:
     def _evaluate(self, stage: Stage) -> bool:
         """Record both iterates; True if a plateau rule says that the stage has saturated."""
         began, at = time.perf_counter(), self.at
+        self.step.meet()
         distributed.average_buffers(self.model)
         probe = self.stage_end.draw_probe()
         ends = at.step >= self.total and isinstance(self.phase.optimizer, PGA)
@@ -438,6 +442,11 @@ class Loop:
             self.reporter = None
         if self.folder is not None:
             self.folder.close()
+
+
+def _next_multiple(of: int, least: int) -> int:
+    """The first multiple that is not less."""
+    return of * math.ceil(least / of)
 
 
 def _plain(x: Tensor | None) -> Any:

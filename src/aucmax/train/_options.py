@@ -30,6 +30,8 @@ OPTIMIZERS: dict[str, Any] = {
     "adamw": torch.optim.AdamW,
 }
 OBJECTIVES = ("auc", "auc+ce", "ce")
+LINEAR = (PPDSG, torch.optim.SGD)
+"""Optimizers whose step is linear in the gradient: the mean of steps is the step of the mean."""
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -69,6 +71,7 @@ class Options:
     amp: str | None
     clip_norm: float | None
     accumulate: int
+    local_steps: int | None
     compile: bool
     cuda_graph: bool | None
     parallel: str
@@ -85,7 +88,8 @@ class Options:
             self.eval_every = math.ceil(self.steps / 40)
         if self.save_every is None:
             self.save_every = self.eval_every
-        for name in ("batch_size", "accumulate", "eval_every", "save_every", "patience"):
+        counts = ("batch_size", "accumulate", "local_steps", "eval_every", "save_every", "patience")
+        for name in counts:
             self._count(name, 1)
         for name in ("pretrain", "workers", "probe", "seed"):
             self._count(name, 0)
@@ -96,6 +100,7 @@ class Options:
             self.positives = _checks.share("positives", self.positives)
         self._check_stages()
         self._check_own_parts()
+        self._check_local_steps()
         parts = distributed.world_size() * self.accumulate
         if self.batch_size % parts:
             raise ValueError(
@@ -104,7 +109,7 @@ class Options:
             )
 
     def _count(self, name: str, least: int) -> None:
-        if getattr(self, name) is not None or name != "patience":
+        if getattr(self, name) is not None or name not in ("patience", "local_steps"):
             setattr(self, name, _checks.count(name, getattr(self, name), least))
 
     def _check_stages(self) -> None:
@@ -141,6 +146,34 @@ class Options:
         if self.tensorboard and self.out is None:
             raise ValueError("tensorboard must have a folder: pass out=")
 
+    def _check_local_steps(self) -> None:
+        """A mean of models that walked apart must be a model that could have walked so."""
+        if self.local_steps is None:
+            return
+        own = self.optimizer
+        kind = OPTIMIZERS[self.method] if own is None else type(own)
+        refused = {
+            f"the optimizer {kind.__name__}": not issubclass(kind, LINEAR),
+            "amp='fp16'": self.amp == "fp16",
+            "parallel='fsdp'": self.parallel == "fsdp",
+        }
+        found = [name for name, is_found in refused.items() if is_found]
+        if found:
+            raise ValueError(
+                f"local_steps must be None with {' and '.join(found)}: it is for PPD-SG and SGD on "
+                f"whole models, without a gradient scaler, found {self.local_steps}"
+            )
+
+    @property
+    def walks_apart(self) -> bool:
+        """Whether processes take steps of their own, and average what they have come to."""
+        return self.local_steps is not None and distributed.world_size() > 1
+
+    @property
+    def meets_every(self) -> int:
+        """Steps after which all processes have one model."""
+        return self.local_steps or 1 if self.walks_apart else 1
+
 
 def find_device(device: str | torch.device) -> torch.device:
     """The device that was named; "auto" is this process's GPU if there is one."""
@@ -173,7 +206,7 @@ def fingerprint(options: Options, model: nn.Module, data: dict[str, Any]) -> dic
         for name in (
             "method", "objective", "steps", "lr", "restart", "lipschitz", "pretrain", "pretrain_lr",
             "batch_size", "positives", "replacement", "seed", "eval_every", "probe",
-            "patience", "amp", "clip_norm", "accumulate", "compile",
+            "patience", "amp", "clip_norm", "accumulate", "local_steps", "compile",
         )
     }  # fmt: skip
     shapes = {name: list(p.shape) for name, p in model.named_parameters()}

@@ -18,10 +18,13 @@ class Interrupts:
     """Within its block a first signal is noted; a second one acts as it did before.
 
     Signals belong to the main thread: in another nothing is changed.
+
+    Args:
+        asked_every: steps between the ranks' asking each other.
     """
 
-    def __init__(self) -> None:
-        self.received = 0
+    def __init__(self, asked_every: int = ASKED_EVERY) -> None:
+        self.received, self.asked_every = 0, asked_every
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -44,7 +47,7 @@ class Interrupts:
         """The signal to stop for, the same on every rank; 0 for none."""
         if distributed.world_size() == 1:
             return self.received
-        if step % ASKED_EVERY:
+        if step % self.asked_every:
             return 0
         told = distributed.gather_objects(self.received)
         self.received = max(told)

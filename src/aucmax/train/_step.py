@@ -25,6 +25,9 @@ from aucmax.train._result import DivergedError
 
 NEVER = 1 << 62  # a step that no run takes
 
+MOVING = ("drift", "momentum", "momentum_buffer")
+"""The optimizers' state that a step changes, by name."""
+
 
 class Objective(nn.Module):
     """Model and loss as one module: what is compiled, captured and kept in step over ranks."""
@@ -59,6 +62,7 @@ class Step:
 
     Attributes:
         loss_sum: of the losses since :meth:`mean_loss` was last asked.
+        apart: whether a step was taken since the processes last had one model.
     """
 
     def __init__(self, model: nn.Module, phase: Phase, source: Source, options: Options) -> None:
@@ -70,7 +74,7 @@ class Step:
         self.sharded = any(map(is_sharded, self.parameters))
         self.scaler = torch.amp.GradScaler(options.device.type, enabled=options.amp == "fp16")
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=options.device)
-        self.losses = 0
+        self.losses, self.apart = 0, False
         on_host = options.device.type == "cpu"
         self.guard: HostGuard | DeviceGuard = (HostGuard if on_host else DeviceGuard)(self)
 
@@ -132,7 +136,14 @@ class Step:
             return False
         if isinstance(self.phase.average, IterateAverage):
             self.phase.average.update()
+        self.apart = self.options.walks_apart
         return True
+
+    def meet(self) -> None:
+        """Average over the processes what each has come to in steps of its own, if it took any."""
+        if self.apart:
+            distributed.average_over_ranks(moving(self.phase))
+            self.apart = False
 
     def _clip(self, limit: float) -> None:
         """Scale the gradients to the norm ``limit`` if theirs is larger."""
@@ -286,10 +297,26 @@ def autocast(options: Options) -> Any:
     return torch.autocast(options.device.type, AMP[options.amp], cache_enabled=False)
 
 
+def moving(phase: Phase) -> list[Tensor]:
+    """What a step of PPD-SG or SGD changes: the iterate, its average, its momentum.
+
+    Not the reference, which is the same everywhere: a stage begins at one model.
+    """
+    optimizer, average = phase.optimizer, phase.average
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    states = [optimizer.state.get(p, {}) for p in parameters]
+    found = [state.get(name) for state in states for name in MOVING]
+    if isinstance(average, IterateAverage):
+        found += [*average.first, *average.drift]
+    return [*(p for p in parameters if p.requires_grad), *(x for x in found if x is not None)]
+
+
 def _wrapped(objective: Objective, options: Options) -> Callable[..., Tensor]:
     """The objective, data-parallel under a process group, compiled if asked for."""
     wrapped: nn.Module = objective
-    if distributed.world_size() > 1 and options.parallel == "ddp":
+    if options.walks_apart:
+        distributed.broadcast_tensors([*objective.parameters(), *objective.buffers()])
+    elif distributed.world_size() > 1 and options.parallel == "ddp":
         devices = [options.device] if options.device.type == "cuda" else None
         wrapped = DistributedDataParallel(objective, device_ids=devices)
     return torch.compile(wrapped) if options.compile else wrapped
