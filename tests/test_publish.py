@@ -20,3 +20,24 @@ def test_the_page_of_tables_is_what_the_benchmark_found(monkeypatch):
     results, times = (tables.records(path) for path in (tables.RESULTS, tables.TIMES))
     assert tables.PAGE.read_text(encoding="utf-8") == tables.page(results, times, tables.CHOSEN_ON)
     assert {r["table"] for r in results} == {*tables.CHOSEN_ON, *tables.CONFIRMED_ON}
+
+
+def test_the_page_on_scaling_is_what_its_inputs_give(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    scaling = importlib.import_module("scaling")
+    assert scaling.TABLE.read_text(encoding="utf-8") == scaling.page(*scaling.measured())
+
+
+def test_more_local_steps_cost_less_and_faster_links_too(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    scaling = importlib.import_module("scaling")
+    for work in scaling.workloads(0.004, 0.012):
+        node, infiniband, ethernet = (
+            [scaling.exposed_by_local_steps(work, cluster, steps) for steps in scaling.LOCAL_STEPS]
+            for cluster in scaling.CLUSTERS
+        )
+        assert node == sorted(node, reverse=True)
+        assert all(a < b < c for a, b, c in zip(node, infiniband, ethernet, strict=True))
+    link = scaling.Link(bandwidth=100.0, latency=0.5)
+    assert scaling.ring(4, 1000.0, link) == 15.0 + 3.0  # 3/4 of the bytes twice, 6 hops
+    assert scaling.tree(4, 1000.0, link) == 20.0 + 2.0  # all of them twice, 4 hops
