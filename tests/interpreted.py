@@ -1,5 +1,6 @@
 """Lets tests run the GPU's kernels: on a GPU where there is one, else by Triton's interpreter."""
 
+import builtins
 import os
 
 import pytest
@@ -10,9 +11,25 @@ if not torch.cuda.is_available():
 
 pytest.importorskip("triton")
 
+from triton.runtime import interpreter
+
 from aucmax import kernels
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class _Meta(type):
+    def __instancecheck__(cls, value):
+        return isinstance(value, builtins.int)
+
+
+class _Int(metaclass=_Meta):
+    def __new__(cls, value):
+        return builtins.int(value.item() if hasattr(value, "item") else value)
+
+
+# It takes a loop's bounds with int(array), which NumPy 2.4 refuses for arrays of one element.
+interpreter.int = _Int
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ HEAVY = [
     "tabm",
     "safetensors",
     "tensorboard",
+    "triton",
 ]
 
 # Each row may import from the rows above it. `optim` knows torch and the checks alone.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import _checks
+from aucmax.models import _fusible
 from aucmax.models._random import leaving_random_numbers
 from aucmax.models.standardize import Standardize
 
@@ -44,6 +45,8 @@ class Block(nn.Module):
 class ResNet20(nn.Module):
     """Three groups of three blocks, 16, 32 and 64 channels wide; :func:`resnet20` makes one."""
 
+    fused: bool | None = None  # of models from before there was a choice
+
     def __init__(
         self,
         activation: str = "relu",
@@ -52,8 +55,12 @@ class ResNet20(nn.Module):
         outputs: int = 1,
         mean: float | Sequence[float] = 0.0,
         std: float | Sequence[float] = 1.0,
+        fused: bool | None = None,
     ) -> None:
         super().__init__()
+        if fused not in (None, True, False):
+            raise ValueError(f"fused must be None, True or False, found {fused!r}")
+        self.fused = fused
         kind = ACTIVATIONS[_checks.choice("activation", activation, tuple(ACTIVATIONS))]
         self.standardize = Standardize(mean, std)
         self.channels = _checks.count("channels", channels)
@@ -69,12 +76,30 @@ class ResNet20(nn.Module):
                 f"images must have shape (N, {self.channels}, height, width), found "
                 f"{tuple(images.shape)}; x.transpose(0, 3, 1, 2) puts channels first"
             )
-        x = self.standardize(images).contiguous(memory_format=torch.channels_last)
-        x = self.blocks(self.stem(x)).mean((2, 3))
+        x = self._fused_features(images) if self._fuses(images) else self._features(images)
         # Under autocast too: scores of eight bits would tie, and ties count half.
         with torch.autocast(x.device.type, enabled=False):
             scores: Tensor = self.head(x.to(self.head.weight.dtype))
         return scores
+
+    def _features(self, images: Tensor) -> Tensor:
+        x = self.standardize(images).contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.blocks(self.stem(x)).mean((2, 3))
+        return features
+
+    def _fused_features(self, images: Tensor) -> Tensor:
+        from aucmax.models._fused_resnet import pooled_features  # needs Triton
+
+        return pooled_features(self, images)
+
+    def _fuses(self, images: Tensor) -> bool:
+        """Whether this is a training step for the fused kernels."""
+        if not self.training or self.fused is False:
+            return False
+        reason = _fusible.why_not(self, images)
+        if reason and self.fused:
+            raise ValueError(f"fused must be None or False here: {reason}")
+        return reason is None
 
 
 def resnet20(
@@ -84,6 +109,7 @@ def resnet20(
     outputs: int = 1,
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
+    fused: bool | None = None,
     generator: torch.Generator | None = None,
 ) -> ResNet20:
     """The paper's ResNet-20: 272 thousand parameters.
@@ -99,6 +125,9 @@ def resnet20(
         outputs: scores per image.
         mean: subtracted from the pixels first, one number or one per channel.
         std: the pixels are divided by it.
+        fused: whether training steps under autocast to bfloat16 on a CUDA device take kernels that
+            join convolutions, batch norms and ReLUs (they need Triton, and images whose sides
+            divide by four); None does where it can, True is an error where it cannot.
         generator: of the initial weights; None takes torch's own.
 
     Example:
@@ -111,7 +140,9 @@ def resnet20(
         torch.Size([2, 1])
     """
     with leaving_random_numbers(generator):
-        model = ResNet20(activation, channels=channels, outputs=outputs, mean=mean, std=std)
+        model = ResNet20(
+            activation, channels=channels, outputs=outputs, mean=mean, std=std, fused=fused
+        )
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", generator=generator)

@@ -1,0 +1,374 @@
+"""Calls of the convolution kernels: sizes from the shapes, settings from the table."""
+
+# mypy: disable-error-code="import-untyped,import-not-found"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from aucmax.kernels import conv_backward, conv_forward
+from aucmax.kernels.conv_parts import Norm, NormGradient
+from aucmax.kernels.conv_settings import SETTINGS, Setting, programs
+
+
+class Shape(NamedTuple):
+    """Of a convolution: channels in and out, stride, and the images it makes."""
+
+    inputs: int
+    outputs: int
+    stride: int
+    images: int
+    height: int
+    width: int
+
+    @property
+    def rows(self) -> int:
+        """The pixels that it makes."""
+        return self.images * self.height * self.width
+
+
+class Made(NamedTuple):
+    """What a layer's input is made of: see ``normalized`` in ``conv_forward``."""
+
+    kind: str
+    z: Tensor
+    stats: Tensor
+    side: Tensor | None = None
+    side_stats: Tensor | None = None
+
+
+class Images(NamedTuple):
+    """Images as they came, and the mean and scale that standardize them."""
+
+    pixels: Tensor
+    mean: Tensor
+    scale: Tensor
+
+    def arguments(self) -> tuple[Tensor | int, ...]:
+        """For a kernel: the tensors and their strides."""
+        per_channel = (self.mean.ndim, self.scale.ndim)  # a single number has stride 0
+        return (self.pixels, self.mean, self.scale, *self.pixels.stride(), *per_channel)
+
+
+class Shortcut(NamedTuple):
+    """A projection beside a convolution."""
+
+    weight: Tensor
+    out: Tensor
+    norm: Norm
+
+
+class ShortcutGradient(NamedTuple):
+    """What a projection's gradient is made of, and where the one of its output goes."""
+
+    d: Tensor
+    z: Tensor
+    coefficients: Tensor
+    dz: Tensor
+    weight: Tensor
+
+
+class Before(NamedTuple):
+    """The batch norms whose output a layer takes in, and what their gradient needs.
+
+    Args:
+        z: the input of the norm.
+        norm: where its gradients go.
+        made: the layer's input, where it is a block's output.
+        skip: the gradient from the shortcut around the layer's block, where that is the identity.
+        beside_z: the input of the norm of a projection that was added.
+        beside: where that one's gradients go.
+    """
+
+    z: Tensor
+    norm: NormGradient
+    made: Tensor | None = None
+    skip: Tensor | None = None
+    beside_z: Tensor | None = None
+    beside: NormGradient | None = None
+
+
+def scratch(device: torch.device) -> Tensor:
+    """Room for the sums of the programs of one kernel: four of up to 128 columns each."""
+    most = max(setting.programs for setting in SETTINGS.values())
+    return torch.empty(4 * 128 * most, device=device)
+
+
+def stem(
+    images: Images,
+    weight: Tensor,
+    out: Tensor,
+    norm: Norm,
+    room: Tensor,
+    counter: Tensor,
+    shape: Shape,
+) -> None:
+    """The first convolution and its norm's statistics."""
+    setting = _stem_setting("stem", shape)
+    grid = programs(setting, shape.rows)
+    conv_forward.stem_kernel[(grid,)](
+        *images.arguments(),
+        weight,
+        out,
+        norm,
+        room,
+        counter,
+        shape.rows,
+        H=shape.height,
+        W=shape.width,
+        C_IN=shape.inputs,
+        C_OUT=shape.outputs,
+        BLOCK=setting.block,
+        K=setting.k,
+        ROWS=triton.next_power_of_2(grid),
+        **_launch(setting),
+    )
+
+
+def forward(
+    source: Made,
+    made: Tensor,
+    weight: Tensor,
+    out: Tensor,
+    norm: Norm,
+    shortcut: Shortcut | None,
+    room: Tensor,
+    counter: Tensor,
+    shape: Shape,
+) -> None:
+    """A 3 x 3 convolution, the shortcut beside it, and their norms' statistics."""
+    setting = SETTINGS["forward", shape.inputs, shape.stride]
+    grid = programs(setting, shape.rows)
+    conv_forward.forward_kernel[(grid,)](
+        source.z,
+        source.stats,
+        source.side,
+        source.side_stats,
+        made,
+        weight,
+        out,
+        norm,
+        *(shortcut or (None, None, None)),
+        room,
+        counter,
+        shape.rows,
+        KIND=source.kind,
+        ROWS=triton.next_power_of_2(grid),
+        **_sizes(shape, setting),
+        STAGES=setting.stages,
+        UNROLL=setting.unroll,
+        **_launch(setting),
+    )
+
+
+def pool(source: Made, pooled: Tensor, shape: Shape) -> None:
+    """The mean over pixels of the last block's output."""
+    pixels = shape.height * shape.width
+    conv_forward.pool_kernel[(shape.images,)](
+        source.z,
+        source.stats,
+        source.side,
+        pooled,
+        PIXELS=pixels,
+        C=shape.outputs,
+        BLOCK=min(64, triton.next_power_of_2(pixels)),
+    )
+
+
+def pool_gradient(
+    gradient: Tensor,
+    source: Made,
+    norm: NormGradient,
+    d: Tensor,
+    room: Tensor,
+    counter: Tensor,
+    shape: Shape,
+) -> None:
+    """The gradient at the last norm's output, from that of the pooled features."""
+    setting = SETTINGS["pool", 1, 1]
+    grid = programs(setting, shape.rows)
+    conv_backward.pool_gradient_kernel[(grid,)](
+        gradient,
+        source.z,
+        source.side,
+        norm,
+        d,
+        room,
+        counter,
+        shape.rows,
+        PIXELS=shape.height * shape.width,
+        C=shape.outputs,
+        BLOCK=setting.block,
+        ROWS=triton.next_power_of_2(grid),
+        **_launch(setting),
+    )
+
+
+def data_gradient(
+    d: Tensor,
+    z: Tensor,
+    coefficients: Tensor,
+    dz: Tensor,
+    weight: Tensor,
+    shortcut: ShortcutGradient | None,
+    before: Before,
+    d_before: Tensor,
+    room: Tensor,
+    counter: Tensor,
+    shape: Shape,
+) -> None:
+    """From the gradient after a layer's norm to the one after the norm before it."""
+    setting = SETTINGS["data", shape.inputs, shape.stride]
+    grid = programs(setting, shape.rows)
+    conv_backward.data_gradient_kernel[(grid,)](
+        d,
+        z,
+        coefficients,
+        dz,
+        weight,
+        *(shortcut or (None,) * 5),
+        before.skip,
+        before.made,
+        before.z,
+        before.norm,
+        before.beside_z,
+        before.beside,
+        d_before,
+        room,
+        counter,
+        shape.rows,
+        ROWS=triton.next_power_of_2(grid * shape.stride**2),
+        **_sizes(shape, setting),
+        STAGES=setting.stages,
+        UNROLL=setting.unroll,
+        **_launch(setting),
+    )
+
+
+class WeightGradient(NamedTuple):
+    """The weight gradients of layers of one shape, whose inputs and ``dz`` are stacked."""
+
+    made: Tensor
+    dz: Tensor
+    shape: Shape
+    taps: int = 9
+
+    @property
+    def size(self) -> int:
+        """Numbers in the gradients."""
+        return len(self.dz) * self.shape.outputs * self.taps * self.shape.inputs
+
+    @property
+    def parts(self) -> int:
+        """Of the pixels, whose gradients are summed at the end."""
+        return programs(self.setting, self.shape.rows)
+
+    @property
+    def setting(self) -> Setting:
+        """From the table."""
+        return SETTINGS["weight", self.shape.inputs, self.shape.stride]
+
+    def into(self, partial: Tensor) -> None:
+        """Compute the parts."""
+        setting, shape = self.setting, self.shape
+        window = triton.cdiv(self.taps * shape.inputs, setting.k)
+        conv_backward.weight_gradient_kernel[(self.parts, window, len(self.dz))](
+            self.made,
+            self.dz,
+            partial,
+            shape.rows,
+            **_sizes(shape, setting),
+            TAPS=self.taps,
+            STAGES=setting.stages,
+            **_launch(setting),
+        )
+
+
+class StemWeightGradient(NamedTuple):
+    """The weight gradient of the first layer."""
+
+    images: Images
+    d: Tensor
+    z: Tensor
+    coefficients: Tensor
+    shape: Shape
+
+    @property
+    def size(self) -> int:
+        """Numbers in the gradient."""
+        return self.shape.outputs * 9 * self.shape.inputs
+
+    @property
+    def parts(self) -> int:
+        """Of the pixels, whose gradients are summed at the end."""
+        return programs(_stem_setting("weight", self.shape), self.shape.rows)
+
+    def into(self, partial: Tensor) -> None:
+        """Compute the parts."""
+        setting, shape = _stem_setting("weight", self.shape), self.shape
+        conv_backward.stem_weight_gradient_kernel[(self.parts,)](
+            *self.images.arguments(),
+            self.d,
+            self.z,
+            self.coefficients,
+            partial,
+            shape.rows,
+            H=shape.height,
+            W=shape.width,
+            C_IN=shape.inputs,
+            C_OUT=shape.outputs,
+            BLOCK=setting.block,
+            K=setting.k,
+            **_launch(setting),
+        )
+
+
+def weight_gradients(
+    layers: Sequence[WeightGradient | StemWeightGradient], gradient: Tensor
+) -> None:
+    """All weight gradients, one after the other into ``gradient``."""
+    setting = SETTINGS["sum", 1, 1]
+    partial = gradient.new_empty(sum(layer.parts * layer.size for layer in layers))
+    sections, program, start, at = [], 0, 0, 0
+    for layer in layers:
+        layer.into(partial[start:])
+        sections.append((program, start, layer.size, layer.parts, at))
+        program += triton.cdiv(layer.size, setting.block)
+        start += layer.parts * layer.size
+        at += layer.size
+    conv_backward.sum_parts_kernel[(program,)](
+        partial,
+        gradient,
+        SECTIONS=tuple(sections),
+        PARTS=setting.k,
+        BLOCK=setting.block,
+        num_warps=setting.warps,
+    )
+
+
+def _stem_setting(kernel: str, shape: Shape) -> Setting:
+    """That of three channels, with the window of as many as there are."""
+    setting = SETTINGS[kernel, 3, 1]
+    return setting._replace(k=max(16, triton.next_power_of_2(9 * shape.inputs)))
+
+
+def _launch(setting: Setting) -> dict[str, int]:
+    """Warps, and no copies ahead to shared memory, which loops over whole tiles would overflow."""
+    return {"num_warps": setting.warps, "num_stages": 1}
+
+
+def _sizes(shape: Shape, setting: Setting) -> dict[str, int]:
+    return {
+        "H": shape.height,
+        "W": shape.width,
+        "C_IN": shape.inputs,
+        "C_OUT": shape.outputs,
+        "STRIDE": shape.stride,
+        "BLOCK": setting.block,
+        "K": setting.k,
+    }

@@ -1,0 +1,159 @@
+"""What the kernels of a convolution and its batch norm share: windows, sums, normalizations.
+
+Activations are matrices of pixels x channels in bfloat16: images, rows and columns of NHWC, one
+after the other. A batch norm's ``stats`` hold four rows of float32: mean, 1 / deviation, scale and
+shift, so that its output is ``scale * z + shift``.
+"""
+
+# mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def"
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+
+class Norm(NamedTuple):
+    """The tensors of one ``nn.BatchNorm2d``, and where the batch's ``stats`` go."""
+
+    gamma: Any
+    beta: Any
+    running_mean: Any
+    running_var: Any
+    tracked: Any
+    stats: Any
+    momentum: float
+    eps: float
+
+
+class NormGradient(NamedTuple):
+    """Where the gradients of a batch norm go, and the coefficients of its input's.
+
+    With d at its output, dz = A d + B z + C for each channel: ``coefficients`` are A, B and C.
+    """
+
+    gamma: Any
+    stats: Any
+    d_gamma: Any
+    d_beta: Any
+    coefficients: Any
+
+
+@triton.jit
+def window(
+    p,
+    k,
+    rows,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    C: tl.constexpr,
+    STRIDE: tl.constexpr,
+    TAPS: tl.constexpr,
+):
+    """Where the numbers k = (tap, channel) of the windows of pixels p lie, and which exist.
+
+    Pixels p are of an image of H x W; the windows look at one STRIDE times as large. The taps are
+    the 3 x 3 neighbours (9), the 2 x 2 that begin at the pixel (4), or the pixel itself (1).
+    """
+    tap = k // C
+    if TAPS == 9:
+        dy, dx = tap // 3 - 1, tap % 3 - 1
+    elif TAPS == 4:
+        dy, dx = tap // 2, tap % 2
+    else:
+        dy, dx = tap * 0, tap * 0
+    y = p // W % H * STRIDE
+    x = p % W * STRIDE
+    pixel = p // (H * W) * (H * W * STRIDE * STRIDE) + y * (W * STRIDE) + x
+    step = (dy * (W * STRIDE) + dx) * C + k % C
+    offset = (pixel * C)[:, None] + tl.max_contiguous(tl.multiple_of(step, 8), 8)[None, :]
+    inside = (p < rows)[:, None] & (k < TAPS * C)[None, :]
+    if TAPS != 1:
+        row, column = y[:, None] + dy[None, :], x[:, None] + dx[None, :]
+        inside &= (row >= 0) & (row < H * STRIDE) & (column >= 0) & (column < W * STRIDE)
+    return offset, tl.max_constancy(inside, [1, 8])
+
+
+@triton.jit
+def scale_and_shift(stats, channel, C: tl.constexpr):
+    """The two numbers of each channel that normalize it."""
+    return tl.load(stats + 2 * C + channel), tl.load(stats + 3 * C + channel)
+
+
+@triton.jit
+def is_last(counter):
+    """Whether this program is the last of the grid to come here; the counter is then 0 again.
+
+    What the others stored before they came is visible to it.
+    """
+    tl.debug_barrier()
+    last = tl.atomic_add(counter, 1, sem="acq_rel") == tl.num_programs(0) - 1
+    if last:
+        tl.store(counter, 0)
+    return last
+
+
+@triton.jit
+def store_partial(partial, sums, which: tl.constexpr, N: tl.constexpr):
+    """Put this program's sums of N columns beside those of the others."""
+    row = which * tl.num_programs(0) + tl.program_id(0)
+    tl.store(partial + row * N + tl.arange(0, N), sums)
+
+
+@triton.jit
+def total(partial, which: tl.constexpr, N: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
+    """The sums of all programs, in one order whoever came first; N columns fold into C channels.
+
+    ROWS is a power of two, and at least the programs times N / C.
+    """
+    rows = tl.num_programs(0) * (N // C)
+    CHUNK: tl.constexpr = ROWS if ROWS * C <= 4096 else 4096 // C
+    r = tl.arange(0, CHUNK)[:, None]
+    at = partial + which * rows * C + r * C + tl.arange(0, C)[None, :]
+    sums = tl.zeros((CHUNK, C), tl.float32)
+    for i in tl.static_range(ROWS // CHUNK):
+        mask = i * CHUNK + r < rows
+        sums += tl.load(at + i * CHUNK * C, mask=mask, other=0.0, cache_modifier=".cg")
+    return tl.sum(sums, 0)
+
+
+@triton.jit
+def write_stats(sums, squares, count, norm, C: tl.constexpr):
+    """End the statistics of a batch as ``nn.BatchNorm2d`` does, its running ones too."""
+    c = tl.arange(0, C)
+    count = count.to(tl.float32)
+    mean = sums / count
+    var = tl.maximum(squares / count - mean * mean, 0.0)
+    rstd = 1 / tl.sqrt(var + norm.eps)
+    scale = tl.load(norm.gamma + c) * rstd
+    tl.store(norm.stats + c, mean)
+    tl.store(norm.stats + C + c, rstd)
+    tl.store(norm.stats + 2 * C + c, scale)
+    tl.store(norm.stats + 3 * C + c, tl.load(norm.beta + c) - mean * scale)
+    old_mean, old_var = tl.load(norm.running_mean + c), tl.load(norm.running_var + c)
+    unbiased = var * (count / (count - 1))
+    tl.store(norm.running_mean + c, old_mean + norm.momentum * (mean - old_mean))
+    tl.store(norm.running_var + c, old_var + norm.momentum * (unbiased - old_var))
+    tl.store(norm.tracked, tl.load(norm.tracked) + 1)
+
+
+@triton.jit
+def write_coefficients(d_sum, dz_sum, count, norm, C: tl.constexpr):
+    r"""The gradients of gamma and beta, and the coefficients of the input's.
+
+    With sums over the batch of d and of d (z - mean), and xhat = (z - mean) / deviation,
+
+        dz = gamma / deviation (d - mean(d) - xhat mean(d xhat)).
+    """
+    c = tl.arange(0, C)
+    mean, rstd = tl.load(norm.stats + c), tl.load(norm.stats + C + c)
+    d_gamma = dz_sum * rstd
+    a = tl.load(norm.gamma + c) * rstd
+    b = -a * rstd * d_gamma / count
+    tl.store(norm.d_gamma + c, d_gamma)
+    tl.store(norm.d_beta + c, d_sum)
+    tl.store(norm.coefficients + c, a)
+    tl.store(norm.coefficients + C + c, b)
+    tl.store(norm.coefficients + 2 * C + c, -a * d_sum / count - b * mean)

@@ -1,0 +1,56 @@
+"""How the kernels of a convolution divide their work, by kernel, input channels and stride."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Setting(NamedTuple):
+    """Sizes of one kernel.
+
+    Args:
+        block: pixels multiplied at a time; numbers summed at a time.
+        k: numbers of the window per product, a multiple of the channels; parts summed at a time.
+        warps: of a program.
+        programs: at most so many share the pixels; a power of two.
+        stages: of the innermost loop; above one, copies run ahead through shared memory.
+        unroll: so many turns of that loop become one.
+    """
+
+    block: int
+    k: int
+    warps: int
+    programs: int
+    stages: int = 1
+    unroll: int = 1
+
+
+SETTINGS: dict[tuple[str, int, int], Setting] = {
+    ("stem", 3, 1): Setting(128, 32, 4, 256),
+    ("forward", 16, 1): Setting(128, 64, 4, 256),
+    ("forward", 16, 2): Setting(128, 64, 4, 256),
+    ("forward", 32, 1): Setting(128, 64, 4, 256),
+    ("forward", 32, 2): Setting(64, 64, 4, 128),
+    ("forward", 64, 1): Setting(64, 64, 4, 128),
+    ("data", 16, 1): Setting(128, 64, 4, 256),
+    ("data", 16, 2): Setting(128, 64, 4, 256),
+    ("data", 32, 1): Setting(128, 64, 4, 256),
+    ("data", 32, 2): Setting(64, 64, 4, 128),
+    ("data", 64, 1): Setting(64, 64, 4, 128),
+    ("weight", 3, 1): Setting(128, 32, 4, 128),
+    ("weight", 16, 1): Setting(128, 64, 4, 32, 2),
+    ("weight", 16, 2): Setting(128, 64, 4, 64, 2),
+    ("weight", 32, 1): Setting(128, 64, 4, 16, 2),
+    ("weight", 32, 2): Setting(128, 64, 4, 32, 2),
+    ("weight", 64, 1): Setting(128, 64, 4, 8, 2),
+    ("pool", 1, 1): Setting(64, 64, 4, 128),
+    ("sum", 1, 1): Setting(128, 32, 4, 0),
+}
+"""Those of the H200 for a batch of 128 images of 32 x 32; change an entry to try another."""
+
+
+def programs(setting: Setting, rows: int) -> int:
+    """As many programs as share the pixels evenly, at most the setting's."""
+    tiles = -(-rows // setting.block)
+    each = -(-tiles // setting.programs)
+    return -(-tiles // each)
