@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,17 +34,64 @@ def set_state(state: dict[str, Any], device: torch.device | None = None) -> None
         torch.cuda.set_rng_state(state["cuda"].cpu(), device)
 
 
-@contextmanager
-def isolated(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Random numbers of a seed within the block; the caller's own go on afterwards."""
-    before = get_state(device)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    torch.default_generator.manual_seed(seed)
-    if device is not None and device.type == "cuda":
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
-    try:
-        yield
-    finally:
-        set_state(before, device)
+class Isolated:
+    """Random numbers of a seed within its block; the caller's own go on afterwards.
+
+    The block may be entered again, and then goes on where it was left. On a CUDA device it has a
+    generator state of its own, not a copy that is put into the caller's: a captured graph keeps to
+    the state that it was captured with, so that runs which take turns do not share one.
+
+    Args:
+        seed: of the first block.
+        device: whose generator is isolated too, if it is a CUDA device.
+    """
+
+    def __init__(self, seed: int, device: torch.device | None = None) -> None:
+        self.seed = seed
+        self.device = device if device is not None and device.type == "cuda" else None
+        self._own: tuple[Any, ...] | None = None
+        self._outer: tuple[Any, ...] = ()
+
+    def __enter__(self) -> None:
+        self._outer = self._held()
+        if self._own is None:
+            self._begin()
+        else:
+            self._put(self._own)
+
+    def __exit__(self, *_: object) -> None:
+        self._own = self._held()
+        self._put(self._outer)
+
+    def _begin(self) -> None:
+        random.seed(self.seed)
+        np.random.seed(self.seed % 2**32)  # noqa: NPY002
+        torch.default_generator.manual_seed(self.seed)
+        if self.device is not None:
+            renew_cuda(self.device).manual_seed(self.seed)
+
+    def _held(self) -> tuple[Any, ...]:
+        """The states as they are now, as the libraries themselves hold them: quick to put back."""
+        cuda = None if self.device is None else _cuda_generator(self.device).graphsafe_get_state()
+        return random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda  # noqa: NPY002
+
+    def _put(self, held: tuple[Any, ...]) -> None:
+        python, numpy, cpu, cuda = held
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        torch.set_rng_state(cpu)
+        if self.device is not None:
+            _cuda_generator(self.device).graphsafe_set_state(cuda)
+
+
+def renew_cuda(device: torch.device) -> torch.Generator:
+    """Give the device's generator another state, of a seed that nobody chose; the generator."""
+    generator = _cuda_generator(device)
+    generator.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
+    return generator
+
+
+def _cuda_generator(device: torch.device) -> torch.Generator:
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return torch.cuda.default_generators[index]

@@ -157,7 +157,7 @@ class DatasetSource(_Sampled):
         seed: int,
     ) -> None:
         self.sampler, self.place, self.parts, self.seed = sampler, place, parts, seed
-        with _random.isolated(seed):
+        with _random.Isolated(seed):
             self.weighted = len(dataset[0]) == 3
         self.loader = DataLoader(
             _SeededBatches(dataset),
@@ -205,7 +205,7 @@ class IterableSource(Source):
     def __init__(self, data: Iterable[Any], place: Place) -> None:
         self.data, self.place = data, place
         self.round, self.taken = 0, 0
-        self.generators = _generators(data)
+        self.generators = generators_of(data)
         self._began: dict[str, Any] | None = None
         self._iterator: Iterator[Any] | None = None
         self._returned: tuple[Any, ...] | None = None
@@ -348,7 +348,7 @@ class _SeededBatches(Dataset[Any]):
 
     def __getitem__(self, key: tuple[int, list[int]]) -> Any:
         seed, rows = key
-        with _random.isolated(seed):
+        with _random.Isolated(seed):
             fetch: Callable[..., Any] | None = getattr(self.dataset, "__getitems__", None)
             items = fetch(rows) if fetch else [self.dataset[i] for i in rows]
             return default_collate(items)
@@ -389,7 +389,7 @@ def _let_go(iterator: Any) -> None:
             end()
 
 
-def _generators(data: Any) -> list[torch.Generator]:
+def generators_of(data: Any) -> list[torch.Generator]:
     """The generators that a DataLoader and its samplers were given."""
     sampler, batches = getattr(data, "sampler", None), getattr(data, "batch_sampler", None)
     holders = [data, sampler, batches, getattr(batches, "sampler", None)]

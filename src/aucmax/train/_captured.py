@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from aucmax import distributed
+from aucmax import _random, distributed
 from aucmax.data.sources import Source
 from aucmax.prior import StreamingPrior
 from aucmax.train._methods import Phase
@@ -39,7 +39,7 @@ class CapturedStep(Step):
         super().__init__(model, phase, source, options)
         self.note = note
         self.failed = False
-        self.stream = torch.cuda.Stream(options.device)  # type: ignore[no-untyped-call]
+        self.stream = _side_stream(options.device)
         self.begin_stage()
 
     def begin_stage(self) -> None:
@@ -79,7 +79,8 @@ class CapturedStep(Step):
                 self.run(self.static)
         except Exception as error:  # whatever the model does that a graph cannot hold
             torch.cuda.synchronize()
-            _revive_generator(self.options.device, random)
+            # The failure leaves the generator's state waiting for the end of a capture.
+            _random.renew_cuda(self.options.device).set_state(random)
             self.phase.optimizer.zero_grad(set_to_none=True)
             self.failed = True
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -99,14 +100,16 @@ class CapturedStep(Step):
         return True
 
 
-def _revive_generator(device: torch.device, state: Tensor) -> None:
-    """A capture that failed leaves the device's generator waiting for its end: begin it anew."""
-    fresh = torch.Generator(device)
-    fresh.set_state(state)
-    generator = torch.cuda.default_generators[
-        torch.cuda.current_device() if device.index is None else device.index
-    ]
-    generator.graphsafe_set_state(fresh.graphsafe_get_state())
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """One that a graph can be captured on: the current one, if it is not the default.
+
+    A run that was given a stream does all its work there, so memory that it frees is never taken
+    by itself too soon, and never by others.
+    """
+    current = torch.cuda.current_stream(device)
+    if current != torch.cuda.default_stream(device):
+        return current
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def why_not(options: Options, phase: Phase) -> str | None:

@@ -30,6 +30,7 @@ from aucmax.train._evaluate import model_dtype
 from aucmax.train._loop import Loop
 from aucmax.train._options import Options, digest, find_device
 from aucmax.train._result import FitResult
+from aucmax.train._signals import Interrupts
 
 
 def fit(
@@ -176,8 +177,8 @@ def fit(
             stages=stages,
             restart=restart,
             lipschitz=lipschitz,
-            optimizer_options=dict(optimizer_options or {}),
-            loss_options=dict(loss_options or {}),
+            optimizer_options=optimizer_options or {},
+            loss_options=loss_options or {},
             pretrain=pretrain,
             pretrain_lr=pretrain_lr,
             batch_size=batch_size,
@@ -203,12 +204,26 @@ def fit(
             cuda_graph=cuda_graph,
             parallel=parallel,
         )
-        return _run(model, train, {"valid": valid, "test": test}, labels, options)
+        judged = {"valid": valid, "test": test}
+        with random_numbers(options):
+            interrupts = Interrupts(options.meets_every)
+            return make_loop(model, train, judged, labels, options, interrupts).run()
 
 
-def _run(
-    model: nn.Module, train: Any, judged: dict[str, Any], labels: Any, options: Options
-) -> FitResult:
+def random_numbers(options: Options) -> _random.Isolated:
+    """Those of the run, which it is made and walked with."""
+    return _random.Isolated(derive(options.seed, distributed.rank()), options.device)
+
+
+def make_loop(
+    model: nn.Module,
+    train: Any,
+    judged: dict[str, Any],
+    labels: Any,
+    options: Options,
+    interrupts: Interrupts,
+) -> Loop:
+    """The run that the arguments of :func:`fit` describe, not begun."""
     _check_model(model)
     if options.local_steps is not None and mesh_of(model) is not None:
         raise ValueError(
@@ -225,16 +240,15 @@ def _run(
     if y is not None:
         _labels.check(y, task)
     judged = {name: _checked(name, rows, task, options) for name, rows in judged.items()}
-    with _random.isolated(derive(options.seed, distributed.rank()), options.device):
-        model.to(options.device)
-        place = Place(options.device, model_dtype(model), task)
-        source = _make_source(train, y, place, options)
-        prior = _prior(y, source, options, task)
-        data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
-        data["inputs"] = digest(train.x) if isinstance(train, Batch) else None
-        for name, rows in judged.items():
-            data[name] = digest((rows.x, rows.y)) if isinstance(rows, Batch) else None
-        return Loop(model, source, judged, place, prior, options, data).run()
+    model.to(options.device)
+    place = Place(options.device, model_dtype(model), task)
+    source = _make_source(train, y, place, options)
+    prior = _prior(y, source, options, task)
+    data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
+    data["inputs"] = digest(train.x) if isinstance(train, Batch) else None
+    for name, rows in judged.items():
+        data[name] = digest((rows.x, rows.y)) if isinstance(rows, Batch) else None
+    return Loop(model, source, judged, place, prior, options, data, interrupts)
 
 
 def _make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> Source:

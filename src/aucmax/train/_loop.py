@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
 import time
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,13 +26,17 @@ from aucmax.train._methods import Phase, make_phases
 from aucmax.train._options import Options, fingerprint
 from aucmax.train._report import Reporter, better_auc
 from aucmax.train._result import DivergedError, FitResult
-from aucmax.train._signals import ASKED_EVERY, Interrupts, exit_code
+from aucmax.train._signals import Interrupts, Stopped
 from aucmax.train._stage_end import StageEnd
 from aucmax.train._step import Step
 
 POLL_EVERY = 64  # steps after which a device is asked whether it diverged
 ASK_LEMMA_EVERY = 100  # steps between two looks at the stopping time of Lemma 3
 MOST_STEPS_SKIPPED = 50  # in a row, by the gradient scaler, that mean divergence
+
+T = TypeVar("T")
+Walk: TypeAlias = Generator[None, None, T]
+"""Work that pauses where the host would wait for the device, so that others may have a turn."""
 
 
 @dataclass
@@ -60,6 +64,7 @@ class Loop:
         prior: Any,
         options: Options,
         data: dict[str, Any],
+        interrupts: Interrupts,
     ) -> None:
         self.model, self.source, self.options, self.place = model, source, options, place
         self.config = fingerprint(options, model, data)
@@ -78,20 +83,34 @@ class Loop:
             None if options.out is None else RunFolder(options.out, self._say, mesh_of(model))
         )
         self.reporter: Reporter | None = None
-        self.interrupts = Interrupts(_next_multiple(meets, ASKED_EVERY))
+        self.interrupts = interrupts
         self.stepping_seconds, self.recorded_step = 0.0, 0
+        self.first_step = 0
 
     # --- the run ------------------------------------------------------------------------------
 
     def run(self) -> FitResult:
-        """Train, or go on, or find that it is all done."""
+        """Train, or go on, or find that it is all done, without a pause."""
+        walk = self.walk()
+        try:
+            while True:
+                next(walk)
+        except StopIteration as end:
+            result: FitResult = end.value
+            return result
+        except Stopped as stopped:
+            stopped.say()
+            raise
+
+    def walk(self) -> Walk[FitResult]:
+        """The same, with pauses: between two of them random numbers and stream may be others'."""
         try:
             if self.folder is not None:
                 self.folder.open(self.config)
                 if self.folder.is_finished():
                     return self._finished()
             with self.interrupts:
-                return self._run()
+                return (yield from self._walk())
         except DivergedError as error:
             best, step = self.judge.best, self.at.step
             raise explained(error, self.model, best, self.source, self.options, step) from None
@@ -110,8 +129,9 @@ class Loop:
         finally:
             self._close()
 
-    def _run(self) -> FitResult:
+    def _walk(self) -> Walk[FitResult]:
         self._resume()
+        self.first_step = self.at.step
         out, limit = self.options.out, self.options.time_limit
         self.reporter = Reporter(
             self.phase.name,
@@ -124,15 +144,15 @@ class Loop:
         self._say_whether_captured()
         self.model.train()
         while not self.at.reason:
-            self._walk(self.phase.stages[self.at.stage])
+            yield from self._walk_on(self.phase.stages[self.at.stage])
         result = self._finish()
         if self.interrupts.received:
             self._interrupted(self.interrupts.received)
         return result
 
-    def _walk(self, stage: Stage) -> None:
+    def _walk_on(self, stage: Stage) -> Walk[None]:
         """Steps up to the next event, and the event."""
-        ended = self._advance(stage)
+        ended = yield from self._advance(stage)
         over = self._is_over(stage)
         due = over or ended or self.at.step % self.every == 0 or self._seconds_left() <= 0
         if due and self.recorded_step < self.at.step:
@@ -148,7 +168,7 @@ class Loop:
         if told and not self.at.reason:
             self._interrupted(told)
 
-    def _advance(self, stage: Stage) -> bool:
+    def _advance(self, stage: Stage) -> Walk[bool]:
         """Take steps until something is due; True if the data came to an end."""
         target, skipped, began = self._next_event(stage), 0, time.perf_counter()
         step, at, tick, heed = self.step, self.at, self.reporter.tick, self.interrupts.heed  # type: ignore[union-attr]
@@ -174,6 +194,7 @@ class Loop:
             self.stopping = bool(heed(at.step))
             if time.perf_counter() >= deadline:
                 break
+        yield
         step.settle()
         self.stepping_seconds += time.perf_counter() - began
         self.at.seconds += time.perf_counter() - began
@@ -409,16 +430,13 @@ class Loop:
         )
 
     def _interrupted(self, number: int) -> NoReturn:
-        name, out = signal.Signals(number).name, self.options.out
+        out = self.options.out
         how = (
             "nothing was saved, as no out= was given"
             if out is None
             else f"the same call goes on from {out}"
         )
-        self._close()
-        if distributed.rank() == 0:
-            print(f"aucmax: stopped by {name} after step {self.at.step:,}; {how}", file=sys.stderr)
-        raise SystemExit(exit_code(number))
+        raise Stopped(number, f"after step {self.at.step:,}; {how}")
 
     def _say_whether_captured(self) -> None:
         reason = why_not(self.options, self.phase)

@@ -77,7 +77,11 @@ class Options:
     parallel: str
 
     def __post_init__(self) -> None:
-        """Check every option and turn numbers into Python's own."""
+        """Check every option and turn each into the type that it has here."""
+        self.device = find_device(self.device)
+        self.out = None if self.out is None else Path(self.out)
+        self.optimizer_options = dict(self.optimizer_options or {})
+        self.loss_options = dict(self.loss_options or {})
         _checks.choice("method", self.method, tuple(OPTIMIZERS))
         _checks.choice("objective", self.objective, (None, *OBJECTIVES))
         _checks.choice("parallel", self.parallel, ("ddp", "fsdp"))

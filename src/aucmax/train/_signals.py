@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Any
@@ -15,33 +16,42 @@ ASKED_EVERY = 16
 
 
 class Interrupts:
-    """Within its block a first signal is noted; a second one acts as it did before.
+    """Within its blocks a first signal is noted; a second one acts as it did before.
 
-    Signals belong to the main thread: in another nothing is changed.
+    Runs that take turns share one, and their blocks may overlap. Signals belong to the main
+    thread: in another nothing is changed.
 
     Args:
-        asked_every: steps between the ranks' asking each other.
+        meets_every: steps between the ranks' averages; they ask each other at one of these.
     """
 
-    def __init__(self, asked_every: int = ASKED_EVERY) -> None:
-        self.received, self.asked_every = 0, asked_every
+    def __init__(self, meets_every: int = 1) -> None:
+        self.received = 0
+        self.asked_every = -(-ASKED_EVERY // meets_every) * meets_every
+        self._blocks = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
+        self._blocks += 1
+        if self._blocks == 1 and threading.current_thread() is threading.main_thread():
             # One that is ignored stays so, as for a program under nohup.
             heard = [n for n in LISTENED if signal.getsignal(n) is not signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._note) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._blocks -= 1
+        if not self._blocks:
+            self._restore()
+
+    def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
 
     def _note(self, number: int, _: FrameType | None) -> None:
         self.received = number
-        self.__exit__()
+        self._restore()
 
     def heed(self, step: int) -> int:
         """The signal to stop for, the same on every rank; 0 for none."""
@@ -54,6 +64,21 @@ class Interrupts:
         return self.received
 
 
-def exit_code(number: int) -> int:
-    """What a shell reports of a process that a signal ended."""
-    return 128 + number
+class Stopped(SystemExit):
+    """A signal has ended a run, or a sweep of them, its state saved.
+
+    The exit code is what a shell reports of a process that a signal ended.
+
+    Args:
+        number: of the signal.
+        how: what it has come to, and how to go on.
+    """
+
+    def __init__(self, number: int, how: str) -> None:
+        super().__init__(128 + number)
+        self.said = f"stopped by {signal.Signals(number).name} {how}"
+
+    def say(self) -> None:
+        """One line on standard error."""
+        if distributed.rank() == 0:
+            print(f"aucmax: {self.said}", file=sys.stderr)
