@@ -144,13 +144,24 @@ def augment(x):
     return x + 0.1 * torch.randn_like(x)
 
 
-def train(data="arrays", workers=0, rule=None, init=0, trouble=None, fit=None):
-    """Run fit as a case says; ``init`` seeds the model's first weights."""
-    options = {"progress": False, "stages": RULES[rule](), **fit}
+def arguments(data="arrays", workers=0, rule=None, init=0, trouble=None, fit=None):
+    """Those of fit, as a case says; ``init`` seeds the model's first weights."""
+    options = {"stages": RULES[rule](), "augment": augment, **fit}
     if data == "dataset":
         options["workers"] = workers
     model, rows = make_model(init), make_train(data, workers, **trouble or {})
-    return aucmax.fit(model, rows, make_rows(60, seed=1), augment=augment, **options)
+    return {"model": model, "train": rows, "valid": make_rows(60, seed=1), **options}
+
+
+def train(**config):
+    """Run fit as a case says."""
+    return aucmax.fit(**{"progress": False, **arguments(**config)})
+
+
+def train_all(configs, at_once):
+    """Several cases in one sweep, taken in turn on the CPU too."""
+    aucmax.train._sweep.MOST_ON_CPU = at_once
+    return aucmax.sweep([arguments(**config) for config in configs], progress=False)
 
 
 def serve():
@@ -195,7 +206,7 @@ def main():
     if limit := config.pop("file_limit", None):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    train(**config)
+    train_all(**config) if "configs" in config else train(**config)
 
 
 if __name__ == "__main__":

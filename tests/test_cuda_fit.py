@@ -44,7 +44,7 @@ def test_a_captured_run_is_an_eager_run(method: str, capfd) -> None:
         torch.testing.assert_close(x, y, rtol=close, atol=close)
     for record, other in zip(*(run.history for run in runs), strict=True):
         for name in ("loss", "valid_auc_last", "valid_auc_average", "alpha"):
-            assert record[name] == pytest.approx(other[name], rel=close)
+            assert (record[name] or 0.0) == pytest.approx(other[name] or 0.0, rel=close)
 
 
 @pytest.mark.usefixtures("fresh_compiler")
@@ -183,3 +183,118 @@ def test_a_classifier_trained_on_the_device_scores_there_as_on_the_cpu(classes) 
     assert model.score(x, y) > 0.9
     here = model.set_params(device="cpu").predict_proba(x)
     assert abs(there - here).max() < 1e-3
+
+
+# ---- Sweeps ------------------------------------------------------------------------------------
+
+
+def in_float64(dropout: float = 0.2) -> nn.Module:
+    return make_model(dropout).double()
+
+
+def config(**options):
+    train, valid = data(), data(1000, seed=1)
+    given = {"model": in_float64, "train": train, "valid": valid, "steps": 160, "eval_every": 40}
+    return {**given, **options}
+
+
+def noise(x):
+    return x + 0.1 * torch.randn_like(x)
+
+
+def assert_same(actual, expected, close: float = 1e-6) -> None:
+    for x, y in zip(actual.model.parameters(), expected.model.parameters(), strict=True):
+        torch.testing.assert_close(x, y, rtol=close, atol=close)
+    for record, other in zip(actual.history, expected.history, strict=True):
+        for name in ("loss", "valid_auc_last", "valid_auc_average", "alpha"):
+            assert (record[name] or 0.0) == pytest.approx(other[name] or 0.0, rel=max(close, 1e-5))
+
+
+SWEPT = [
+    {"method": "ppd-sg", "seed": 1, "pretrain": 20},
+    {"method": "ppd-adagrad", "seed": 2, "augment": noise},
+    {"method": "pga", "seed": 3, "positives": 0.5},
+    {"method": "oauc", "seed": 4},
+    {"method": "adagrad", "seed": 5},
+    {"method": "sgd", "seed": 6, "augment": noise},
+]
+
+
+@pytest.mark.parametrize("at_once", [2, 4])
+def test_runs_of_a_sweep_end_as_each_alone(at_once: int) -> None:
+    """Captured, with dropout and noise that each run draws from a state of its own."""
+    torch.manual_seed(3)
+    expected = torch.rand(4, device="cuda")
+    torch.manual_seed(3)
+    results = aucmax.sweep(
+        [config(**options) for options in SWEPT], at_once=at_once, device="cuda", progress=False
+    )
+    assert torch.equal(torch.rand(4, device="cuda"), expected)
+    for options, result in zip(SWEPT, results, strict=True):
+        alone = {**config(**options), "model": in_float64(), "device": "cuda", "progress": False}
+        assert_same(result, aucmax.fit(**alone))
+
+
+def test_seeds_of_a_sweep_draw_other_numbers() -> None:
+    results = aucmax.sweep(
+        [config(method="sgd", seed=seed, model=in_float64()) for seed in (0, 0, 1)],
+        device="cuda",
+        progress=False,
+    )
+    first, again, other = ([r["loss"] for r in result.history] for result in results)
+    assert first == pytest.approx(again, rel=1e-6)
+    assert first != pytest.approx(other, rel=1e-3)
+
+
+def test_one_that_diverges_or_cannot_be_captured_does_not_disturb_the_others() -> None:
+    configs = [
+        config(method="sgd"),
+        config(model=lambda: Breaks(100).double()),
+        config(model=lambda: Reads().double()),
+        config(method="adamw", model=lambda: Breaks(70).double()),
+        config(method="ppd-sg", seed=1),
+    ]
+    good, broken, reads, broken_too, last = aucmax.sweep(configs, device="cuda", progress=False)
+    assert "step 101" in str(broken)
+    assert "step 71" in str(broken_too)
+    assert reads.steps == 160
+    for result, i in ((good, 0), (last, 4)):
+        alone = {**configs[i], "model": in_float64(), "device": "cuda", "progress": False}
+        assert_same(result, aucmax.fit(**alone))
+
+
+def test_a_sweep_frees_what_its_runs_used() -> None:
+    """Many runs, one after the other in two places, need no more memory than a few."""
+    large = (torch.randn(20_000, 500), (torch.arange(20_000) % 9 == 0).float())
+    used = []
+
+    def configs():
+        for seed in range(8):
+            x, y = large
+            wide = nn.Sequential(nn.Linear(500, 500), nn.ReLU(), nn.Linear(500, 1))
+            own = {"train": (x.clone(), y), "steps": 70, "probe": 2, "seed": seed, "model": wide}
+            yield {**own, "method": "ppd-sg", "eval_every": 70}
+
+    def ended(*_) -> None:
+        used.append(torch.cuda.memory_allocated())
+
+    aucmax.sweep(configs(), at_once=2, device="cuda", on_end=ended, progress=False)
+    assert max(used[4:]) < max(used[:4]) + 30e6  # a run's data alone are 40 MB
+    torch.cuda.empty_cache()
+
+
+def test_a_sweep_that_is_cut_goes_on(tmp_path) -> None:
+    def configs(call: int):
+        return [
+            config(augment=StopsAt(call if i == 1 else -1), cuda_graph=False, seed=i,
+                   out=tmp_path / str(i), method="ppd-sg")
+            for i in range(3)
+        ]  # fmt: skip
+
+    with pytest.raises(StopError) as caught:
+        aucmax.sweep(configs(120), device="cuda", progress=False)
+    assert caught.value.__notes__ == ["in config 1 of the sweep"]
+    results = aucmax.sweep(configs(-1), device="cuda", progress=False)
+    for i, result in enumerate(results):
+        alone = configs(-1)[i] | {"out": None, "model": in_float64()}
+        assert_same(result, aucmax.fit(**alone, device="cuda", progress=False), close=1e-4)

@@ -45,7 +45,8 @@ def blocks_of(name: str) -> list[str]:
 
 
 PAGES = [("recipes.rst", number) for number in range(4)]
-PAGES += [("tables.rst", 0), ("training.rst", 0), ("experiments.rst", 0), ("experiments.rst", 1)]
+PAGES += [("tables.rst", 0), *(("training.rst", i) for i in range(2))]
+PAGES += [("experiments.rst", 0), ("experiments.rst", 1)]
 
 
 @pytest.mark.parametrize(("page", "number"), PAGES)

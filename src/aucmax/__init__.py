@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aucmax.checkpoint import load_weights
     from aucmax.data import BatchSampler
     from aucmax.estimator import AUCClassifier
-    from aucmax.train import DivergedError, FitResult, evaluate, fit
+    from aucmax.train import DivergedError, FitResult, evaluate, fit, sweep
 
 __all__ = [
     "OAUC",
@@ -52,6 +52,7 @@ __all__ = [
     "metrics",
     "minmax_groups",
     "stages",
+    "sweep",
     "update_batch_norm",
 ]
 
@@ -63,6 +64,7 @@ _LATER = {
     "evaluate": "aucmax.train",
     "fit": "aucmax.train",
     "load_weights": "aucmax.checkpoint",
+    "sweep": "aucmax.train",
 }
 """Where names come from that are loaded when they are first used, to keep the import light."""
 

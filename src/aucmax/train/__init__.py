@@ -3,5 +3,6 @@
 from aucmax.train._evaluate import evaluate
 from aucmax.train._fit import fit
 from aucmax.train._result import DivergedError, FitResult
+from aucmax.train._sweep import sweep
 
-__all__ = ["DivergedError", "FitResult", "evaluate", "fit"]
+__all__ = ["DivergedError", "FitResult", "evaluate", "fit", "sweep"]

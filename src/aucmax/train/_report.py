@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aucmax import distributed
+from aucmax.train._result import DivergedError, FitResult
 
 REFRESH = 0.2
 """Seconds between two updates of the bar."""
@@ -41,7 +42,7 @@ class Reporter:
         self.deadline = self.begun + seconds
         self.stage, self.auc = "", math.nan
         self.writer = _summary_writer(tensorboard, step) if distributed.rank() == 0 else None
-        self.bar: Any = self._make_bar() if self.show and sys.stderr.isatty() else None
+        self.bar: Any = _make_bar(name, total, step) if self.show and sys.stderr.isatty() else None
 
     def tick(self, step: int) -> None:
         """One more step; the bar is drawn anew a few times a second."""
@@ -98,23 +99,6 @@ class Reporter:
             f"{speed:,.0f} steps/s, {left} left"
         )
 
-    def _make_bar(self) -> Any:
-        try:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        except ImportError:
-            return None
-        columns = [
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-        ]
-        bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False)
-        bar.add_task(self.name, total=self.total, completed=self.first, note="")
-        bar.start()
-        return bar
-
     def _draw(self, step: int) -> None:
         speed = self._speed(step)
         parts = [f"stage {self.stage}"] if self.stage else []
@@ -125,10 +109,77 @@ class Reporter:
         self.refreshed = time.perf_counter()
 
 
+class SweepReporter:
+    """How far a sweep is: one bar over its runs in a terminal, elsewhere a line as each ends.
+
+    Args:
+        total: how many runs there will be; None if nobody knows.
+        show: False is silent.
+    """
+
+    def __init__(self, total: int | None, show: bool) -> None:
+        self.total, self.show, self.done = total, show, 0
+        self.begun = time.perf_counter()
+        self.bar: Any = None
+
+    def __enter__(self) -> SweepReporter:
+        if self.show and sys.stderr.isatty():
+            self.bar = _make_bar("sweep", self.total, 0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def tick(self, steps: int) -> None:
+        """So many steps have been taken in all."""
+        if self.bar is not None:
+            task, note = self.bar.task_ids[0], self._speed(steps)
+            self.bar.update(task, completed=self.done, note=note, refresh=True)
+
+    def ended(self, number: int, outcome: Any, steps: int) -> None:
+        """One more run is over: say how it went."""
+        self.done += 1
+        if self.bar is not None:
+            self.tick(steps)
+        elif self.show:
+            of = "" if self.total is None else f"/{self.total}"
+            said = f"config {number}: {_in_words(outcome)}, {self._speed(steps)}"
+            print(f"{self.done:>4}{of}  {said}", file=sys.stderr, flush=True)
+
+    def _speed(self, steps: int) -> str:
+        return f"{steps / max(time.perf_counter() - self.begun, 1e-9):,.0f} steps/s in all"
+
+
+def _in_words(outcome: FitResult | DivergedError) -> str:
+    if isinstance(outcome, DivergedError):
+        return str(outcome)
+    auc = "" if math.isnan(outcome.auc) else f", validation AUC {outcome.auc:.4f}"
+    return f"{outcome.steps:,} steps{auc}"
+
+
 def better_auc(record: dict[str, Any]) -> float:
     """The higher validation AUC of the two iterates; nan if neither has one."""
     found = [record[f"valid_auc_{which}"] for which in ("last", "average")]
     return max((x for x in found if not math.isnan(x)), default=math.nan)
+
+
+def _make_bar(name: str, total: int | None, done: int) -> Any:
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    except ImportError:
+        return None
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+    ]
+    bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False)
+    bar.add_task(name, total=total, completed=done, note="")
+    bar.start()
+    return bar
 
 
 def _clock(seconds: float) -> str:

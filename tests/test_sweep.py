@@ -1,0 +1,271 @@
+"""Runs that take turns end as each would alone, whatever happens to the others."""
+
+import itertools
+import random
+import signal
+
+import fit_child
+import numpy as np
+import pytest
+import torch
+from fit_data import assert_same_weights, binary, linear, one_thread, with_dropout  # noqa: F401
+from fit_helpers import (
+    Trainer,
+    assert_same_run,
+    configure,
+    finished,
+    outcome_of,
+    records,
+    steps_saved,
+    timeless,
+)
+
+import aucmax
+from aucmax.train import _sweep
+from aucmax.train._turns import Shelf
+
+pytestmark = pytest.mark.xdist_group("sweep")
+CASES = [
+    "ppd-sg, arrays",
+    "ppd-adagrad, DataLoader",
+    "pga, Dataset",
+    "oauc, stream",
+    "ppd-adagrad, plateau",
+    "adamw, arrays",
+]
+
+
+@pytest.fixture
+def in_turn(monkeypatch):
+    """Three runs at a time, on the CPU too."""
+    monkeypatch.setattr(_sweep, "MOST_ON_CPU", 3)
+
+
+def arguments(name, **more):
+    return {**fit_child.arguments(**fit_child.CASES[name]), **more}
+
+
+def config(**more):
+    """A short run on easy data."""
+    return {"model": linear(), "train": binary(), "steps": 20, "batch_size": 32, **more}
+
+
+def sweep(configs, **options):
+    return aucmax.sweep(configs, **{"progress": False, **options})
+
+
+def assert_same_result(actual, expected):
+    assert_same_weights(actual.model, expected.model)
+    assert_same_weights(actual.loss, expected.loss)
+    assert repr(timeless(actual.history)) == repr(timeless(expected.history))
+    kept = ("step", "iterate", "steps", "reason", "out")
+    assert [getattr(actual, x) for x in kept] == [getattr(expected, x) for x in kept]
+
+
+def callers_numbers():
+    return random.random(), np.random.rand(), torch.rand(()).item()  # noqa: NPY002
+
+
+# ---- Results -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_each_run_ends_with_the_bits_of_fit_alone(at_once, monkeypatch):
+    """With dropout, batch norm, noise on the inputs, and every kind of random number."""
+    monkeypatch.setattr(_sweep, "MOST_ON_CPU", 3)
+    turns = []
+
+    def noted(number):
+        def augment(x):
+            turns.append(number)
+            return fit_child.augment(x)
+
+        return augment
+
+    configs = [arguments(name, augment=noted(i), seed=i) for i, name in enumerate(CASES)]
+    torch.manual_seed(7), random.seed(7), np.random.seed(7)  # noqa: NPY002
+    results = sweep(configs, at_once=at_once)
+    changes = sum(a != b for a, b in itertools.pairwise(turns))
+    assert (changes > 30) == (at_once > 1)
+    after = callers_numbers()
+    torch.manual_seed(7), random.seed(7), np.random.seed(7)  # noqa: NPY002
+    assert callers_numbers() == after
+    for i, (name, result) in enumerate(zip(CASES, results, strict=True)):
+        alone = aucmax.fit(**arguments(name, augment=fit_child.augment, seed=i), progress=False)
+        assert_same_result(result, alone)
+
+
+def test_a_run_that_diverges_leaves_its_error_and_the_others_go_on(in_turn):
+    x, y = binary()
+    bad = torch.full_like(x, torch.nan)
+    configs = [config(model=with_dropout()), config(train=(bad, y)), config(), config()]
+    good, error, *others = sweep(configs)
+    assert isinstance(error, aucmax.DivergedError)
+    assert "training diverged" in str(error)
+    assert error.__traceback__ is error.__context__ is None  # they would hold model and data
+    assert [result.steps for result in (good, *others)] == [20] * 3
+    assert_same_result(good, aucmax.fit(**config(model=with_dropout()), progress=False))
+
+
+def test_models_are_made_when_their_run_begins_with_its_seed(in_turn):
+    events = []
+
+    def maker(number):
+        def make():
+            events.append(f"made {number}")
+            return torch.nn.Linear(4, 1)
+
+        return make
+
+    def ended(number, _):
+        events.append(f"ended {number}")
+
+    configs = [config(model=maker(i), seed=i, steps=steps) for i, steps in enumerate((15, 9, 9, 9))]
+    results = sweep(configs, at_once=2, on_end=ended)
+    assert events == [
+        "made 0", "made 1", "ended 1", "made 2", "ended 0", "made 3", "ended 2", "ended 3",
+    ]  # fmt: skip
+    torch.manual_seed(1)
+    alone = aucmax.fit(**config(model=torch.nn.Linear(4, 1), seed=1, steps=9), progress=False)
+    assert_same_result(results[1], alone)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_config_may_depend_on_the_outcomes_so_far(in_turn, at_once):
+    known, asked = {}, []
+
+    def configs():
+        for number in range(5):
+            asked.append(sorted(known))
+            yield config(lr=0.1 / (1 + len(known)), valid=binary(seed=1), seed=number)
+
+    results = sweep(configs(), at_once=at_once, on_end=known.__setitem__)
+    assert results == [known[number] for number in range(5)]
+    assert [len(seen) for seen in asked] == [max(0, n + 1 - at_once) for n in range(5)]
+
+
+def test_arrays_that_runs_share_are_put_on_the_device_once():
+    shelf, data = Shelf(torch.device("meta")), binary()
+    first = shelf.put("train", data)
+    assert first.there[0].is_meta
+    assert shelf.put("valid", data) is first
+    assert shelf.put("train", (data[0], data[1])) is first
+    assert shelf.put("train", (data[0].clone(), data[1])) is not first
+    del first
+    assert not shelf._copies
+
+
+# ---- Errors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"step": 3}, "configs must be arguments of fit: .*'step'"),
+        ({"steps": 0}, "steps must be"),
+        ({"device": "cpu"}, r"leave device and progress to the sweep, found \['device'\]"),
+        ({"model": 3}, "model must be a torch.nn.Module, found int"),
+        ({"train": (torch.zeros(4, 2), torch.zeros(4))}, "must hold both classes"),
+    ],
+)
+def test_an_error_names_its_config(wrong, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        sweep([config(), {**config(), **wrong}])
+    assert caught.value.__notes__ == ["in config 1 of the sweep"]
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        (config(), "configs must be an iterable of mappings, found dict"),
+        (3, "configs must be an iterable of mappings, found int"),
+        ([3], "configs must be mappings of fit's arguments, found int"),
+    ],
+)
+def test_what_is_no_sweep(configs, message):
+    with pytest.raises(ValueError, match=message):
+        sweep(configs)
+    with pytest.raises(ValueError, match="at_once must be an integer >= 1, found 0"):
+        sweep([config()], at_once=0)
+
+
+def test_what_only_one_run_can_have(tmp_path):
+    stream, model = iter([binary(32)] * 9), linear()
+    for name, value in (("model", model), ("train", stream), ("out", tmp_path / "a")):
+        with pytest.raises(ValueError, match=f"{name} must belong to one config, .* config 0"):
+            sweep([{**config(steps=1), name: value} for _ in range(2)])
+
+
+def test_processes_that_train_together_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="sweep must run in one process, found 2"):
+        sweep([config()])
+
+
+class BrokenError(Exception):
+    """Somewhere in a run."""
+
+
+def test_an_error_ends_the_sweep_but_loses_nothing(in_turn, tmp_path):
+    """The others have saved, and the same call goes on without the mistake."""
+    calls = []
+
+    def breaks(x):
+        calls.append(1)
+        if len(calls) == 15:
+            raise BrokenError
+        return x
+
+    def configs(augment):
+        names = ("adamw, arrays", "ppd-sg, arrays")
+        saved = [arguments(x, out=tmp_path / x, save_every=10**6) for x in names]
+        return [*saved, config(augment=augment, eval_every=4)]
+
+    with pytest.raises(BrokenError) as caught:
+        sweep(configs(breaks))
+    assert caught.value.__notes__ == ["in config 2 of the sweep"]
+    for path in tmp_path.iterdir():
+        assert steps_saved(path) not in ([], ["step-0000000048"])
+    results = sweep(configs(None))
+    for name, result in zip(("adamw, arrays", "ppd-sg, arrays"), results, strict=False):
+        alone = aucmax.fit(**arguments(name, out=tmp_path / f"{name}, alone"), progress=False)
+        assert_same_weights(result.model, alone.model)
+
+
+# ---- Signals -----------------------------------------------------------------------------------
+
+
+def test_a_signal_stops_all_runs_and_the_same_sweep_goes_on(tmp_path):
+    names = ["adamw, arrays", "ppd-sg, arrays", "pga, Dataset"]
+    outs = [tmp_path / str(i) for i in range(len(names))]
+    configs = [configure(x, out, save_every=10**6) for x, out in zip(names, outs, strict=True)]
+    many = {"configs": configs, "at_once": 3}
+    with Trainer(tmp_path) as trainer:
+        trainee = trainer.start(many, pace={"pause": 0.004})
+        trainee.wait_until(lambda: all(records(out) >= 2 for out in outs))
+        trainee.send(signal.SIGTERM)
+        outcome = trainee.wait()
+        assert outcome.code == 128 + signal.SIGTERM, outcome.said
+        (line,) = outcome.said.splitlines()
+        assert line == (
+            "aucmax: stopped by SIGTERM with 0 runs done and 3 under way; the same call goes on"
+        )
+        assert all(len(steps_saved(out)) == 1 for out in outs)
+        assert not any((out / "model.json").exists() for out in outs)
+        assert trainer.run(many) == (0, "")
+        for name, out in zip(names, outs, strict=True):
+            alone = tmp_path / f"alone-{out.name}"
+            expected = finished(trainer, name, alone, save_every=10**6)
+            assert_same_run(outcome_of(out), expected)
+
+
+def test_what_is_shown(capfd):
+    x, y = binary()
+    bad = (torch.full_like(x, torch.nan), y)
+    sweep([config(valid=binary(seed=1)), config(train=bad)], progress=True)
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.startswith("   1/2  config 0: 20 steps, validation AUC 0.")
+    assert first.endswith("steps/s in all")
+    assert second.startswith("   2/2  config 1: training diverged")
+    sweep([config()], progress=False)
+    assert capfd.readouterr().err == ""
