@@ -31,6 +31,7 @@ from aucmax.experiments.job import (
     make_model,
     make_parts,
     perform,
+    perform_in_turn,
     store_images,
     stored_images,
 )
@@ -457,6 +458,30 @@ def test_a_result_that_cannot_be_written_leaves_the_run_where_it_was(tmp_path, d
     (found,) = results(tmp_path).values()
     assert found["history"] == before
     assert not work.exists()
+
+
+@pytest.mark.filterwarnings("ignore:the .* AUC is nan")
+def test_runs_that_take_turns_leave_the_results_of_runs_alone(tmp_path, digits):
+    """As on a GPU; one of them diverges."""
+    plan = make_plan("figure1", "digits", lines=["sgd", "ppd-sg", "oauc"], steps=20, **SMALL)
+    first, second, third = plan.runs
+    runs, asked = [first.with_options(lr=1e30), second, third], []
+    for folder in ("alone", "in turn"):
+        store_images(tmp_path / folder, digits)
+    for run in runs:
+        perform(run, tmp_path / "alone", "cpu", 2)
+    begun = (asked.append(run.name) or run for run in runs)
+    done = {}
+    for run, path in perform_in_turn(begun, tmp_path / "in turn", "cpu", 2):
+        assert path.exists()
+        assert len(asked) < 3 or len(done) > 0  # the third had to wait for a place
+        done[run.name] = path
+    assert sorted(done) == sorted(run.name for run in runs)
+    found = results(tmp_path / "in turn")
+    assert timeless(found) == timeless(results(tmp_path / "alone"))
+    assert "diverged" in found[first.name]["error"]
+    assert {result["at_once"] for result in found.values()} == {2}
+    assert not any((tmp_path / "in turn" / "unfinished" / "runs").iterdir())
 
 
 def test_a_damaged_result_is_named(tmp_path):

@@ -9,6 +9,8 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +31,8 @@ from aucmax.models import mlp, resnet20
 from aucmax.report.summary import FORMAT
 from aucmax.stages import Stage
 from aucmax.train import DivergedError, fit
+from aucmax.train._sweep import Sweep
+from aucmax.train._turns import Outcome
 
 EXTRAS = {
     "ppd-sg": ("momentum", "weight_decay"),
@@ -36,6 +40,8 @@ EXTRAS = {
     "adagrad": ("weight_decay",),
 }
 """What of a protocol's options each optimizer has."""
+KEPT = 4
+"""Runs' rows that are kept for runs to come: those of other lines follow each other."""
 
 
 class Parts(NamedTuple):
@@ -59,14 +65,105 @@ def perform(run: Run, out: Path, device: str, at_once: int, place: str = "runs")
     :func:`store_images` has been called before. Checkpoints are kept in ``out / "unfinished"``
     until the result is written. ``at_once`` runs share the machine, which their times tell.
     """
-    target, work = out / place / f"{run.name}.json", out / "unfinished" / place / run.name
-    parts = make_parts(run, stored_images(out))
-    outcome = _train(run, parts, work, device)
-    outcome |= {"counts": parts.counts(), "at_once": at_once}
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_json(target, {**describe(run, device), **outcome, **provenance(device)})
-    shutil.rmtree(work, ignore_errors=True)
-    return target
+    job = Job(run, make_parts(run, stored_images(out)), out, device, at_once, place)
+    outcome: Outcome
+    try:
+        outcome = fit(**job.arguments(), device=device, progress=False)
+    except DivergedError as error:
+        outcome = error
+    return job.record(outcome)
+
+
+def perform_in_turn(
+    runs: Iterable[Run],
+    out: Path,
+    device: str,
+    at_once: int,
+    place: str = "runs",
+    tick: Callable[[], object] = lambda: None,
+) -> Iterator[tuple[Run, Path]]:
+    """The same in this process for many runs, which take turns on a GPU.
+
+    Each comes with the file of its result as it ends; the next is asked for when there is room for
+    it. Runs of the same images have them on the device but once. ``tick`` is called a few times a
+    second.
+    """
+    images, jobs, known = stored_images(out), dict[int, Job](), dict[Any, Parts]()
+
+    def configs() -> Iterator[dict[str, Any]]:
+        for number, run in enumerate(runs):
+            rows = (run.partition, run.removed, run.seed, run.options["valid"])
+            if rows not in known:
+                for oldest in [*known][: len(known) + 1 - KEPT]:
+                    del known[oldest]
+                known[rows] = make_parts(run, images)
+            jobs[number] = Job(run, known[rows], out, device, at_once, place)
+            yield jobs[number].arguments()
+
+    sweep = Sweep(configs(), torch.device(device), at_once)
+    sweep.tick = tick
+    with closing(iter(sweep)) as ended:
+        for number, outcome in ended:
+            job = jobs.pop(number)
+            yield job.run, job.record(outcome)
+
+
+class Job(NamedTuple):
+    """A run with its rows, its files and its machine."""
+
+    run: Run
+    parts: Parts
+    out: Path
+    device: str
+    at_once: int
+    place: str
+
+    @property
+    def work(self) -> Path:
+        """The folder of its checkpoints."""
+        return self.out / "unfinished" / self.place / self.run.name
+
+    def arguments(self) -> dict[str, Any]:
+        """Those of fit, the model made, but for device and progress."""
+        model = make_model(self.run, self.parts.train[0])
+        return {
+            "model": model,
+            **self.parts._asdict(),
+            **fit_arguments(self.run, model, self.device, self.work),
+        }
+
+    def record(self, outcome: Outcome) -> Path:
+        """Write the result, after which the checkpoints are not needed; the result's file."""
+        target = self.out / self.place / f"{self.run.name}.json"
+        found = {**describe(self.run, self.device), **_summary(outcome, self.work)}
+        found |= {"counts": self.parts.counts(), "at_once": self.at_once}
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_json(target, {**found, **provenance(self.device)})
+        shutil.rmtree(self.work, ignore_errors=True)
+        return target
+
+
+def _summary(outcome: Outcome, work: Path) -> dict[str, Any]:
+    """The history and what came of it; of a run that diverged, how."""
+    if isinstance(outcome, DivergedError):
+        path = work / "history.jsonl"
+        found = history.read(path) if path.exists() else []
+        return {"error": str(outcome), "history": found, "result": None, **_times(found)}
+    chosen = {"step": outcome.step, "iterate": outcome.iterate, "valid_auc": outcome.auc}
+    at = {record["step"]: record for record in outcome.history}
+    chosen["test_auc"] = at[outcome.step][f"test_auc_{outcome.iterate}"]
+    last = outcome.history[-1]
+    final = {which: last[f"test_auc_{which}"] for which in ("last", "average")}
+    result = {"final": final, "chosen": chosen}
+    return {"history": outcome.history, "result": result, **_times(outcome.history)}
+
+
+def _times(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Seconds in all, and of a step in the median, evaluations left out."""
+    speeds = [r["steps_per_second"] for r in records if r["steps_per_second"]]
+    median = 1 / float(np.median(speeds)) if speeds else math.nan
+    seconds = records[-1]["seconds"] if records else 0.0
+    return {"seconds_per_step": median if speeds else None, "seconds": seconds}
 
 
 def describe(run: Run, device: str) -> dict[str, Any]:
@@ -202,39 +299,12 @@ def _stages(options: dict[str, Any], steps: int) -> list[Stage] | None:
 
 
 def fit_arguments(run: Run, model: nn.Module, device: str, out: Path | None) -> dict[str, Any]:
-    """All arguments of fit but the data; of LibAUC's line, with its loss and optimizer."""
-    options = {"out": out, "device": device, "progress": False, **fit_options(run)}
+    """How fit is to train; of LibAUC's line, with its loss and optimizer."""
+    options = {"out": out, **fit_options(run)}
     options["amp"] = "bf16" if device.startswith("cuda") else None
     if run.options["method"] == "libauc":
         options = with_libauc(options, model, device)
     return options
-
-
-def _train(run: Run, parts: Parts, work: Path, device: str) -> dict[str, Any]:
-    """The history and what came of it; of a run that diverged, how."""
-    model = make_model(run, parts.train[0])
-    options = fit_arguments(run, model, device, work)
-    try:
-        result = fit(model, parts.train, parts.valid, test=parts.test, **options)
-    except DivergedError as error:
-        path = work / "history.jsonl"
-        found = history.read(path) if path.exists() else []
-        return {"error": str(error), "history": found, "result": None, **_times(found)}
-    chosen = {"step": result.step, "iterate": result.iterate, "valid_auc": result.auc}
-    at = {record["step"]: record for record in result.history}
-    chosen["test_auc"] = at[result.step][f"test_auc_{result.iterate}"]
-    last = result.history[-1]
-    final = {which: last[f"test_auc_{which}"] for which in ("last", "average")}
-    outcome = {"final": final, "chosen": chosen}
-    return {"history": result.history, "result": outcome, **_times(result.history)}
-
-
-def _times(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Seconds in all, and of a step in the median, evaluations left out."""
-    speeds = [r["steps_per_second"] for r in records if r["steps_per_second"]]
-    median = 1 / float(np.median(speeds)) if speeds else math.nan
-    seconds = records[-1]["seconds"] if records else 0.0
-    return {"seconds_per_step": median if speeds else None, "seconds": seconds}
 
 
 # ---- Where a result comes from -------------------------------------------------------------------

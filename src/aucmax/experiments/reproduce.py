@@ -19,6 +19,7 @@ from aucmax.experiments.tune import command_options, plan_trials, tuned
 from aucmax.experiments.workshop import Workshop, taken
 from aucmax.report import prose
 from aucmax.train._options import find_device
+from aucmax.train._signals import saying_so
 
 
 def reproduce(
@@ -67,8 +68,8 @@ def reproduce(
         out: a folder for the results; ``runs/EXPERIMENT-DATASET`` by default.
         reuse: a folder of earlier results, of another figure perhaps, from which runs of the very
             same settings are taken.
-        workers: processes that run at once; None for one per core, or eight on a GPU, where they
-            share it best under NVIDIA's multi-process service.
+        workers: runs at once; None for one per core, or eight on a GPU. On a CPU they are
+            processes, on a GPU they take turns in this one, see :func:`aucmax.sweep`.
         device: "auto" is the GPU if there is one.
         time_limit: begin no more runs after so many seconds.
         time_alone: then time some steps of every line, one after the other, for the figure by
@@ -96,7 +97,7 @@ def reproduce(
     source = None if reuse is None else _folder_of_results(reuse)
     images = datasets.load(dataset, data, download=download, progress=progress)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
-    with taken(folder), Bar(folder, progress) as bar:
+    with saying_so(), taken(folder), Bar(folder, progress) as bar:
         workshop = Workshop(folder, where, count, bar, deadline, images, source)
         runs = plan.runs
         if studies:

@@ -84,7 +84,7 @@ def _seconds(run: Run, parts: Parts, device: str, steps: int) -> float:
     model = make_model(timed, parts.train[0])
     arguments = fit_arguments(timed, model, device, out=None)
     began = time.perf_counter()
-    fit(model, parts.train, **arguments)
+    fit(model, parts.train, device=device, progress=False, **arguments)
     if device.startswith("cuda"):
         torch.cuda.synchronize()
     return time.perf_counter() - began

@@ -6,19 +6,23 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from aucmax import _lock
-from aucmax._pool import pool
+from aucmax._pool import pool, settle
 from aucmax.checkpoint import write_json
 from aucmax.data.datasets import ImageData
-from aucmax.experiments.job import describe, perform, store_images
+from aucmax.experiments.job import describe, perform, perform_in_turn, store_images
 from aucmax.experiments.plan import Run
 from aucmax.experiments.progress import Bar
+
+Done: TypeAlias = Generator[tuple[Run, Path], None, None]
+"""Runs with the files of their results, as they end."""
 
 
 @dataclass
@@ -28,7 +32,7 @@ class Workshop:
     Attributes:
         folder: the ``out`` of the experiment.
         device: of all runs.
-        workers: how many runs share it at a time.
+        workers: how many runs share it at a time: in processes, but on a GPU in this one.
         bar: shows how far they are.
         deadline: of time.monotonic(), after which no run begins; None for none.
         images: what the runs train on; None if they are stored already.
@@ -52,18 +56,34 @@ class Workshop:
         if not missing:
             return
         self.store_images()
-        threads = max(1, (os.cpu_count() or 1) // self.workers)  # however few are missing
-        with pool(min(self.workers, len(missing)), threads, self.bar.tick) as workforce:
-            for run, path in workforce.run(self._tasks(missing, place)):
+        on_gpu = self.device.startswith("cuda")
+        with closing((self._in_turn if on_gpu else self._in_processes)(missing, place)) as done:
+            for run, path in done:
                 self.bar.finished(run, path)
 
-    def _tasks(self, missing: list[Run], place: str) -> Iterator[Any]:
+    def _in_turn(self, missing: list[Run], place: str) -> Done:
+        """On a GPU in this process, which then has the steps of several to work on."""
+        settle(os.cpu_count() or 1)
+        about = (self.folder, self.device, self.workers, place)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # an AUC that is nan is in the result
+            yield from perform_in_turn(self._begun(missing), *about, self.bar.tick)
+
+    def _in_processes(self, missing: list[Run], place: str) -> Done:
+        about = (self.folder, self.device, self.workers, place)
+        tasks = ((run, perform, (run, *about)) for run in self._begun(missing))
+        threads = max(1, (os.cpu_count() or 1) // self.workers)  # however few are missing
+        with pool(min(self.workers, len(missing)), threads, self.bar.tick) as workforce:
+            yield from workforce.run(tasks)
+
+    def _begun(self, missing: list[Run]) -> Iterator[Run]:
+        """The runs, each as it begins, until the deadline."""
         for run in missing:
             if self.deadline is not None and time.monotonic() > self.deadline:
                 self.bar.note("the time limit is reached: the same command goes on")
                 return
             self.bar.started(run)
-            yield run, perform, (run, self.folder, self.device, self.workers, place)
+            yield run
 
     def store_images(self) -> None:
         """Put the images where the workers find them."""

@@ -26,7 +26,7 @@ from aucmax.train._methods import Phase, make_phases
 from aucmax.train._options import Options, fingerprint
 from aucmax.train._report import Reporter, better_auc
 from aucmax.train._result import DivergedError, FitResult
-from aucmax.train._signals import Interrupts, Stopped
+from aucmax.train._signals import Interrupts, Stopped, saying_so
 from aucmax.train._stage_end import StageEnd
 from aucmax.train._step import Step
 
@@ -92,15 +92,13 @@ class Loop:
     def run(self) -> FitResult:
         """Train, or go on, or find that it is all done, without a pause."""
         walk = self.walk()
-        try:
-            while True:
-                next(walk)
-        except StopIteration as end:
-            result: FitResult = end.value
-            return result
-        except Stopped as stopped:
-            stopped.say()
-            raise
+        with saying_so():
+            try:
+                while True:
+                    next(walk)
+            except StopIteration as end:
+                result: FitResult = end.value
+                return result
 
     def walk(self) -> Walk[FitResult]:
         """The same, with pauses: between two of them random numbers and stream may be others'."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -78,7 +80,13 @@ class Stopped(SystemExit):
         super().__init__(128 + number)
         self.said = f"stopped by {signal.Signals(number).name} {how}"
 
-    def say(self) -> None:
-        """One line on standard error."""
+
+@contextmanager
+def saying_so() -> Iterator[None]:
+    """Say it on standard error, in one line, when a signal ends the block."""
+    try:
+        yield
+    except Stopped as stopped:
         if distributed.rank() == 0:
-            print(f"aucmax: {self.said}", file=sys.stderr)
+            print(f"aucmax: {stopped.said}", file=sys.stderr)
+        raise

@@ -14,7 +14,7 @@ import torch
 from aucmax import _checks, distributed
 from aucmax.train._options import find_device
 from aucmax.train._report import SweepReporter
-from aucmax.train._signals import Interrupts, Stopped
+from aucmax.train._signals import Interrupts, Stopped, saying_so
 from aucmax.train._turns import Outcome, Owners, Shelf, Turns
 
 REFRESH = 0.25
@@ -81,17 +81,13 @@ def sweep(
     total = len(configs) if isinstance(configs, Sized) else None
     runs = Sweep(configs, where, count if where.type == "cuda" else min(count, MOST_ON_CPU))
     outcomes: dict[int, Outcome] = {}
-    try:
-        with SweepReporter(total, progress) as report, closing(iter(runs)) as ended:
-            runs.tick = lambda: report.tick(runs.steps)
-            for number, outcome in ended:
-                outcomes[number] = outcome
-                report.ended(number, outcome, runs.steps)
-                if on_end is not None:
-                    on_end(number, outcome)
-    except Stopped as stopped:
-        stopped.say()
-        raise
+    with saying_so(), SweepReporter(total, progress) as report, closing(iter(runs)) as ended:
+        runs.tick = lambda: report.tick(runs.steps)
+        for number, outcome in ended:
+            outcomes[number] = outcome
+            report.ended(number, outcome, runs.steps)
+            if on_end is not None:
+                on_end(number, outcome)
     return [outcomes[number] for number in sorted(outcomes)]
 
 
