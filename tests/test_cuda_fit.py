@@ -320,3 +320,19 @@ def test_an_experiment_and_its_search_run_in_this_process(tmp_path, monkeypatch)
         assert result["seconds_per_step"] > 0
         assert result["result"]["final"]["average"] > 0.7
     assert not (tmp_path / "unfinished").exists()
+
+
+def test_a_search_over_a_tables_options_runs_in_this_process(tmp_path, monkeypatch) -> None:
+    from aucmax.shell import search, tune_file
+
+    monkeypatch.setattr(search, "pool", None)
+    x, y = data(600)
+    rows = [",".join(map(str, [*a, int(b)])) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    names = ",".join([*(f"x{i}" for i in range(12)), "y"])
+    (tmp_path / "data.csv").write_text("\n".join([names, *rows]))
+    _, tuning = tune_file(
+        tmp_path / "data.csv", "y", out=tmp_path / "m", trials=5, max_steps=120, workers=2,
+        compare=False, progress=False,
+    )  # fmt: skip
+    assert len(tuning["trials"]) == 5
+    assert tuning["best"]["validation_auc"] > 0.8

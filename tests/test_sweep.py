@@ -144,6 +144,22 @@ def test_a_config_may_depend_on_the_outcomes_so_far(in_turn, at_once):
     assert [len(seen) for seen in asked] == [max(0, n + 1 - at_once) for n in range(5)]
 
 
+def test_configs_may_wait_for_outcomes(in_turn):
+    known, waited = {}, []
+
+    def configs():
+        yield from (config(seed=0), config(seed=1))
+        while len(known) < 2:
+            waited.append(len(known))
+            yield None
+        yield config(seed=2)
+
+    assert len(sweep(configs(), on_end=known.__setitem__)) == 3
+    assert set(waited) == {0, 1}
+    with pytest.raises(ValueError, match="configs must give one when no run is under way"):
+        sweep([None])
+
+
 def test_arrays_that_runs_share_are_put_on_the_device_once():
     shelf, data = Shelf(torch.device("meta")), binary()
     first = shelf.put("train", data)

@@ -10,6 +10,7 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
+import torch
 from experiment_helpers import Command
 from sklearn.metrics import roc_auc_score
 
@@ -191,6 +192,35 @@ def test_a_trial_that_diverges_is_none_to_choose(data, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="none of 1 trials that ended well: the loss is nan"):
         tune_file(data, "churned", out=tmp_path / "n", **QUICK | {"trials": 1})
     assert not list(tmp_path.glob("n*"))
+
+
+def in_turn(tasks, _, workers):
+    """As on a GPU, on the CPU."""
+    return search.validate_in_turn(tasks, torch.device("cpu"), 3 * workers)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_folds_that_take_turns_find_what_folds_alone_find(
+    tuned, data, tmp_path, monkeypatch, workers
+):
+    """With one trial at a time the very same trials, whose folds are under way together."""
+    _, (_, alone) = tuned
+    monkeypatch.setattr(search, "_results", in_turn)
+    _, found = tune_file(data, "churned", out=tmp_path / "m", **QUICK | {"workers": workers})
+    if workers == 1:
+        assert timeless(found["trials"]) == timeless(alone["trials"])
+    source = Source(str(data), "churned", None, (), 0.2, 0)
+    last = found["trials"][-1]
+    assert search.validate(source, "", last["options"])["folds"] == last["folds"]
+    assert len(found["trials"]) == len(alone["trials"])
+
+
+def test_folds_that_take_turns_may_diverge():
+    trial = search.Trial("a")
+    trial.folds = {2: DivergedError("late"), 0: 0.5, 1: DivergedError("the loss\nis nan")}
+    found = trial.found()
+    assert found.pop("seconds") >= 0
+    assert found == {"error": "the loss is nan"}
 
 
 @pytest.mark.parametrize(

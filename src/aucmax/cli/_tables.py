@@ -91,7 +91,7 @@ def tune(
         out: Folder for model and report; by default the file's name with "-model".
         drop: Columns to leave out, such as keys.
         trials: How many options are tried; the defaults come first.
-        workers: Trials at a time; by default one per core.
+        workers: Trials at a time; by default one per core, or three on a GPU.
         test_share: Share of the rows kept apart to judge the model by.
         time_limit: Begin no further trial after so many seconds.
         seed: Of everything that is random.

@@ -20,7 +20,7 @@ from aucmax.estimator import inputs, network, online, store
 from aucmax.estimator.holdout import hold_out
 from aucmax.estimator.scoring import Rows, calibrate, score_rows, threads
 from aucmax.stages import Stage
-from aucmax.train import fit
+from aucmax.train import FitResult, fit
 from aucmax.train._options import find_device
 
 LEARNING_RATE = 2e-3
@@ -151,6 +151,18 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: N labels of any type.
             sample_weight: N numbers, none negative.
         """
+        arguments, judged = self._begin_fit(X, y, sample_weight)
+        with threads(self.n_jobs):
+            result = fit(**arguments, device=self.device, progress=self.verbose)
+            return self._end_fit(result, judged)
+
+    def _begin_fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> tuple[dict[str, Any], Rows]:
+        """What comes before training: the arguments of fit, and the rows to calibrate on.
+
+        With :meth:`_end_fit` it is :meth:`fit` in two parts, for a sweep to train between them.
+        """
         if hasattr(self, "online_"):
             del self.online_
         table = inputs.checked_columns(self, X, reset=True)
@@ -160,14 +172,18 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31))
         encoded = self._prepare(table, seed)
         train, valid = hold_out(encoded, numbers, weight, float(self.validation_fraction), seed)
-        with threads(self.n_jobs):
-            rows = Rows.of(encoded, numbers, weight)
-            self.rows_ = {
-                name: np.bincount(numbers[part], minlength=len(self.classes_)).tolist()
-                for name, part in (("train", train), ("valid", valid))
-            }
-            self._train(rows.take(train), rows.take(valid) if len(valid) else None, seed)
-            self._calibrate(rows.take(valid) if len(valid) else rows.take(train))
+        rows = Rows.of(encoded, numbers, weight)
+        self.rows_ = {
+            name: np.bincount(numbers[part], minlength=len(self.classes_)).tolist()
+            for name, part in (("train", train), ("valid", valid))
+        }
+        used, held = rows.take(train), rows.take(valid) if len(valid) else None
+        return self._arguments(used, held, seed), used if held is None else held
+
+    def _end_fit(self, result: FitResult, rows: Rows) -> Self:
+        """What comes after it."""
+        self.history_, self.validation_auc_ = result.history, result.auc
+        self._calibrate(rows)
         return self
 
     def partial_fit(
@@ -246,20 +262,27 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _factory(self) -> network.Factory | None:
         return self.backbone if callable(self.backbone) else None
 
-    def _train(self, train: Rows, valid: Rows | None, seed: int) -> None:
+    def _arguments(self, train: Rows, valid: Rows | None, seed: int) -> dict[str, Any]:
+        """How to train: the arguments of fit, but for device and progress."""
         batch = min(self.batch_size, max(2, len(train) // 4))
         per_epoch = max(1, len(train) // batch)
         steps = min(self.max_steps, self.max_epochs * per_epoch)
         least = max(LEAST_STEPS, steps // EVALUATIONS)
-        result = fit(
-            self.network_, train.for_fit(), None if valid is None else valid.for_fit(),
-            method=self.method, objective=self.objective, steps=steps, batch_size=batch, probe=2,
-            eval_every=min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS))),
-            seed=seed,
-            patience=self.patience if valid is not None else None, time_limit=self.time_limit,
-            device=self.device, progress=self.verbose, **self._recipe(steps),
-        )  # fmt: skip
-        self.history_, self.validation_auc_ = result.history, result.auc
+        return {
+            "model": self.network_,
+            "train": train.for_fit(),
+            "valid": None if valid is None else valid.for_fit(),
+            "method": self.method,
+            "objective": self.objective,
+            "steps": steps,
+            "batch_size": batch,
+            "probe": 2,
+            "eval_every": min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS))),
+            "seed": seed,
+            "patience": None if valid is None else self.patience,
+            "time_limit": self.time_limit,
+            **self._recipe(steps),
+        }
 
     def _recipe(self, steps: int) -> dict[str, Any]:
         """What depends on the method and the number of classes."""

@@ -5,24 +5,31 @@ from __future__ import annotations
 import functools
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from aucmax._checks import NotFiniteError
 from aucmax._optuna import require_optuna
 from aucmax._pool import pool
-from aucmax.data.tables import Encoded, TableEncoder
+from aucmax.data.tables import Columns, Encoded, TableEncoder
 from aucmax.estimator import AUCClassifier
 from aucmax.estimator.classifier import LEARNING_RATE
 from aucmax.estimator.holdout import hold_out
+from aucmax.estimator.scoring import Rows
 from aucmax.shell.fit import Source
 from aucmax.shell.labeled import Labeled, rows_of
 from aucmax.train import DivergedError
+from aucmax.train._options import find_device
+from aucmax.train._signals import Stopped
+from aucmax.train._sweep import Sweep
+from aucmax.train._turns import Outcome
 
 FOLDS = 3
 """Into which the training rows are cut: each is scored by a model of the others."""
@@ -108,10 +115,84 @@ def validate(source: Source, digest: str, options: dict[str, Any]) -> dict[str, 
 
 
 def _fold_auc(train: Labeled, fold: NDArray[np.int64], seed: int, options: dict[str, Any]) -> float:
+    model, rows, classes = _fold(train, fold, seed, options)
+    model.fit(rows, classes)
+    return model.score(rows_of(train.table, fold), train.classes[fold])
+
+
+def _fold(
+    train: Labeled, fold: NDArray[np.int64], seed: int, options: dict[str, Any]
+) -> tuple[AUCClassifier, Columns, NDArray[np.int64]]:
+    """A classifier, and the rows and classes that it is to learn from: those of the other folds."""
     others = np.setdiff1d(np.arange(len(train.classes)), fold)
     model = AUCClassifier(**{**options, "random_state": seed, "n_jobs": 1, "verbose": False})
-    model.fit(rows_of(train.table, others), train.classes[others])
-    return model.score(rows_of(train.table, fold), train.classes[fold])
+    return model, rows_of(train.table, others), train.classes[others]
+
+
+class Trial:
+    """The folds of one trial, as far as they are known."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.began = name, time.perf_counter()
+        self.folds: dict[int, float | Exception] = {}
+
+    def found(self) -> dict[str, Any]:
+        """As of :func:`validate`."""
+        folds = [self.folds[k] for k in range(FOLDS)]
+        errors = [fold for fold in folds if isinstance(fold, Exception)]
+        found = {"error": " ".join(str(errors[0]).split())} if errors else {"folds": folds}
+        return {**found, "seconds": round(time.perf_counter() - self.began, 3)}
+
+
+def validate_in_turn(
+    tasks: Iterator[Any], device: torch.device, at_once: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The names and results of tasks as they end, folds taking turns on a GPU in this process.
+
+    Args:
+        tasks: (name, :func:`validate`, its arguments), or None to be asked again when one ended.
+        device: of all of them.
+        at_once: how many folds, of several trials, share it.
+    """
+    under_way: dict[int, Any] = {}
+
+    def configs() -> Iterator[dict[str, Any] | None]:
+        number = 0
+        for task in tasks:
+            if task is None:
+                yield None
+                continue
+            name, _, (source, digest, options) = task
+            trial, (train, _, folds) = Trial(name), prepared(source, digest)
+            for k, fold in enumerate(folds):
+                model, rows, classes = _fold(train, fold, source.seed, options)
+                arguments, judged = model._begin_fit(rows, classes)
+                test = rows_of(train.table, fold), train.classes[fold]
+                under_way[number] = trial, k, functools.partial(_judged, model, judged, test)
+                number += 1
+                yield arguments
+
+    try:
+        with closing(iter(Sweep(configs(), device, at_once))) as ended:
+            for number, outcome in ended:
+                trial, k, judge = under_way.pop(number)
+                trial.folds[k] = judge(outcome)
+                if len(trial.folds) == FOLDS:
+                    yield trial.name, trial.found()
+    except Stopped as stopped:
+        raise Stopped(stopped.number, "; the same command goes on from its trials") from None
+
+
+def _judged(
+    model: AUCClassifier, rows: Rows, test: tuple[Columns, NDArray[np.int64]], outcome: Outcome
+) -> float | Exception:
+    """The AUC on test rows of a classifier whose training is over, or what went wrong."""
+    try:
+        if isinstance(outcome, DivergedError):
+            return outcome
+        return model._end_fit(outcome, rows).score(*test)
+    except NotFiniteError as error:
+        return error.with_traceback(None)
 
 
 # --- the study ----------------------------------------------------------------------------------
@@ -171,17 +252,23 @@ class Search:
 
         None begins after the deadline, of ``time.monotonic()``, but the first.
         """
-        at_work = {}
+        at_work: dict[str, Any] = {}
 
         def tasks() -> Iterator[Any]:
             while (begun := self.begun()) < trials and (not begun or time.monotonic() < deadline):
+                if len(at_work) == workers:
+                    yield None
+                    continue
                 trial = self._ask(begun)
                 at_work[name := f"trial {trial.number + 1}"] = trial
                 yield name, validate, (self.source, self.digest, {**self.fixed, **trial.params})
 
-        for name, found in _results(tasks(), min(workers, max(1, trials - self.begun()))):
-            self._tell(at_work.pop(name), found)
-            yield found
+        device = find_device(self.fixed.get("device", "auto"))
+        workers = min(workers, max(1, trials - self.begun()))
+        with closing(_results(tasks(), device, workers)) as results:
+            for name, found in results:
+                self._tell(at_work.pop(name), found)
+                yield found
 
     def _ask(self, begun: int) -> Any:
         """The next trial; a sampler that is made anew draws alike before and after a kill."""
@@ -211,8 +298,13 @@ def _mend(path: Path) -> None:
             file.truncate(whole.rfind(b"\n") + 1)
 
 
-def _results(tasks: Iterator[Any], workers: int) -> Iterator[Any]:
+def _results(
+    tasks: Iterator[Any], device: torch.device, workers: int
+) -> Generator[tuple[str, dict[str, Any]], None, None]:
     """Each task's name and result, from processes of one thread each, or from this one."""
+    if device.type == "cuda":
+        yield from validate_in_turn(tasks, device, FOLDS * workers)
+        return
     if workers == 1:
         for name, function, arguments in tasks:
             yield name, function(*arguments)

@@ -25,6 +25,11 @@ from aucmax.shell.fit import Fitted, Source
 from aucmax.shell.labeled import Labeled
 from aucmax.shell.search import FOLDS, Search, defaults_of, prepared, space_of
 from aucmax.train import DivergedError
+from aucmax.train._options import find_device
+from aucmax.train._signals import saying_so
+
+ON_GPU = 3
+"""Trials at a time there: nine networks of a table's size."""
 
 
 class Tuned(NamedTuple):
@@ -72,7 +77,8 @@ def tune_file(
         out: folder for the model; None for the file's name with "-model".
         drop: columns to leave out.
         trials: how many options are tried, the defaults among them.
-        workers: trials at a time, each in a process of one thread; None for one per core.
+        workers: trials at a time, each in a process of one thread; None for one per core. On a GPU
+            their folds take turns in this process, see :func:`aucmax.sweep`; None for three.
         test_share: share of the rows kept apart to judge by.
         time_limit: seconds after which no further trial begins.
         seed: of everything.
@@ -87,7 +93,7 @@ def tune_file(
     Raises:
         ValueError: for what cannot be right; nothing is written then.
     """
-    trials, workers = _checks.count("trials", trials), _workers(workers)
+    trials, workers = _checks.count("trials", trials), _workers(workers, options)
     limit = math.inf if time_limit is None else _checks.positive("time_limit", time_limit)
     deadline = time.monotonic() + limit
     share = fit.checked_share(test_share)
@@ -101,7 +107,7 @@ def tune_file(
     digest = sha256(Path(data))
     train, test, _ = prepared(source, digest)
     space = space_of(len(train.labels), options)
-    with _taken(work, _settings(source, digest, options)):
+    with saying_so(), _taken(work, _settings(source, digest, options)):
         search = Search(work / "study.log", source, digest, options, space)
         try:
             _run(search, trials, workers, deadline, progress)
@@ -125,8 +131,11 @@ def _check_fixed(options: dict[str, Any]) -> None:
     AUCClassifier(**options)._check_options()
 
 
-def _workers(workers: int | None) -> int:
-    return _checks.count("workers", os.cpu_count() or 1 if workers is None else workers)
+def _workers(workers: int | None, options: dict[str, Any]) -> int:
+    if workers is not None:
+        return _checks.count("workers", workers)
+    on_gpu = find_device(options.get("device", "auto")).type == "cuda"
+    return ON_GPU if on_gpu else os.cpu_count() or 1
 
 
 def _settings(source: Source, digest: str, options: dict[str, Any]) -> dict[str, Any]:

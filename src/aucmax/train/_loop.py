@@ -434,7 +434,7 @@ class Loop:
             if out is None
             else f"the same call goes on from {out}"
         )
-        raise Stopped(number, f"after step {self.at.step:,}; {how}")
+        raise Stopped(number, f" after step {self.at.step:,}; {how}")
 
     def _say_whether_captured(self) -> None:
         reason = why_not(self.options, self.phase)

@@ -73,20 +73,22 @@ class Stopped(SystemExit):
 
     Args:
         number: of the signal.
-        how: what it has come to, and how to go on.
+        how: what it has come to, and how to go on; follows the signal's name.
     """
 
     def __init__(self, number: int, how: str) -> None:
         super().__init__(128 + number)
-        self.said = f"stopped by {signal.Signals(number).name} {how}"
+        self.number = number
+        self.news = f"stopped by {signal.Signals(number).name}{how}"
 
 
 @contextmanager
 def saying_so() -> Iterator[None]:
-    """Say it on standard error, in one line, when a signal ends the block."""
+    """Say it on standard error, in one line, when a signal ends the block; within another, once."""
     try:
         yield
     except Stopped as stopped:
-        if distributed.rank() == 0:
-            print(f"aucmax: {stopped.said}", file=sys.stderr)
+        if stopped.news and distributed.rank() == 0:
+            print(f"aucmax: {stopped.news}", file=sys.stderr)
+        stopped.news = ""
         raise

@@ -21,10 +21,11 @@ REFRESH = 0.25
 """Seconds between two looks at how far the runs are."""
 MOST_ON_CPU = 1
 """Runs that take turns there: on a CPU nothing would be gained by more."""
+END: Any = object()
 
 
 def sweep(
-    configs: Iterable[Mapping[str, Any]],
+    configs: Iterable[Mapping[str, Any] | None],
     *,
     at_once: int = 8,
     device: str | torch.device = "auto",
@@ -47,7 +48,7 @@ def sweep(
             The ``model`` may be a function without arguments that makes one: it is called when the
             run begins, after ``torch.manual_seed`` of the run's seed, so that only models at work
             are in memory. An iterable is asked for the next config when there is room for it: what
-            it is may depend on the outcomes so far.
+            it is may depend on the outcomes so far. None says to ask again when a run has ended.
         at_once: how many runs share the GPU.
         device: "auto" is the GPU if there is one.
         on_end: called with a config's number, from 0, and its outcome, as runs end.
@@ -105,7 +106,7 @@ class Sweep:
     """
 
     def __init__(
-        self, configs: Iterable[Mapping[str, Any]], device: torch.device, at_once: int
+        self, configs: Iterable[Mapping[str, Any] | None], device: torch.device, at_once: int
     ) -> None:
         if isinstance(configs, Mapping) or not isinstance(configs, Iterable):
             raise ValueError(
@@ -119,11 +120,12 @@ class Sweep:
             )
         self.device = device
         self.tick: Callable[[], object] = lambda: None
-        self._configs = enumerate(configs)
+        self._configs = iter(configs)
         self._free = [_stream(device) for _ in range(at_once)]
         self._running: list[Turns] = []
         self._shelf, self._owners, self._interrupts = Shelf(device), Owners(), Interrupts()
-        self._ended, self._stopped, self._steps = 0, list[Turns](), 0
+        self._stopped: list[Turns] = []
+        self._begun = self._ended = self._steps = 0
 
     @property
     def steps(self) -> int:
@@ -154,16 +156,19 @@ class Sweep:
     def _fill(self) -> bool:
         """Begin runs until no place is free, or there are no more; whether some are under way."""
         while self._free and not self._interrupts.received:
-            number, config = next(self._configs, (-1, {}))
-            if number < 0:
+            config = next(self._configs, END)
+            if config is None and not self._running:
+                raise ValueError("configs must give one when no run is under way, found None")
+            if config is END or config is None:
                 break
             self._wait_for_caller()
-            with _naming(number):
+            with _naming(number := self._begun):
                 stream, common = self._free[-1], (self._shelf, self._interrupts)
                 run = Turns(number, config, self.device, stream, *common)
                 self._owners.claim(number, config)
             self._free.pop()
             self._running.append(run)
+            self._begun += 1
         return bool(self._running)
 
     def _turn(self, run: Turns) -> Outcome | None:
@@ -201,7 +206,7 @@ class Sweep:
         saved = f"{len(self._stopped)} under way" + (
             f", {lost} of them without out=" if lost else ""
         )
-        return f"with {self._ended} runs done and {saved}; the same call goes on"
+        return f" with {self._ended} runs done and {saved}; the same call goes on"
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream | None:
