@@ -48,6 +48,7 @@ def test_a_captured_run_is_an_eager_run(method: str, capfd) -> None:
             assert (record[name] or 0.0) == pytest.approx(other[name] or 0.0, rel=close)
 
 
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize(
     "options",

@@ -174,7 +174,9 @@ def test_the_loss_in_one_kernel_is_the_loss(name, weighted, kinds, monkeypatch):
             lambda n=n: value_and_gradients(LOSSES[name], n, weighted, kinds)
         )
         assert [x.dtype for x in found] == [x.dtype for x in expected]
-        assert difference(found, expected) < max(1e-5, CLOSE[kinds[0]])
+        close = max(1e-5, CLOSE[kinds[0]])
+        assert abs(found[0] - expected[0]) < close  # the value itself may be next to zero
+        assert difference(found[1:], expected[1:]) < close
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 4096
+WARPS = 8
 
 
 def twice_won(x: Tensor, target: Tensor) -> tuple[int, int, bool]:
@@ -29,10 +30,10 @@ def twice_won(x: Tensor, target: Tensor) -> tuple[int, int, bool]:
     positive, hits = (torch.empty_like(target, dtype=torch.uint8) for _ in range(2))
     totals = torch.zeros(3, dtype=torch.int64, device=x.device)
     counts = torch.empty(blocks, dtype=torch.int32, device=x.device)
-    _classify[(blocks,)](target, positive, totals, n, BLOCK, num_warps=8)
-    _count[(blocks,)](order, positive, hits, counts, n, BLOCK, num_warps=8)
+    _classify[(blocks,)](target, positive, totals, n, BLOCK, num_warps=WARPS)
+    _count[(blocks,)](order, positive, hits, counts, n, BLOCK, num_warps=WARPS)
     up_to = counts.cumsum(0, dtype=torch.int32)
-    _sum[(blocks,)](ranked, hits, counts, up_to, totals, n, BLOCK, num_warps=8)
+    _sum[(blocks,)](ranked, hits, counts, up_to, totals, n, BLOCK, num_warps=WARPS)
     positives, wrong, gain = totals.tolist()
     return positives * (n - positives) + gain, positives, not wrong
 
@@ -67,10 +68,11 @@ def _sum(ranked, hits, counts, up_to, totals, n, BLOCK: tl.constexpr):
     left = tl.load(ranked + i - 1, mask=(i > 0) & (i < n), other=0.0)
     hit = tl.load(hits + i, mask=i < n, other=0).to(tl.int32)
     ahead = tl.load(up_to + block) - tl.load(counts + block) + tl.cumsum(hit) - hit
-    # Both only grow, so the largest so far is that of the latest run's beginning.
+    # Both only grow, so the largest pair so far is that of the latest run's beginning.
     first = (i == 0) | (x != left)
-    begin = tl.associative_scan(tl.where(first, i, 0), 0, _larger)
-    positives = tl.associative_scan(tl.where(first, ahead, 0), 0, _larger)
+    pair = tl.where(first, (i.to(tl.int64) << 32) | ahead, 0)
+    pair = tl.associative_scan(pair, 0, _larger)
+    begin, positives = (pair >> 32).to(tl.int32), pair.to(tl.int32)
     if start > 0:
         if tl.load(ranked + start) == tl.load(ranked + start - 1):
             run = _beginning(ranked, start)
