@@ -81,8 +81,9 @@ def test_the_fused_step_can_be_captured():
     torch.cuda.current_stream().wait_stream(stream)
     model.zero_grad(set_to_none=True)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.autocast("cuda", torch.bfloat16):
-        scores = model(images)
+    with torch.cuda.graph(graph):
+        with torch.autocast("cuda", torch.bfloat16):
+            scores = model(images)
         (scores * weights).sum().backward()
     for _ in range(2):
         graph.replay()

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 4096
-WARPS = 8
+WARPS = 16
 
 
 def twice_won(x: Tensor, target: Tensor) -> tuple[int, int, bool]:
