@@ -11,6 +11,7 @@ from fit_helpers import (
     assert_same_run,
     configure,
     finished,
+    outcome_of,
     records,
     saving,
     start_slowly,
@@ -117,6 +118,30 @@ def test_without_a_folder_it_says_that_nothing_was_saved(trainer, tmp_path, numb
     (line,) = outcome.said.splitlines()
     assert "nothing was saved" in line
     assert "out=" in line
+
+
+# ---- A sweep ---------------------------------------------------------------------------------
+
+
+def test_a_signal_stops_all_runs_and_the_same_sweep_goes_on(trainer, undisturbed, tmp_path):
+    names = ["adamw, arrays", "ppd-sg, arrays", "pga, Dataset"]
+    outs = [tmp_path / str(i) for i in range(len(names))]
+    configs = [configure(x, out, save_every=FAR_AWAY) for x, out in zip(names, outs, strict=True)]
+    many = {"configs": configs, "at_once": 3}
+    trainee = trainer.start(many, pace={"pause": 0.004})
+    trainee.wait_until(lambda: all(records(out) >= 2 for out in outs))
+    trainee.send(signal.SIGTERM)
+    outcome = trainee.wait()
+    assert outcome.code == CODES[signal.SIGTERM], outcome.said
+    (line,) = outcome.said.splitlines()
+    assert line == (
+        "aucmax: stopped by SIGTERM with 0 runs done and 3 under way; the same call goes on"
+    )
+    assert all(len(steps_saved(out)) == 1 for out in outs)
+    assert not any((out / "model.json").exists() for out in outs)
+    assert trainer.run(many) == (0, "")
+    for name, out in zip(names, outs, strict=True):
+        assert_same_run(outcome_of(out), undisturbed(name, save_every=FAR_AWAY))
 
 
 # ---- Workers -----------------------------------------------------------------------------------

@@ -2,29 +2,18 @@
 
 import itertools
 import random
-import signal
 
 import fit_child
 import numpy as np
 import pytest
 import torch
 from fit_data import assert_same_weights, binary, linear, one_thread, with_dropout  # noqa: F401
-from fit_helpers import (
-    Trainer,
-    assert_same_run,
-    configure,
-    finished,
-    outcome_of,
-    records,
-    steps_saved,
-    timeless,
-)
+from fit_helpers import steps_saved, timeless
 
 import aucmax
 from aucmax.train import _sweep
 from aucmax.train._turns import Shelf
 
-pytestmark = pytest.mark.xdist_group("sweep")
 CASES = [
     "ppd-sg, arrays",
     "ppd-adagrad, DataLoader",
@@ -69,10 +58,9 @@ def callers_numbers():
 # ---- Results -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_each_run_ends_with_the_bits_of_fit_alone(at_once, monkeypatch):
+@pytest.mark.parametrize(("at_once", "names"), [(1, CASES[:2]), (3, CASES)])
+def test_each_run_ends_with_the_bits_of_fit_alone(in_turn, at_once, names):
     """With dropout, batch norm, noise on the inputs, and every kind of random number."""
-    monkeypatch.setattr(_sweep, "MOST_ON_CPU", 3)
     turns = []
 
     def noted(number):
@@ -82,7 +70,7 @@ def test_each_run_ends_with_the_bits_of_fit_alone(at_once, monkeypatch):
 
         return augment
 
-    configs = [arguments(name, augment=noted(i), seed=i) for i, name in enumerate(CASES)]
+    configs = [arguments(name, augment=noted(i), seed=i) for i, name in enumerate(names)]
     torch.manual_seed(7), random.seed(7), np.random.seed(7)  # noqa: NPY002
     results = sweep(configs, at_once=at_once)
     changes = sum(a != b for a, b in itertools.pairwise(turns))
@@ -90,7 +78,7 @@ def test_each_run_ends_with_the_bits_of_fit_alone(at_once, monkeypatch):
     after = callers_numbers()
     torch.manual_seed(7), random.seed(7), np.random.seed(7)  # noqa: NPY002
     assert callers_numbers() == after
-    for i, (name, result) in enumerate(zip(CASES, results, strict=True)):
+    for i, (name, result) in enumerate(zip(names, results, strict=True)):
         alone = aucmax.fit(**arguments(name, augment=fit_child.augment, seed=i), progress=False)
         assert_same_result(result, alone)
 
@@ -246,33 +234,6 @@ def test_an_error_ends_the_sweep_but_loses_nothing(in_turn, tmp_path):
     for name, result in zip(("adamw, arrays", "ppd-sg, arrays"), results, strict=False):
         alone = aucmax.fit(**arguments(name, out=tmp_path / f"{name}, alone"), progress=False)
         assert_same_weights(result.model, alone.model)
-
-
-# ---- Signals -----------------------------------------------------------------------------------
-
-
-def test_a_signal_stops_all_runs_and_the_same_sweep_goes_on(tmp_path):
-    names = ["adamw, arrays", "ppd-sg, arrays", "pga, Dataset"]
-    outs = [tmp_path / str(i) for i in range(len(names))]
-    configs = [configure(x, out, save_every=10**6) for x, out in zip(names, outs, strict=True)]
-    many = {"configs": configs, "at_once": 3}
-    with Trainer(tmp_path) as trainer:
-        trainee = trainer.start(many, pace={"pause": 0.004})
-        trainee.wait_until(lambda: all(records(out) >= 2 for out in outs))
-        trainee.send(signal.SIGTERM)
-        outcome = trainee.wait()
-        assert outcome.code == 128 + signal.SIGTERM, outcome.said
-        (line,) = outcome.said.splitlines()
-        assert line == (
-            "aucmax: stopped by SIGTERM with 0 runs done and 3 under way; the same call goes on"
-        )
-        assert all(len(steps_saved(out)) == 1 for out in outs)
-        assert not any((out / "model.json").exists() for out in outs)
-        assert trainer.run(many) == (0, "")
-        for name, out in zip(names, outs, strict=True):
-            alone = tmp_path / f"alone-{out.name}"
-            expected = finished(trainer, name, alone, save_every=10**6)
-            assert_same_run(outcome_of(out), expected)
 
 
 def test_what_is_shown(capfd):
