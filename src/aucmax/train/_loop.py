@@ -6,13 +6,11 @@ import math
 import sys
 import time
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
-import torch
 from torch import Tensor, nn
 
-from aucmax import _random, checkpoint, distributed
+from aucmax import checkpoint, distributed
 from aucmax._sharded import mesh_of, shard
 from aucmax.data.sources import Place, Source
 from aucmax.history import History, read
@@ -21,13 +19,14 @@ from aucmax.stages import Stage
 from aucmax.train._captured import CapturedStep, why_not
 from aucmax.train._divergence import explained
 from aucmax.train._folder import RunFolder
-from aucmax.train._judge import Best, Judge
+from aucmax.train._judge import Judge
 from aucmax.train._methods import Phase, make_phases
 from aucmax.train._options import Options, fingerprint
 from aucmax.train._report import Reporter, better_auc
 from aucmax.train._result import DivergedError, FitResult
 from aucmax.train._signals import Interrupts, Stopped, saying_so
 from aucmax.train._stage_end import StageEnd
+from aucmax.train._state import Progress, load_state, state_of
 from aucmax.train._step import Step
 
 POLL_EVERY = 64  # steps after which a device is asked whether it diverged
@@ -37,19 +36,6 @@ MOST_STEPS_SKIPPED = 50  # in a row, by the gradient scaler, that mean divergenc
 T = TypeVar("T")
 Walk: TypeAlias = Generator[None, None, T]
 """Work that pauses where the host would wait for the device, so that others may have a turn."""
-
-
-@dataclass
-class Progress:
-    """Where a run stands."""
-
-    step: int = 0
-    phase: int = 0
-    stage: int = 0
-    stage_step: int = 0
-    seconds: float = 0.0
-    evaluations_without_gain: int = 0
-    reason: str = ""
 
 
 class Loop:
@@ -228,7 +214,7 @@ class Loop:
         """The one that is walked."""
         return self.phases[self.at.phase]
 
-    def _enter_phase(self) -> None:
+    def enter_phase(self) -> None:
         """Make the step of the phase and set its step size."""
         reason = why_not(self.options, self.phase)
         if self.options.cuda_graph is not False and reason is None:
@@ -258,7 +244,7 @@ class Loop:
             self._enter_stage()
         elif at.phase + 1 < len(self.phases):
             at.phase, at.stage, at.stage_step = at.phase + 1, 0, 0
-            self._enter_phase()
+            self.enter_phase()
             self.stage_end.begin(self.phase)
         else:
             at.reason = "all stages ended"
@@ -321,68 +307,24 @@ class Loop:
 
     # --- saving and resuming ------------------------------------------------------------------
 
-    def _state(self) -> dict[str, Any]:
-        own = {
-            "source": self.source.state_dict(),
-            "random": _random.get_state(self.options.device),
-            "step": self.step.state_dict(),
-            "buffers": {name: x.cpu() for name, x in self.model.named_buffers()},
-        }
-        return {
-            "progress": asdict(self.at),
-            "recorded": [self.recorded_step, self.stepping_seconds],
-            "model": self.model.state_dict(),
-            "parts": {name: part.state_dict() for name, part in self.phase.modules().items()},
-            "ranks": distributed.gather_objects(own),
-            "history": self.history.records,
-            "best": self.judge.best.name,
-        }
-
     def _save(self) -> None:
         if self.folder is None:
             return
         began = time.perf_counter()
-        state = self._state()
-        self.folder.save(state, dict(vars(self.judge.best)))
+        self.folder.save(state_of(self), dict(vars(self.judge.best)))
         self.at.seconds += time.perf_counter() - began
 
     def _resume(self) -> None:
         """Go on from the folder's newest whole checkpoint, if there is one."""
         found = None if self.folder is None else self.folder.latest()
         if found is None:
-            self._enter_phase()
+            self.enter_phase()
             self.stage_end.begin(self.phase, untrained=True)
         else:
-            self._load(*found)
+            load_state(self, *found)
             self._say(f"going on from step {self.at.step:,} of {self.total:,}")
         if self.folder is not None and distributed.rank() == 0:
             self.history = History(self.folder.history, self.history.records)
-
-    def _load(self, state: dict[str, Any], best: dict[str, Any]) -> None:
-        self.at = Progress(**state["progress"])
-        self.recorded_step, self.stepping_seconds = state["recorded"]
-        self.model.load_state_dict(state["model"])
-        self._enter_phase()
-        for name, part in self.phase.modules().items():
-            part.load_state_dict(state["parts"][name])
-        self.judge.best = Best(**best)
-        self.history = History(records=state["history"])
-        self._load_own(state["ranks"])
-
-    def _load_own(self, ranks: list[dict[str, Any]]) -> None:
-        """What differs from rank to rank; as near as can be if their number is another now."""
-        same = len(ranks) == distributed.world_size()
-        own = ranks[distributed.rank() if same else 0]
-        if not same:
-            sums = torch.stack([rank["step"]["loss_sum"] for rank in ranks])
-            own["step"]["loss_sum"] = sums.mean()
-        self.step.load_state_dict(own["step"])
-        for name, buffer in self.model.named_buffers():
-            if same and name in own["buffers"]:
-                buffer.copy_(own["buffers"][name])
-        self.source.load_state_dict(own["source"])
-        if same or distributed.rank() == 0:
-            _random.set_state(own["random"], self.options.device)
 
     # --- the end ------------------------------------------------------------------------------
 
