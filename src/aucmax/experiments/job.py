@@ -94,8 +94,8 @@ def perform_in_turn(
         for number, run in enumerate(runs):
             rows = (run.partition, run.removed, run.seed, run.options["valid"])
             if rows not in known:
-                for oldest in [*known][: len(known) + 1 - KEPT]:
-                    del known[oldest]
+                if len(known) == KEPT:
+                    del known[next(iter(known))]
                 known[rows] = make_parts(run, images)
             jobs[number] = Job(run, known[rows], out, device, at_once, place)
             yield jobs[number].arguments()

@@ -101,7 +101,6 @@ class Sweep:
         at_once: how many are under way at a time.
 
     Attributes:
-        steps: that all runs together have taken.
         tick: called a few times a second.
     """
 
@@ -129,6 +128,7 @@ class Sweep:
 
     @property
     def steps(self) -> int:
+        """That all runs together have taken."""
         return self._steps + sum(run.steps for run in self._running)
 
     def __iter__(self) -> Generator[tuple[int, Outcome], None, None]:
