@@ -26,7 +26,7 @@ PEER = "BCE + SGD by hand"
 LEARNING = {"momentum": 0.9, "weight_decay": 1e-4}
 LR = 0.01
 TOP = 15  # kernels that the profile names
-AT_ONCE = (1, 2, 4, 8, 16)
+AT_ONCE = (1, 2, 4, 8)
 
 
 def models() -> dict[str, dict[str, Any]]:
@@ -185,7 +185,7 @@ def at_once(device: Device) -> Iterator[tuple[str, Any]]:
     sweep = getattr(aucmax, "sweep", None)
     together = _swept(sweep, tasks) if sweep else _round_robin(tasks)
     made = {f"{n} at once": (lambda n=n: together(n)) for n in counts}
-    found = device.per_step("ResNet-20", made, device.size((50, 350), (2, 4)), rounds=2)
+    found = device.per_step("ResNet-20", made, device.size((64, 832), (2, 4)), rounds=2)
     each = {name: seconds / int(name.split()[0]) for name, seconds in found.items()}
     yield "ResNet-20", against("1 at once", each)
     yield "way", "aucmax.sweep" if sweep else "graphs by hand, in turn on streams of their own"

@@ -314,7 +314,7 @@ def test_local_steps_send_one_message_per_average(replicated):
 
 @pytest.mark.parametrize(
     ("case", "stopped", "step"),
-    [("local/crashed", "StoppedError()", 12), ("local/told", "SystemExit(143)", 18)],
+    [("local/crashed", "StoppedError()", 12), ("local/told", "Stopped(143)", 18)],
 )
 def test_a_run_with_local_steps_that_was_cut_short_ends_the_same(
     replicated, folder, case, stopped, step
