@@ -46,6 +46,7 @@ class CapturedStep(Step):
         """The step size and the optimizer's state are new, and so must be the graph."""
         self.graph: torch.cuda.CUDAGraph | None = None
         self.static: list[tuple[Any, ...]] = []
+        self.leaves: list[Any] = []
         self.warm = 0
 
     def __call__(self) -> bool:
@@ -86,18 +87,24 @@ class CapturedStep(Step):
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             self.note(f"the step is not captured as a CUDA graph: {reason}")
             return False
-        self.graph = graph
+        self.graph, self.leaves = graph, _leaves(self.static)
         return True
 
     def _fill(self, drawn: list[tuple[Any, ...]]) -> bool:
         """Copy what was drawn to where the graph reads; False if the shapes are others."""
-        pairs = list(zip(tree_leaves(self.static), tree_leaves(drawn), strict=False))
+        pairs = zip(self.leaves, _leaves(drawn), strict=False)
         tensors = [(a, b) for a, b in pairs if isinstance(a, Tensor)]
         if any(a.shape != b.shape for a, b in tensors):
             return False
         for static, new in tensors:
             static.copy_(new, non_blocking=True)
         return True
+
+
+def _leaves(drawn: list[tuple[Any, ...]]) -> list[Any]:
+    """All tensors of what was drawn; rows are found without a walk through trees."""
+    flat = [x for part in drawn for x in part]
+    return flat if all(isinstance(x, Tensor) for x in flat) else tree_leaves(flat)
 
 
 def _side_stream(device: torch.device) -> torch.cuda.Stream:

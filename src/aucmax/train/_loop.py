@@ -29,7 +29,7 @@ from aucmax.train._stage_end import StageEnd
 from aucmax.train._state import Progress, load_state, state_of
 from aucmax.train._step import Step
 
-POLL_EVERY = 64  # steps after which a device is asked whether it diverged
+POLL_EVERY = 64  # steps after which a device is asked whether it had diverged when last asked
 ASK_LEMMA_EVERY = 100  # steps between two looks at the stopping time of Lemma 3
 MOST_STEPS_SKIPPED = 50  # in a row, by the gradient scaler, that mean divergence
 
@@ -154,7 +154,8 @@ class Loop:
 
     def _advance(self, stage: Stage) -> Walk[bool]:
         """Take steps until something is due; True if the data came to an end."""
-        target, skipped, began = self._next_event(stage), 0, time.perf_counter()
+        due, skipped, began = self._next_event(stage), 0, time.perf_counter()
+        target = due if self.options.device.type == "cpu" else min(due, self.at.step + POLL_EVERY)
         step, at, tick, heed = self.step, self.at, self.reporter.tick, self.interrupts.heed  # type: ignore[union-attr]
         meets_every, self.stopping, ended = self.options.meets_every, False, False
         deadline = began + self._seconds_left()
@@ -179,21 +180,19 @@ class Loop:
             if time.perf_counter() >= deadline:
                 break
         yield
-        step.settle()
+        step.settle(all_of_it=at.step == due or at.step < target)
         self.stepping_seconds += time.perf_counter() - began
         self.at.seconds += time.perf_counter() - began
         return ended
 
     def _next_event(self, stage: Stage) -> int:
         """The step at which something else than a step is due."""
-        at, options = self.at, self.options
+        at = self.at
         due = [every * (at.step // every + 1) for every in (self.every, self.save_every)]
         if stage.steps is not None:
             due.append(at.step + stage.steps - at.stage_step)
         if stage.M is not None:
             due.append(at.step + ASK_LEMMA_EVERY - at.stage_step % ASK_LEMMA_EVERY)
-        if options.device.type != "cpu":
-            due.append(at.step + POLL_EVERY)
         return min(*due, self.total)
 
     def _is_over(self, stage: Stage) -> bool:

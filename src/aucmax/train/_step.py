@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -158,9 +159,12 @@ class Step:
     def begin_stage(self) -> None:
         """A stage begins: what was made for the one before is no longer right."""
 
-    def settle(self) -> None:
-        """Wait for what is under way and raise if it diverged."""
-        self.guard.poll()
+    def settle(self, all_of_it: bool = True) -> None:
+        """Raise if a step diverged: of all, or those up to the last but one call of this.
+
+        So a device need not run out of work while the host waits for it.
+        """
+        self.guard.poll(all_of_it)
 
     def mean_loss(self) -> float:
         """The mean loss of the steps since this was last asked."""
@@ -205,7 +209,7 @@ class HostGuard:
             loss = "" if math.isfinite(self.step.loss_sum.item()) else "the loss is not finite"
             raise self.diverged(loss)
 
-    def poll(self) -> None:
+    def poll(self, all_of_it: bool = True) -> None:
         """Nothing is under way."""
 
     def diverged(self, what: str) -> DivergedError:
@@ -228,6 +232,7 @@ class DeviceGuard:
         device, size = step.options.device, len(step.parameters) + 1
         self.steps = torch.zeros((), dtype=torch.int64, device=device)
         self.since = torch.full((size,), NEVER, dtype=torch.int64, device=device)
+        self.reports: deque[_Report] = deque()
         self.packed: Any = None
         self.known: Any = None
 
@@ -261,8 +266,14 @@ class DeviceGuard:
         guard.note(table, kinds.pop(), self.step.loss_sum, self.steps, self.since)
         return True
 
-    def poll(self) -> None:
-        """Wait for the device and raise if a step was bad."""
+    def poll(self, all_of_it: bool = True) -> None:
+        """Wait for the device, or only for what it was given before the last call, and look."""
+        if all_of_it or self.since.device.type != "cuda":
+            self.reports.clear()
+        else:
+            self.reports.append(_Report(self.since))
+            if len(self.reports) == 1 or self.reports.popleft().is_good():
+                return
         *since, of_loss = self.since.tolist()
         first = min(*since, of_loss)
         if first < NEVER:
@@ -272,6 +283,21 @@ class DeviceGuard:
     def diverged(self, what: str) -> DivergedError:
         """The error where the loss itself has raised one."""
         return divergence(what, [])
+
+
+class _Report:
+    """What a guard had noted when the device came to here."""
+
+    def __init__(self, since: Tensor) -> None:
+        pinned = torch.empty_like(since, device="cpu", pin_memory=True)
+        self.since = pinned.copy_(since, non_blocking=True)
+        self.made = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self.made.record()
+
+    def is_good(self) -> bool:
+        """Whether nothing was bad; waits for the device to have come there."""
+        self.made.synchronize()
+        return bool((self.since == NEVER).all())
 
 
 def divergence(what: str, names: list[str], steps_ago: int = 0) -> DivergedError:
