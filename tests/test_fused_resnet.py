@@ -69,6 +69,16 @@ def test_half_precision_costs_less_than_autocast_to_bfloat16(child):
         assert 0 < found < autocast
 
 
+@needs_triton
+def test_kernels_are_compiled_together_before_they_are_launched(tmp_path):
+    pytest.importorskip("triton.runtime._async_compile", reason="an older Triton compiles in turn")
+    child = Path(__file__).parent / "compile_child.py"
+    found = subprocess.run([sys.executable, child, tmp_path], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    case = json.loads(found.stdout)
+    assert case == {"compiled": ["pool_kernel", "pool_kernel"], "launched": False}
+
+
 # --- where they apply -----------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from aucmax.kernels import conv_backward, conv_forward
 from aucmax.kernels.conv_parts import Norm, NormGradient
 from aucmax.kernels.conv_settings import SETTINGS, Setting, programs
+from aucmax.kernels.together import launch
 
 
 class Shape(NamedTuple):
@@ -111,7 +112,9 @@ def stem(
     """The first convolution and its norm's statistics."""
     setting = _stem_setting("stem", shape)
     grid = programs(setting, shape.rows)
-    conv_forward.stem_kernel[(grid,)](
+    launch(
+        conv_forward.stem_kernel,
+        (grid,),
         *images.arguments(),
         weight,
         out,
@@ -144,7 +147,9 @@ def forward(
     """A 3 x 3 convolution, the shortcut beside it, and their norms' statistics."""
     setting = SETTINGS["forward", shape.inputs, shape.stride]
     grid = programs(setting, shape.rows)
-    conv_forward.forward_kernel[(grid,)](
+    launch(
+        conv_forward.forward_kernel,
+        (grid,),
         source.z,
         source.stats,
         source.side,
@@ -169,7 +174,9 @@ def forward(
 def pool(source: Made, pooled: Tensor, shape: Shape) -> None:
     """The mean over pixels of the last block's output."""
     pixels = shape.height * shape.width
-    conv_forward.pool_kernel[(shape.images,)](
+    launch(
+        conv_forward.pool_kernel,
+        (shape.images,),
         source.z,
         source.stats,
         source.side,
@@ -192,7 +199,9 @@ def pool_gradient(
     """The gradient at the last norm's output, from that of the pooled features."""
     setting = SETTINGS["pool", 1, 1]
     grid = programs(setting, shape.rows)
-    conv_backward.pool_gradient_kernel[(grid,)](
+    launch(
+        conv_backward.pool_gradient_kernel,
+        (grid,),
         gradient,
         source.z,
         source.side,
@@ -225,7 +234,9 @@ def data_gradient(
     """From the gradient after a layer's norm to the one after the norm before it."""
     setting = SETTINGS["data", shape.inputs, shape.stride]
     grid = programs(setting, shape.rows)
-    conv_backward.data_gradient_kernel[(grid,)](
+    launch(
+        conv_backward.data_gradient_kernel,
+        (grid,),
         d,
         z,
         coefficients,
@@ -277,7 +288,9 @@ class WeightGradient(NamedTuple):
         """Compute the parts."""
         setting, shape = self.setting, self.shape
         window = triton.cdiv(self.taps * shape.inputs, setting.k)
-        conv_backward.weight_gradient_kernel[(self.parts, window, len(self.dz))](
+        launch(
+            conv_backward.weight_gradient_kernel,
+            (self.parts, window, len(self.dz)),
             self.made,
             self.dz,
             partial,
@@ -311,7 +324,9 @@ class StemWeightGradient(NamedTuple):
     def into(self, partial: Tensor) -> None:
         """Compute the parts."""
         setting, shape = _stem_setting("weight", self.shape), self.shape
-        conv_backward.stem_weight_gradient_kernel[(self.parts,)](
+        launch(
+            conv_backward.stem_weight_gradient_kernel,
+            (self.parts,),
             *self.images.arguments(),
             self.d,
             self.z,
@@ -341,7 +356,9 @@ def weight_gradients(
         program += triton.cdiv(layer.size, setting.block)
         start += layer.parts * layer.size
         at += layer.size
-    conv_backward.sum_parts_kernel[(program,)](
+    launch(
+        conv_backward.sum_parts_kernel,
+        (program,),
         partial,
         gradient,
         SECTIONS=tuple(sections),

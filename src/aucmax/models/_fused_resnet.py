@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from aucmax.kernels import conv
 from aucmax.kernels.conv import Before, Images, Made, Shape, Shortcut, ShortcutGradient
 from aucmax.kernels.conv_parts import Norm, NormGradient
+from aucmax.kernels.together import compiled_together
 from aucmax.models._fusible import Layer, layers
 
 if TYPE_CHECKING:
@@ -34,8 +35,29 @@ def pooled_features(model: ResNet20, images: Tensor, dtype: torch.dtype = torch.
     """
     network = _Network(model, images, dtype)
     with torch.cuda.device_of(images):  # type: ignore[no-untyped-call]
+        if images.is_cuda and not torch.cuda.is_current_stream_capturing():
+            _compile_once(network, images)
         features: Tensor = _Features.apply(network, images, *network.parameters())  # type: ignore[no-untyped-call]
     return features
+
+
+_compiled: set[tuple[Any, ...]] = set()
+
+
+def _compile_once(network: _Network, images: Tensor) -> None:
+    """Before the first step with such images: compile the kernels of both passes together."""
+    layout = (images.shape, images.stride(), images.dtype, images.device)
+    step = (network.dtype, *network.shapes, *layout)
+    if step not in _compiled:
+        compile_step(network, images)
+        _compiled.add(step)
+
+
+def compile_step(network: _Network, images: Tensor) -> None:
+    """Go through both passes without launching anything."""
+    with compiled_together():
+        kept = _Kept.new(network, images)
+        _Backward(network, images, kept).run(_forward(network, images, kept))
 
 
 class _Features(torch.autograd.Function):
