@@ -562,6 +562,20 @@ def test_an_optimizer_of_ones_own_keeps_its_step_sizes():
     assert_same_weights(model, other)
 
 
+def test_an_optimizer_that_clears_gradients_in_its_own_way_is_asked_to():
+    class Remembering(torch.optim.SGD):
+        cleared = 0
+
+        def zero_grad(self, set_to_none=True):
+            self.cleared += 1
+            super().zero_grad(set_to_none)
+
+    model = hidden()
+    optimizer = Remembering(model.parameters(), lr=0.1)
+    run(model, None, loss=Column(), optimizer=optimizer)
+    assert optimizer.cleared == 40
+
+
 def test_stages_set_the_step_sizes_of_ones_own_optimizer():
     model = hidden()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.7)

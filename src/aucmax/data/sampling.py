@@ -83,8 +83,9 @@ class BatchSampler:
 
     def rows(self, k: int) -> Tensor:
         """The rows of batch ``k``, counted from 0; positives first if they have a fixed share."""
-        parts = [stream.part(k) for stream in self._streams]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        if len(self._streams) == 1:
+            return self._streams[0].part(k)
+        return torch.cat([stream.part(k) for stream in self._streams])
 
     def to(self, device: torch.device) -> None:
         """Keep the row numbers on a device."""
@@ -113,18 +114,18 @@ class _RowStream:
     def __init__(self, rows: Tensor, size: int, replacement: bool, seed: int, stream: int) -> None:
         self.candidates, self.size, self.replacement = rows, size, replacement
         self.seed, self.stream = seed, stream
+        self.length = DRAWN_AT_ONCE if replacement else len(rows)  # of a round
         self._round, self._order = -1, rows
 
     def part(self, k: int) -> Tensor:
         """Rows k size to (k + 1) size - 1 of the stream."""
         position, missing, parts = k * self.size, self.size, []
-        length = DRAWN_AT_ONCE if self.replacement else len(self.candidates)
         while missing:
-            number, offset = divmod(position, length)
-            part = self._ordered(number)[offset : offset + missing]
-            parts.append(part)
-            position += len(part)
-            missing -= len(part)
+            number, offset = divmod(position, self.length)
+            count = min(missing, self.length - offset)
+            parts.append(self._ordered(number).narrow(0, offset, count))
+            position += count
+            missing -= count
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _ordered(self, number: int) -> Tensor:

@@ -31,10 +31,13 @@ class Batch(NamedTuple):
 
     def pick(self, rows: Tensor, x: Any = None) -> Batch:
         """The batch of some of the rows; with other inputs if they are given."""
+
+        def pick(values: Tensor) -> Tensor:
+            return values.index_select(0, rows)
+
         if x is None:
-            x = tree_map(lambda values: values.index_select(0, rows), self.x)
-        weight = None if self.weight is None else self.weight[rows]
-        return Batch(x, self.y[rows], weight)
+            x = pick(self.x) if isinstance(self.x, Tensor) else tree_map(pick, self.x)
+        return Batch(x, pick(self.y), None if self.weight is None else pick(self.weight))
 
 
 class Place(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed, kernels
@@ -87,28 +88,28 @@ class Step:
 
     def run(self, drawn: list[tuple[Any, ...]]) -> bool:
         """The work of a step on what was drawn."""
-        self.phase.optimizer.zero_grad(set_to_none=True)
+        forget_gradients(self.phase.optimizer)
         parts = _weighed([load(self.source, self.options, part) for part in drawn])
         for k, (batch, scale) in enumerate(parts):
             self._backward(batch, scale, last=k + 1 == len(parts))
         return self._update()
 
     def _backward(self, batch: Batch, scale: Any, last: bool) -> None:
-        objective = self.objective
-        waits = (
-            objective.no_sync()
-            if isinstance(objective, DistributedDataParallel) and not last
-            else nullcontext()
-        )
-        with waits:
+        with nullcontext() if last else self._waiting():
             with autocast(self.options):
                 try:
-                    loss = objective(*batch)
+                    loss = self.objective(*batch)
                 except NotFiniteError as error:
                     raise self._traced(str(error), batch) from None
             loss = loss if scale is None else loss * scale
             self.scaler.scale(loss).backward()
-        self.loss_sum += loss.detach()
+        self.guard.add(loss)
+
+    def _waiting(self) -> Any:
+        """Within it ranks keep their gradients to themselves: more of the batch is to come."""
+        if isinstance(self.objective, DistributedDataParallel):
+            return self.objective.no_sync()
+        return nullcontext()
 
     def _traced(self, what: str, batch: Batch) -> DivergedError:
         """The error, told from the inputs and from the gradients of the scores themselves."""
@@ -122,18 +123,17 @@ class Step:
 
     def _update(self) -> bool:
         """Clip, step, average."""
-        optimizer, scaler = self.phase.optimizer, self.scaler
+        optimizer, scaled = self.phase.optimizer, self.scaler.is_enabled()
         if self.sharded:
             # The loss's own parameters are whole on every rank.
             own = [p.grad for p in self.phase.loss.parameters() if p.grad is not None]
             distributed.average_over_ranks(own)
-        scaler.unscale_(optimizer) if scaler.is_enabled() else self.guard.check()
+        self.scaler.unscale_(optimizer) if scaled else self.guard.check()
         if self.options.clip_norm is not None:
             self._clip(self.options.clip_norm)
-        before = scaler.get_scale() if scaler.is_enabled() else 0.0
-        scaler.step(optimizer)
-        scaler.update()
-        if scaler.is_enabled() and scaler.get_scale() < before:
+        if not scaled:
+            optimizer.step()
+        elif not self._scaled_step(optimizer):
             return False
         if isinstance(self.phase.average, IterateAverage):
             self.phase.average.update()
@@ -145,6 +145,13 @@ class Step:
         if self.apart:
             distributed.average_over_ranks(moving(self.phase))
             self.apart = False
+
+    def _scaled_step(self, optimizer: Optimizer) -> bool:
+        """A step, or a smaller scale and no step because a gradient was not finite."""
+        before = self.scaler.get_scale()
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        return self.scaler.get_scale() >= before
 
     def _clip(self, limit: float) -> None:
         """Scale the gradients to the norm ``limit`` if theirs is larger."""
@@ -197,17 +204,22 @@ class HostGuard:
         self.step = step
         self.one, self.found = torch.ones(()), torch.zeros(())
         self.alike = len({p.dtype for p in step.parameters}) == 1 and not step.sharded
+        self.loss_sum = step.loss_sum.numpy()  # the same memory: NumPy adds a number faster
+
+    def add(self, loss: Tensor) -> None:
+        """One more loss in the step's sum."""
+        self.loss_sum += loss.item()
 
     def check(self) -> None:
         """Raise unless the losses so far and all gradients are finite."""
-        gradients = [p.grad for p in self.step.parameters if p.grad is not None]
-        self.found.zero_()
+        gradients = [g for p in self.step.parameters if (g := p.grad) is not None]
         for group in [gradients] if self.alike else _by_dtype(gradients):
             # The only operation that tests a list of tensors in one pass; it multiplies by one.
             torch._amp_foreach_non_finite_check_and_unscale_(group, self.found, self.one)
-        if self.found.item() or not math.isfinite(self.step.loss_sum.item()):
-            loss = "" if math.isfinite(self.step.loss_sum.item()) else "the loss is not finite"
-            raise self.diverged(loss)
+        finite = math.isfinite(self.loss_sum)
+        if self.found.item() or not finite:
+            self.found.zero_()
+            raise self.diverged("" if finite else "the loss is not finite")
 
     def poll(self, all_of_it: bool = True) -> None:
         """Nothing is under way."""
@@ -235,6 +247,10 @@ class DeviceGuard:
         self.reports: deque[_Report] = deque()
         self.packed: Any = None
         self.known: Any = None
+
+    def add(self, loss: Tensor) -> None:
+        """One more loss in the step's sum."""
+        self.step.loss_sum += loss.detach()
 
     def check(self) -> None:
         """Note, without waiting, in which step each gradient and last the loss first was bad."""
@@ -311,6 +327,16 @@ def divergence(what: str, names: list[str], steps_ago: int = 0) -> DivergedError
     return error
 
 
+def forget_gradients(optimizer: Optimizer) -> None:
+    """``optimizer.zero_grad()``, which itself takes as long as a layer of a small network."""
+    if type(optimizer).zero_grad is not Optimizer.zero_grad:  # one with its own way
+        optimizer.zero_grad(set_to_none=True)
+        return
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            p.grad = None
+
+
 def load(source: Source, options: Options, drawn: tuple[Any, ...]) -> Batch:
     """The batch on the device, augmented."""
     return source.load(drawn, options.augment)
@@ -338,14 +364,19 @@ def moving(phase: Phase) -> list[Tensor]:
 
 
 def _wrapped(objective: Objective, options: Options) -> Callable[..., Tensor]:
-    """The objective, data-parallel under a process group, compiled if asked for."""
+    """The objective, data-parallel under a process group, compiled if asked for.
+
+    If neither, it is its plain function: nobody hooks on to a module that is made here.
+    """
     wrapped: nn.Module = objective
     if options.walks_apart:
         distributed.broadcast_tensors([*objective.parameters(), *objective.buffers()])
     elif distributed.world_size() > 1 and options.parallel == "ddp":
         devices = [options.device] if options.device.type == "cuda" else None
         wrapped = DistributedDataParallel(objective, device_ids=devices)
-    return torch.compile(wrapped) if options.compile else wrapped
+    if options.compile:
+        return torch.compile(wrapped)
+    return objective.forward if wrapped is objective else wrapped
 
 
 def _weighed(batches: list[Batch]) -> list[tuple[Batch, Any]]:
@@ -354,8 +385,8 @@ def _weighed(batches: list[Batch]) -> list[tuple[Batch, Any]]:
     Parts without weights are of equal size and count alike. One whose weights are all zero counts
     nothing; its weights become ones, for it has no mean of its own.
     """
-    alone = len(batches) == 1 and distributed.world_size() == 1
-    if alone or batches[0].weight is None:
+    unweighted = batches[0].weight is None
+    if unweighted or (len(batches) == 1 and distributed.world_size() == 1):
         return [(batch, None if len(batches) == 1 else 1.0 / len(batches)) for batch in batches]
     weights = [batch.weight for batch in batches if batch.weight is not None]
     sums = [weight.sum() for weight in weights]
