@@ -119,14 +119,20 @@ class _RowStream:
 
     def part(self, k: int) -> Tensor:
         """Rows k size to (k + 1) size - 1 of the stream."""
-        position, missing, parts = k * self.size, self.size, []
+        number, offset = divmod(k * self.size, self.length)
+        if offset + self.size <= self.length:
+            return self._ordered(number).narrow(0, offset, self.size)
+        return self._across_rounds(number, offset)
+
+    def _across_rounds(self, number: int, offset: int) -> Tensor:
+        """As many rows from a place in a round, the first ones of the next rounds included."""
+        missing, parts = self.size, []
         while missing:
-            number, offset = divmod(position, self.length)
-            count = min(missing, self.length - offset)
-            parts.append(self._ordered(number).narrow(0, offset, count))
-            position += count
-            missing -= count
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+            part = self._ordered(number)[offset : offset + missing]
+            parts.append(part)
+            missing -= len(part)
+            number, offset = number + 1, 0
+        return torch.cat(parts)
 
     def _ordered(self, number: int) -> Tensor:
         """All rows in the order of one round; the latest is kept."""

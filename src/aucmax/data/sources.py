@@ -106,6 +106,8 @@ class _Sampled(Source):
 
     def rows(self, k: int) -> Tensor:
         """Part k of the sequence: every so-manieth row of a batch, so all parts are alike."""
+        if self.parts == 1:
+            return own_part(self.sampler.rows(k))
         batch, part = divmod(k, self.parts)
         return own_part(self.sampler.rows(batch)[part :: self.parts])
 

@@ -63,7 +63,8 @@ class Step:
     """Takes the optimizer's steps, one per call, operation by operation.
 
     Attributes:
-        loss_sum: of the losses since :meth:`mean_loss` was last asked.
+        loss_sum: of the losses since :meth:`mean_loss` was last asked; on a device a tensor there,
+            which is not waited for, and on the CPU a number.
         apart: whether a step was taken since the processes last had one model.
     """
 
@@ -75,10 +76,11 @@ class Step:
         self.parameters = [*model.parameters(), *phase.loss.parameters()]
         self.sharded = any(map(is_sharded, self.parameters))
         self.scaler = torch.amp.GradScaler(options.device.type, enabled=options.amp == "fp16")
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=options.device)
+        self.on_host = options.device.type == "cpu"
+        zero = torch.zeros((), dtype=torch.float64, device=options.device)
+        self.loss_sum: Any = 0.0 if self.on_host else zero
         self.losses, self.apart = 0, False
-        on_host = options.device.type == "cpu"
-        self.guard: HostGuard | DeviceGuard = (HostGuard if on_host else DeviceGuard)(self)
+        self.guard: HostGuard | DeviceGuard = (HostGuard if self.on_host else DeviceGuard)(self)
 
     def __call__(self) -> bool:
         """Take a step; False if the gradient scaler left it out. StopIteration: no more data."""
@@ -103,7 +105,7 @@ class Step:
                     raise self._traced(str(error), batch) from None
             loss = loss if scale is None else loss * scale
             self.scaler.scale(loss).backward()
-        self.guard.add(loss)
+        self.loss_sum += loss.item() if self.on_host else loss.detach()
 
     def _waiting(self) -> Any:
         """Within it ranks keep their gradients to themselves: more of the batch is to come."""
@@ -175,24 +177,28 @@ class Step:
 
     def mean_loss(self) -> float:
         """The mean loss of the steps since this was last asked."""
-        total = distributed.sum_over_ranks(self.loss_sum).item() / distributed.world_size()
+        sums = distributed.sum_over_ranks(torch.as_tensor(self.loss_sum, dtype=torch.float64))
+        total = sums.item() / distributed.world_size()
         mean = total / self.losses if self.losses else math.nan
-        self.loss_sum.zero_()
-        self.losses = 0
+        self._set_sum(0.0, 0)
         return mean
+
+    def _set_sum(self, loss_sum: float, losses: int) -> None:
+        """Go on from here; the tensor stays the one that a graph adds to."""
+        self.loss_sum = loss_sum if self.on_host else self.loss_sum.fill_(loss_sum)
+        self.losses = losses
 
     def state_dict(self) -> dict[str, Any]:
         """The running sum of losses, and the gradient scaler."""
         return {
-            "loss_sum": self.loss_sum.cpu(),
+            "loss_sum": torch.as_tensor(self.loss_sum, dtype=torch.float64).cpu(),
             "losses": self.losses,
             "scaler": self.scaler.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
-        self.loss_sum.copy_(state["loss_sum"])
-        self.losses = state["losses"]
+        self._set_sum(state["loss_sum"].item(), state["losses"])
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
 
@@ -204,11 +210,6 @@ class HostGuard:
         self.step = step
         self.one, self.found = torch.ones(()), torch.zeros(())
         self.alike = len({p.dtype for p in step.parameters}) == 1 and not step.sharded
-        self.loss_sum = step.loss_sum.numpy()  # the same memory: NumPy adds a number faster
-
-    def add(self, loss: Tensor) -> None:
-        """One more loss in the step's sum."""
-        self.loss_sum += loss.item()
 
     def check(self) -> None:
         """Raise unless the losses so far and all gradients are finite."""
@@ -216,7 +217,7 @@ class HostGuard:
         for group in [gradients] if self.alike else _by_dtype(gradients):
             # The only operation that tests a list of tensors in one pass; it multiplies by one.
             torch._amp_foreach_non_finite_check_and_unscale_(group, self.found, self.one)
-        finite = math.isfinite(self.loss_sum)
+        finite = math.isfinite(self.step.loss_sum)
         if self.found.item() or not finite:
             self.found.zero_()
             raise self.diverged("" if finite else "the loss is not finite")
@@ -247,10 +248,6 @@ class DeviceGuard:
         self.reports: deque[_Report] = deque()
         self.packed: Any = None
         self.known: Any = None
-
-    def add(self, loss: Tensor) -> None:
-        """One more loss in the step's sum."""
-        self.step.loss_sum += loss.detach()
 
     def check(self) -> None:
         """Note, without waiting, in which step each gradient and last the loss first was bad."""
