@@ -28,6 +28,7 @@ class FusedStep:
         self.whole = not any(map(is_sharded, self.parameters))
         self.structure: Any = None
         self.parts: list[_Part] = []
+        self.captured: list[_Part] = []
 
     def __call__(self) -> bool:
         """Take the step; False if it is one for other ways."""
@@ -57,7 +58,8 @@ class FusedStep:
         return places, strides, names
 
     def _gather(self, gradients: list[Tensor | None]) -> None:
-        """Begin the states, and sort the tensors by their types."""
+        """Begin the states, and sort the tensors by their types; what graphs read stays alive."""
+        self.captured += [part for part in self.parts if part.packed.captured]
         of_group = [k for k, g in enumerate(self.optimizer.param_groups) for _ in g["params"]]
         for group in self.optimizer.param_groups:
             self.optimizer._begin(group)

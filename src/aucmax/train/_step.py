@@ -247,6 +247,7 @@ class DeviceGuard:
         self.since = torch.full((size,), NEVER, dtype=torch.int64, device=device)
         self.reports: deque[_Report] = deque()
         self.packed: Any = None
+        self.kept: list[Any] = []
         self.known: Any = None
 
     def check(self) -> None:
@@ -272,6 +273,7 @@ class DeviceGuard:
 
         known = [(i, g.numel()) for i, g in found]
         if known != self.known:
+            self.kept.append(self.packed)  # a graph may read it
             where, columns = [i for i, _ in found], [[0] for _ in found]
             self.packed = packed.Packed([g for _, g in found], columns, where, moving=0)
             self.known = known
