@@ -24,7 +24,7 @@ SMALL = {
     # Several programs, several tiles each, the last one not full.
     "forward": Setting(64, 128, 4, 2),
     "data": Setting(64, 128, 4, 2),
-    "weight": Setting(64, 256, 4, 2, 1),
+    "weight": Setting(64, 256, 4, 2),
     "stem": Setting(64, 32, 4, 4),
     "pool": Setting(16, 64, 4, 2),
 }

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -32,11 +33,21 @@ class Shape(NamedTuple):
         """The pixels that it makes."""
         return self.images * self.height * self.width
 
+    @property
+    def bordered_input(self) -> tuple[int, int, int, int]:
+        """The shape of the images that it takes in, with a border."""
+        height, width = self.height * self.stride, self.width * self.stride
+        return self.images, height + 2, width + 2, self.inputs
 
-class Made(NamedTuple):
-    """What a layer's input is made of: see ``normalized`` in ``conv_forward``."""
+    @property
+    def bordered_output(self) -> tuple[int, int, int, int]:
+        """The shape of the images that it makes, were there a border around them."""
+        return self.images, self.height + 2, self.width + 2, self.outputs
 
-    kind: str
+
+class Source(NamedTuple):
+    """What a layer's input is made of: see ``activate_kernel`` in ``conv_forward``."""
+
     z: Tensor
     stats: Tensor
     side: Tensor | None = None
@@ -65,11 +76,8 @@ class Shortcut(NamedTuple):
 
 
 class ShortcutGradient(NamedTuple):
-    """What a projection's gradient is made of, and where the one of its output goes."""
+    """A projection and the gradient at its output."""
 
-    d: Tensor
-    z: Tensor
-    coefficients: Tensor
     dz: Tensor
     weight: Tensor
 
@@ -80,7 +88,7 @@ class Before(NamedTuple):
     Args:
         z: the input of the norm.
         norm: where its gradients go.
-        made: the layer's input, where it is a block's output.
+        made: the layer's input, with a border.
         skip: the gradient from the shortcut around the layer's block, where that is the identity.
         beside_z: the input of the norm of a projection that was added.
         beside: where that one's gradients go.
@@ -88,7 +96,7 @@ class Before(NamedTuple):
 
     z: Tensor
     norm: NormGradient
-    made: Tensor | None = None
+    made: Tensor
     skip: Tensor | None = None
     beside_z: Tensor | None = None
     beside: NormGradient | None = None
@@ -133,8 +141,36 @@ def stem(
     )
 
 
+def activate(source: Source, made: Tensor) -> None:
+    """Make a layer's input: images (N, height, width, channels) with a border."""
+    _elementwise(conv_forward.activate_kernel, source, made)
+
+
+def input_gradient(d: Tensor, z: Tensor, coefficients: Tensor, dz: Tensor) -> None:
+    """Through a batch norm, from the gradient after it to the one before it, with a border."""
+    _elementwise(conv_backward.input_gradient_kernel, (d, z, coefficients), dz)
+
+
+def _elementwise(kernel: Any, inputs: Sequence[Tensor | None], out: Tensor) -> None:
+    """Make images with a border, one number from its own inputs alone."""
+    setting = SETTINGS["elementwise", 1, 1]
+    *images, channels = out.shape
+    pixels, block = math.prod(images), setting.block // channels
+    launch(
+        kernel,
+        (triton.cdiv(pixels, block),),
+        *inputs,
+        out,
+        pixels,
+        H=images[1] - 2,
+        W=images[2] - 2,
+        C=channels,
+        BLOCK=block,
+        **_launch(setting),
+    )
+
+
 def forward(
-    source: Made,
     made: Tensor,
     weight: Tensor,
     out: Tensor,
@@ -150,10 +186,6 @@ def forward(
     launch(
         conv_forward.forward_kernel,
         (grid,),
-        source.z,
-        source.stats,
-        source.side,
-        source.side_stats,
         made,
         weight,
         out,
@@ -162,34 +194,31 @@ def forward(
         room,
         counter,
         shape.rows,
-        KIND=source.kind,
         ROWS=triton.next_power_of_2(grid),
         **_sizes(shape, setting),
-        STAGES=setting.stages,
-        UNROLL=setting.unroll,
         **_launch(setting),
     )
 
 
-def pool(source: Made, pooled: Tensor, shape: Shape) -> None:
-    """The mean over pixels of the last block's output."""
-    pixels = shape.height * shape.width
+def pool(made: Tensor, pooled: Tensor) -> None:
+    """The mean over pixels of the last block's output, which has a border."""
+    images, height, width, channels = made.shape
     launch(
         conv_forward.pool_kernel,
-        (shape.images,),
-        source.z,
-        source.stats,
-        source.side,
+        (images,),
+        made,
         pooled,
-        PIXELS=pixels,
-        C=shape.outputs,
-        BLOCK=min(64, triton.next_power_of_2(pixels)),
+        H=height - 2,
+        W=width - 2,
+        C=channels,
+        BLOCK=min(64, triton.next_power_of_2(height * width)),
     )
 
 
 def pool_gradient(
     gradient: Tensor,
-    source: Made,
+    z: Tensor,
+    made: Tensor,
     norm: NormGradient,
     d: Tensor,
     room: Tensor,
@@ -203,14 +232,15 @@ def pool_gradient(
         conv_backward.pool_gradient_kernel,
         (grid,),
         gradient,
-        source.z,
-        source.side,
+        z,
+        made,
         norm,
         d,
         room,
         counter,
         shape.rows,
-        PIXELS=shape.height * shape.width,
+        H=shape.height,
+        W=shape.width,
         C=shape.outputs,
         BLOCK=setting.block,
         ROWS=triton.next_power_of_2(grid),
@@ -219,9 +249,6 @@ def pool_gradient(
 
 
 def data_gradient(
-    d: Tensor,
-    z: Tensor,
-    coefficients: Tensor,
     dz: Tensor,
     weight: Tensor,
     shortcut: ShortcutGradient | None,
@@ -231,18 +258,15 @@ def data_gradient(
     counter: Tensor,
     shape: Shape,
 ) -> None:
-    """From the gradient after a layer's norm to the one after the norm before it."""
+    """From the gradient at a convolution's output to the one after the norm before it."""
     setting = SETTINGS["data", shape.inputs, shape.stride]
     grid = programs(setting, shape.rows)
     launch(
         conv_backward.data_gradient_kernel,
         (grid,),
-        d,
-        z,
-        coefficients,
         dz,
         weight,
-        *(shortcut or (None,) * 5),
+        *(shortcut or (None, None)),
         before.skip,
         before.made,
         before.z,
@@ -255,8 +279,6 @@ def data_gradient(
         shape.rows,
         ROWS=triton.next_power_of_2(grid * shape.stride**2),
         **_sizes(shape, setting),
-        STAGES=setting.stages,
-        UNROLL=setting.unroll,
         **_launch(setting),
     )
 
@@ -267,12 +289,12 @@ class WeightGradient(NamedTuple):
     made: Tensor
     dz: Tensor
     shape: Shape
-    taps: int = 9
+    side: int = 3
 
     @property
     def size(self) -> int:
         """Numbers in the gradients."""
-        return len(self.dz) * self.shape.outputs * self.taps * self.shape.inputs
+        return len(self.dz) * self.shape.outputs * self.side**2 * self.shape.inputs
 
     @property
     def parts(self) -> int:
@@ -287,7 +309,7 @@ class WeightGradient(NamedTuple):
     def into(self, partial: Tensor) -> None:
         """Compute the parts."""
         setting, shape = self.setting, self.shape
-        window = triton.cdiv(self.taps * shape.inputs, setting.k)
+        window = triton.cdiv(self.side**2 * shape.inputs, setting.k)
         launch(
             conv_backward.weight_gradient_kernel,
             (self.parts, window, len(self.dz)),
@@ -296,8 +318,7 @@ class WeightGradient(NamedTuple):
             partial,
             shape.rows,
             **_sizes(shape, setting),
-            TAPS=self.taps,
-            STAGES=setting.stages,
+            SIDE=self.side,
             **_launch(setting),
         )
 
@@ -388,4 +409,5 @@ def _sizes(shape: Shape, setting: Setting) -> dict[str, int]:
         "STRIDE": shape.stride,
         "BLOCK": setting.block,
         "K": setting.k,
+        "STAGES": setting.stages,
     }

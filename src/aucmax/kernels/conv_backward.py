@@ -7,12 +7,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from aucmax.kernels.conv_forward import image_window, normalized
+from aucmax.kernels.conv_forward import image_window
 from aucmax.kernels.conv_parts import (
+    gathered,
+    inside_border,
     is_last,
-    scale_and_shift,
+    place,
     store_partial,
-    total,
+    two_totals,
     window,
     write_coefficients,
 )
@@ -25,6 +27,29 @@ def input_gradient(d, z, coefficients, channel, C: tl.constexpr):
     b = tl.load(coefficients + C + channel)[None, :]
     c = tl.load(coefficients + 2 * C + channel)[None, :]
     return a * d.to(tl.float32) + (b * z.to(tl.float32) + c)
+
+
+@triton.jit
+def input_gradient_kernel(
+    d,
+    z,
+    coefficients,
+    dz,
+    pixels,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    C: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A batch norm's gradient at its input ``z``, from ``d`` at its output; ``dz`` has a border."""
+    p, c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, C)
+    inside, pixel = inside_border(p, pixels, H, W)
+    inside, at = inside[:, None], pixel[:, None] * C + c[None, :]
+    here_d = tl.load(d + at, mask=inside, other=0.0)
+    here_z = tl.load(z + at, mask=inside, other=0.0)
+    gradient = tl.where(inside, input_gradient(here_d, here_z, coefficients, c, C), 0.0)
+    at = p[:, None] * C + c[None, :]
+    tl.store(dz + at, gradient.to(dz.dtype.element_ty), mask=(p < pixels)[:, None])
 
 
 @triton.jit
@@ -49,14 +74,8 @@ def transposed_weights(weight, k, n, C_IN: tl.constexpr, C_OUT: tl.constexpr, ST
 
 @triton.jit
 def data_gradient_kernel(
-    d,
-    z,
-    coefficients,
     dz,
     weight,
-    shortcut_d,
-    shortcut_z,
-    shortcut_coefficients,
     shortcut_dz,
     shortcut_weight,
     skip,
@@ -77,72 +96,56 @@ def data_gradient_kernel(
     BLOCK: tl.constexpr,
     K: tl.constexpr,
     STAGES: tl.constexpr,
-    UNROLL: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """From the gradient after a layer's batch norm to the one after the batch norm before it.
+    """From the gradient at a convolution's output to the one after the batch norm before it.
 
-    ``d`` is the gradient at the output of the norm of ``z``, of H x W pixels; the norm's input
-    gradient is stored in ``dz`` for the weights. Through the transposed convolution (and that of
-    the block's projection, from ``shortcut_d``), plus ``skip``, and through the ReLU before, it
-    becomes ``d_before``, the gradient at the output of the norm of ``before_z``; ``before`` takes
-    what follows from its sums, ``beside`` the same for a projection that met it in a join. The
-    ReLU was positive where ``made`` is, the layer's input, or without it where the norm was.
+    ``dz`` is of H x W pixels and has a border. Through the transposed convolution (and that of the
+    block's projection, from ``shortcut_dz``), plus ``skip``, and through the ReLU before, which
+    was positive where the input ``made`` is, it becomes ``d_before``, the gradient at the output
+    of the norm of ``before_z``; ``before`` takes what follows from its sums, ``beside`` the same
+    for a projection that met it in a join.
     """
-    TAPS: tl.constexpr = 9 if STRIDE == 1 else 4
-    CENTRE: tl.constexpr = 4 if STRIDE == 1 else 0
+    SIDE: tl.constexpr = 3 if STRIDE == 1 else 2
     N: tl.constexpr = C_IN * STRIDE * STRIDE
     k, n, o = tl.arange(0, K), tl.arange(0, N), tl.arange(0, C_OUT)
     mean = tl.load(before.stats + n % C_IN)[None, :]
-    scale, shift = scale_and_shift(before.stats, n % C_IN, C_IN)
     d_sums, dz_sums = tl.zeros((N,), tl.float32), tl.zeros((N,), tl.float32)
     beside_sums = d_sums
 
     for tile in range(tl.program_id(0), tl.cdiv(rows, BLOCK), tl.num_programs(0)):
         p = tile * BLOCK + tl.arange(0, BLOCK)
-        product = tl.zeros((BLOCK, N), tl.float32)
-        for first in tl.range(0, TAPS * C_OUT, K, num_stages=STAGES, loop_unroll_factor=UNROLL):
-            j = first + k
-            offset, inside = window(p, j, rows, H, W, C_OUT, 1, TAPS)
-            here_d = tl.load(d + offset, mask=inside, other=0.0)
-            here_z = tl.load(z + offset, mask=inside, other=0.0)
-            a = input_gradient(here_d, here_z, coefficients, k % C_OUT, C_OUT)
-            a = tl.where(inside, a, 0.0).to(dz.dtype.element_ty)
-            if first <= CENTRE * C_OUT and first + K > CENTRE * C_OUT:
-                mine = inside & (j // C_OUT == CENTRE)[None, :]
-                tl.store(dz + offset, a, mask=tl.max_constancy(mine, [1, 8]))
-            w = transposed_weights(weight, j, n, C_IN, C_OUT, STRIDE)
-            product = tl.dot(a, w.to(dz.dtype.element_ty), product)
-        if shortcut_weight is not None:
-            offset, inside = window(p, o, rows, H, W, C_OUT, 1, 1)
-            here_d = tl.load(shortcut_d + offset, mask=inside, other=0.0)
-            here_z = tl.load(shortcut_z + offset, mask=inside, other=0.0)
-            a = input_gradient(here_d, here_z, shortcut_coefficients, o, C_OUT)
-            a = tl.where(inside, a, 0.0).to(dz.dtype.element_ty)
-            tl.store(shortcut_dz + offset, a, mask=inside)
-            w_at = shortcut_weight + o[:, None] * C_IN + n[None, :]
-            w = tl.load(w_at, mask=(n < C_IN)[None, :], other=0.0).to(dz.dtype.element_ty)
-            product = tl.dot(a, w, product)
-
-        at = p[:, None] * C_IN + n[None, :]
-        if STRIDE == 2:
-            pixel = p // W * (4 * W) + p % W * 2
-            at = (pixel * C_IN)[:, None] + (n // (2 * C_IN) * (2 * W * C_IN) + n % (2 * C_IN))[None]
         inside = (p < rows)[:, None]
+        p = tl.minimum(p, rows - 1)
+        pixel = place(p, H, W, 1, 1)[:, None] * C_OUT
+        product = tl.zeros((BLOCK, N), tl.float32)
+        for first in tl.range(0, SIDE * SIDE * C_OUT, K, num_stages=STAGES):
+            j = first + k
+            exists = (j < SIDE * SIDE * C_OUT)[None, :]
+            at = dz + pixel + window(j, C_OUT, SIDE, W + 2)[None, :]
+            a = tl.load(at, mask=exists, other=0.0)
+            w = transposed_weights(weight, j, n, C_IN, C_OUT, STRIDE)
+            product = tl.dot(a, w, product)
+        if shortcut_weight is not None:
+            w_at = shortcut_weight + o[:, None] * C_IN + n[None, :]
+            w = tl.load(w_at, mask=(n < C_IN)[None, :], other=0.0)
+            product = tl.dot(tl.load(shortcut_dz + pixel + o[None, :]), w, product)
+
+        pixel = place(p, H, W, STRIDE, 1)[:, None] * C_IN
+        at = pixel + window(n, C_IN, STRIDE, W * STRIDE + 2)[None, :]
+        alive = tl.load(made + at).to(tl.float32) > 0
+        pixel = place(p, H, W, STRIDE, 0)[:, None] * C_IN
+        at = pixel + window(n, C_IN, STRIDE, W * STRIDE)[None, :]
         if skip is not None:
-            product += tl.load(skip + at, mask=inside, other=0.0).to(tl.float32)
-        x = tl.load(before_z + at, mask=inside, other=0.0).to(tl.float32)
-        if made is not None:
-            alive = tl.load(made + at, mask=inside, other=0.0).to(tl.float32) > 0
-        else:
-            alive = x * scale[None, :] + shift[None, :] > 0
+            product += tl.load(skip + at).to(tl.float32)
+        x = tl.load(before_z + at).to(tl.float32)
         rounded = tl.where(alive & inside, product, 0.0).to(d_before.dtype.element_ty)
         tl.store(d_before + at, rounded, mask=inside)
         gradient = rounded.to(tl.float32)
         d_sums += tl.sum(gradient, 0)
         dz_sums += tl.sum(gradient * (x - mean), 0)
         if beside_z is not None:
-            x = tl.load(beside_z + at, mask=inside, other=0.0).to(tl.float32)
+            x = tl.load(beside_z + at).to(tl.float32)
             x -= tl.load(beside.stats + n % C_IN)[None, :]
             beside_sums += tl.sum(gradient * x, 0)
 
@@ -152,23 +155,25 @@ def data_gradient_kernel(
         store_partial(partial, beside_sums, 2, N)
     if is_last(counter):
         count = (rows * (STRIDE * STRIDE)).to(tl.float32)
-        d_total = total(partial, 0, N, C_IN, ROWS)
-        write_coefficients(d_total, total(partial, 1, N, C_IN, ROWS), count, before, C_IN)
+        d_total, dz_total = two_totals(partial, 0, N, C_IN, ROWS)
+        write_coefficients(d_total, dz_total, count, before, C_IN)
         if beside_z is not None:
-            write_coefficients(d_total, total(partial, 2, N, C_IN, ROWS), count, beside, C_IN)
+            dz_total = tl.sum(gathered(partial, 2, N, C_IN, ROWS), 0)
+            write_coefficients(d_total, dz_total, count, beside, C_IN)
 
 
 @triton.jit
 def pool_gradient_kernel(
     gradient,
     z,
-    side,
+    made,
     norm,
     d,
     partial,
     counter,
     rows,
-    PIXELS: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
     C: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
@@ -176,24 +181,22 @@ def pool_gradient_kernel(
     """From the gradient of the pooled features to the one at the last norm's output."""
     c = tl.arange(0, C)
     mean = tl.load(norm.stats + c)[None, :]
-    scale, shift = scale_and_shift(norm.stats, c, C)
     d_sums, dz_sums = tl.zeros((C,), tl.float32), tl.zeros((C,), tl.float32)
     for tile in range(tl.program_id(0), tl.cdiv(rows, BLOCK), tl.num_programs(0)):
         p = tile * BLOCK + tl.arange(0, BLOCK)
         inside = (p < rows)[:, None]
         at = p[:, None] * C + c[None, :]
         x = tl.load(z + at, mask=inside, other=0.0)
-        s = tl.load(side + at, mask=inside, other=0.0)
-        alive = normalized(x, scale[None, :], shift[None, :], s, 0.0, 0.0, "skip") > 0
-        g = tl.load(gradient + (p // PIXELS)[:, None] * C + c[None, :], mask=inside, other=0.0)
-        rounded = tl.where(alive & inside, g / PIXELS, 0.0).to(d.dtype.element_ty)
+        a = tl.load(made + place(p, H, W, 1, 1)[:, None] * C + c[None, :], mask=inside, other=0.0)
+        g = tl.load(gradient + (p // (H * W))[:, None] * C + c[None, :], mask=inside, other=0.0)
+        rounded = tl.where(a > 0, g / (H * W), 0.0).to(d.dtype.element_ty)
         tl.store(d + at, rounded, mask=inside)
         d_sums += tl.sum(rounded.to(tl.float32), 0)
         dz_sums += tl.sum(rounded.to(tl.float32) * (x.to(tl.float32) - mean), 0)
     store_partial(partial, d_sums, 0, C)
     store_partial(partial, dz_sums, 1, C)
     if is_last(counter):
-        d_sums, dz_sums = total(partial, 0, C, C, ROWS), total(partial, 1, C, C, ROWS)
+        d_sums, dz_sums = two_totals(partial, 0, C, C, ROWS)
         write_coefficients(d_sums, dz_sums, rows.to(tl.float32), norm, C)
 
 
@@ -208,7 +211,7 @@ def weight_gradient_kernel(
     C_IN: tl.constexpr,
     C_OUT: tl.constexpr,
     STRIDE: tl.constexpr,
-    TAPS: tl.constexpr,
+    SIDE: tl.constexpr,
     BLOCK: tl.constexpr,
     K: tl.constexpr,
     STAGES: tl.constexpr,
@@ -216,22 +219,26 @@ def weight_gradient_kernel(
     """A part of the weight gradients of several layers of one shape, kept one after the other.
 
     The grid is parts of the pixels x parts of the window x layers; ``partial`` is (parts of the
-    pixels, layers, C_OUT, taps, C_IN).
+    pixels, layers, C_OUT, taps, C_IN). The inputs ``made`` and ``dz`` have borders; windows are of
+    SIDE x SIDE taps.
     """
     part, layer = tl.program_id(0), tl.program_id(2)
     k, n = tl.program_id(1) * K + tl.arange(0, K), tl.arange(0, C_OUT)
-    made += layer * rows * (STRIDE * STRIDE * C_IN)
-    dz += layer * rows * C_OUT
+    images = rows // (H * W)
+    made += layer * images * ((H * STRIDE + 2) * (W * STRIDE + 2) * C_IN)
+    dz += layer * images * ((H + 2) * (W + 2) * C_OUT)
+    step, exists = window(k, C_IN, SIDE, W * STRIDE + 2)[None, :], (k < SIDE * SIDE * C_IN)[None, :]
     product = tl.zeros((C_OUT, K), tl.float32)
     for tile in tl.range(part, tl.cdiv(rows, BLOCK), tl.num_programs(0), num_stages=STAGES):
         p = tile * BLOCK + tl.arange(0, BLOCK)
-        offset, inside = window(p, k, rows, H, W, C_IN, STRIDE, TAPS)
-        a = tl.load(made + offset, mask=inside, other=0.0)
-        at = p[:, None] * C_OUT + n[None, :]
-        gradient = tl.load(dz + at, mask=(p < rows)[:, None], other=0.0)
+        inside = (p < rows)[:, None]
+        p = tl.minimum(p, rows - 1)
+        a = tl.load(made + place(p, H, W, STRIDE, 1)[:, None] * C_IN + step, mask=exists, other=0.0)
+        at = place(p, H, W, 1, 1)[:, None] * C_OUT + n[None, :]
+        gradient = tl.load(dz + at, mask=inside, other=0.0)
         product = tl.dot(tl.trans(gradient), a, product)
-    at = ((part * tl.num_programs(2) + layer) * C_OUT + n)[:, None] * (TAPS * C_IN) + k[None, :]
-    tl.store(partial + at, product, mask=(k < TAPS * C_IN)[None, :])
+    at = ((part * tl.num_programs(2) + layer) * C_OUT + n)[:, None] * (SIDE * SIDE * C_IN)
+    tl.store(partial + at + k[None, :], product, mask=exists)
 
 
 @triton.jit

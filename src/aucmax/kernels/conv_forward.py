@@ -1,4 +1,4 @@
-"""Convolution with the normalization before it and the statistics after it, in one kernel."""
+"""Convolutions with the statistics of the batch norm after them; the inputs that they take."""
 
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def"
 
@@ -8,60 +8,53 @@ import triton
 import triton.language as tl
 
 from aucmax.kernels.conv_parts import (
+    inside_border,
     is_last,
+    place,
     scale_and_shift,
     store_partial,
-    total,
+    two_totals,
     window,
     write_stats,
 )
 
 
 @triton.jit
-def normalized(z, scale, shift, side, side_scale, side_shift, KIND: tl.constexpr):
-    """What a layer takes in, before the mask, from what was kept of the layer before.
-
-    KIND says what that is: "norm", a convolution's output to normalize; "skip", the same of a
-    block's last and the block's input; "projection", and its shortcut's output to normalize.
-    """
-    a = z.to(tl.float32) * scale + shift
-    if KIND == "skip":
-        a += side.to(tl.float32)
-    elif KIND == "projection":
-        a += side.to(tl.float32) * side_scale + side_shift
-    return tl.maximum(a, 0.0)
-
-
-@triton.jit
-def make_input(
-    z, z_stats, side, side_stats, offset, inside, channel, C: tl.constexpr, KIND: tl.constexpr
+def activate_kernel(
+    z,
+    stats,
+    side,
+    side_stats,
+    made,
+    pixels,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    C: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    """What a layer takes in at these places (see :func:`normalized`), and 0 outside the image."""
-    scale, shift = scale_and_shift(z_stats, channel, C)
-    here = tl.load(z + offset, mask=inside, other=0.0)
-    beside, side_scale, side_shift = here, scale, shift
-    if KIND != "norm":
-        beside = tl.load(side + offset, mask=inside, other=0.0)
-    if KIND == "projection":
-        side_scale, side_shift = scale_and_shift(side_stats, channel, C)
-    a = normalized(
-        here,
-        scale[None, :],
-        shift[None, :],
-        beside,
-        side_scale[None, :],
-        side_shift[None, :],
-        KIND,
-    )
-    return tl.where(inside, a, 0.0)
+    """What a layer takes in, from what the layer before made; ``made`` has a border.
+
+    That is a convolution's output ``z``, normalized, and in a join plus ``side``: the block's
+    input, which has a border too, or with ``side_stats`` its projection, normalized. Then ReLU.
+    """
+    p, c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, C)
+    inside, pixel = inside_border(p, pixels, H, W)
+    inside, at = inside[:, None], pixel[:, None] * C + c[None, :]
+    scale, shift = scale_and_shift(stats, c, C)
+    a = tl.load(z + at, mask=inside, other=0.0).to(tl.float32) * scale[None, :] + shift[None, :]
+    bordered = p[:, None] * C + c[None, :]
+    if side_stats is not None:
+        scale, shift = scale_and_shift(side_stats, c, C)
+        beside = tl.load(side + at, mask=inside, other=0.0).to(tl.float32)
+        a += beside * scale[None, :] + shift[None, :]
+    elif side is not None:
+        a += tl.load(side + bordered, mask=inside, other=0.0).to(tl.float32)
+    a = tl.where(inside, tl.maximum(a, 0.0), 0.0)
+    tl.store(made + bordered, a.to(made.dtype.element_ty), mask=(p < pixels)[:, None])
 
 
 @triton.jit
 def forward_kernel(
-    z,
-    z_stats,
-    side,
-    side_stats,
     made,
     weight,
     out,
@@ -72,7 +65,6 @@ def forward_kernel(
     partial,
     counter,
     rows,
-    KIND: tl.constexpr,
     H: tl.constexpr,
     W: tl.constexpr,
     C_IN: tl.constexpr,
@@ -81,13 +73,11 @@ def forward_kernel(
     BLOCK: tl.constexpr,
     K: tl.constexpr,
     STAGES: tl.constexpr,
-    UNROLL: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """A 3 x 3 convolution to H x W pixels, and the 1 x 1 shortcut beside it if there is one.
 
-    The input is made in passing from ``z`` and ``side`` (see :func:`normalized`) and stored in
-    ``made`` for the weight gradient. BLOCK pixels are multiplied at a time, by K numbers of their
+    Its input ``made`` has a border. BLOCK pixels are multiplied at a time, by K numbers of their
     windows at a time.
     """
     k, n, c = tl.arange(0, K), tl.arange(0, C_OUT), tl.arange(0, C_IN)
@@ -95,37 +85,31 @@ def forward_kernel(
     shortcut_sums, shortcut_squares = sums, squares
     for tile in range(tl.program_id(0), tl.cdiv(rows, BLOCK), tl.num_programs(0)):
         p = tile * BLOCK + tl.arange(0, BLOCK)
+        inside = (p < rows)[:, None]
+        pixel = made + place(tl.minimum(p, rows - 1), H, W, STRIDE, 1)[:, None] * C_IN
         product = tl.zeros((BLOCK, C_OUT), tl.float32)
-        for first in tl.range(0, 9 * C_IN, K, num_stages=STAGES, loop_unroll_factor=UNROLL):
+        for first in tl.range(0, 9 * C_IN, K, num_stages=STAGES):
             j = first + k
-            offset, inside = window(p, j, rows, H, W, C_IN, STRIDE, 9)
-            a = make_input(z, z_stats, side, side_stats, offset, inside, k % C_IN, C_IN, KIND)
-            a = a.to(made.dtype.element_ty)
-            # Each pixel of the input is stored by the one window that it is the centre of, or
-            # where windows are two apart, by the one whose lower right quarter it is in.
-            tap = j // C_IN
-            mine = (tap == 4) if STRIDE == 1 else (tap >= 4) & (tap != 6)
-            if first + K > 4 * C_IN and (STRIDE == 2 or first <= 4 * C_IN):
-                mask = tl.max_constancy(inside & mine[None, :], [1, 8])
-                tl.store(made + offset, a, mask=mask)
+            exists = j < 9 * C_IN
+            a = tl.load(
+                pixel + window(j, C_IN, 3, W * STRIDE + 2)[None, :], mask=exists[None, :], other=0.0
+            )
             w_at = weight + n[None, :] * (9 * C_IN) + j[:, None]
-            w = tl.load(w_at, mask=(j < 9 * C_IN)[:, None], other=0.0)
-            product = tl.dot(a, w.to(made.dtype.element_ty), product)
+            w = tl.load(w_at, mask=exists[:, None], other=0.0)
+            product = tl.dot(a, w, product)
         if shortcut_weight is not None:
-            offset, inside = window(p, c, rows, H, W, C_IN, STRIDE, 1)
-            a = make_input(z, z_stats, side, side_stats, offset, inside, c, C_IN, KIND)
             w = tl.load(shortcut_weight + n[None, :] * C_IN + c[:, None])
-            shortcut = tl.dot(a.to(made.dtype.element_ty), w.to(made.dtype.element_ty))
+            shortcut = tl.dot(tl.load(pixel + c[None, :]), w)
         at = p[:, None] * C_OUT + n[None, :]
         # The statistics are those of the rounded numbers, which every reader takes them for.
-        rounded = product.to(out.dtype.element_ty)
-        tl.store(out + at, rounded, mask=(p < rows)[:, None])
+        rounded = tl.where(inside, product, 0.0).to(out.dtype.element_ty)
+        tl.store(out + at, rounded, mask=inside)
         x = rounded.to(tl.float32)
         sums += tl.sum(x, 0)
         squares += tl.sum(x * x, 0)
         if shortcut_weight is not None:
-            rounded = shortcut.to(out.dtype.element_ty)
-            tl.store(shortcut_out + at, rounded, mask=(p < rows)[:, None])
+            rounded = tl.where(inside, shortcut, 0.0).to(out.dtype.element_ty)
+            tl.store(shortcut_out + at, rounded, mask=inside)
             x = rounded.to(tl.float32)
             shortcut_sums += tl.sum(x, 0)
             shortcut_squares += tl.sum(x * x, 0)
@@ -136,12 +120,10 @@ def forward_kernel(
         store_partial(partial, shortcut_sums, 2, C_OUT)
         store_partial(partial, shortcut_squares, 3, C_OUT)
     if is_last(counter):
-        sums = total(partial, 0, C_OUT, C_OUT, ROWS)
-        squares = total(partial, 1, C_OUT, C_OUT, ROWS)
+        sums, squares = two_totals(partial, 0, C_OUT, C_OUT, ROWS)
         write_stats(sums, squares, rows, norm, C_OUT)
         if shortcut_weight is not None:
-            sums = total(partial, 2, C_OUT, C_OUT, ROWS)
-            squares = total(partial, 3, C_OUT, C_OUT, ROWS)
+            sums, squares = two_totals(partial, 2, C_OUT, C_OUT, ROWS)
             write_stats(sums, squares, rows, shortcut_norm, C_OUT)
 
 
@@ -234,25 +216,21 @@ def stem_kernel(
     store_partial(partial, sums, 0, C_OUT)
     store_partial(partial, squares, 1, C_OUT)
     if is_last(counter):
-        sums = total(partial, 0, C_OUT, C_OUT, ROWS)
-        squares = total(partial, 1, C_OUT, C_OUT, ROWS)
+        sums, squares = two_totals(partial, 0, C_OUT, C_OUT, ROWS)
         write_stats(sums, squares, rows, norm, C_OUT)
 
 
 @triton.jit
 def pool_kernel(
-    z, z_stats, side, pooled, PIXELS: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr
+    made, pooled, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr
 ):
     """The last block's output, averaged over the pixels of one image per program."""
+    PIXELS: tl.constexpr = (H + 2) * (W + 2)
     c = tl.arange(0, C)
-    scale, shift = scale_and_shift(z_stats, c, C)
     sums = tl.zeros((C,), tl.float32)
-    for first in tl.static_range(0, PIXELS, BLOCK):
+    for first in range(0, PIXELS, BLOCK):
         pixel = first + tl.arange(0, BLOCK)
         at = (tl.program_id(0) * PIXELS + pixel)[:, None] * C + c[None, :]
-        inside = (pixel < PIXELS)[:, None]
-        x = tl.load(z + at, mask=inside, other=0.0)
-        s = tl.load(side + at, mask=inside, other=0.0)
-        a = normalized(x, scale[None, :], shift[None, :], s, 0.0, 0.0, "skip")
-        sums += tl.sum(tl.where(inside, a, 0.0), 0)
-    tl.store(pooled + tl.program_id(0) * C + c, sums / PIXELS)
+        a = tl.load(made + at, mask=(pixel < PIXELS)[:, None], other=0.0)
+        sums += tl.sum(a.to(tl.float32), 0)
+    tl.store(pooled + tl.program_id(0) * C + c, sums / (H * W))

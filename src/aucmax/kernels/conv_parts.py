@@ -1,8 +1,11 @@
-"""What the kernels of a convolution and its batch norm share: windows, sums, normalizations.
+"""What the kernels of a convolution and its batch norm share: windows, sums, statistics.
 
 Activations are matrices of pixels x channels in bfloat16: images, rows and columns of NHWC, one
-after the other. A batch norm's ``stats`` hold four rows of float32: mean, 1 / deviation, scale and
-shift, so that its output is ``scale * z + shift``.
+after the other. What a 3 x 3 convolution reads, its input or in the backward pass the gradient at
+its output, has a border of zeros around each image, one pixel wide: the window of a pixel is then
+three runs of numbers at the same distances everywhere, without tests at the edges. A batch norm's
+``stats`` hold four rows of float32: mean, 1 / deviation, scale and shift, so that its output is
+``scale * z + shift``.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def"
@@ -42,38 +45,38 @@ class NormGradient(NamedTuple):
 
 
 @triton.jit
-def window(
-    p,
-    k,
-    rows,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C: tl.constexpr,
-    STRIDE: tl.constexpr,
-    TAPS: tl.constexpr,
-):
-    """Where the numbers k = (tap, channel) of the windows of pixels p lie, and which exist.
+def place(p, H: tl.constexpr, W: tl.constexpr, STRIDE: tl.constexpr, BORDER: tl.constexpr):
+    """Where pixels p of images of H x W lie in images STRIDE times as large, around them a border.
 
-    Pixels p are of an image of H x W; the windows look at one STRIDE times as large. The taps are
-    the 3 x 3 neighbours (9), the 2 x 2 that begin at the pixel (4), or the pixel itself (1).
+    Where the images are STRIDE times as large, it is the upper left of the pixels that p covers.
     """
-    tap = k // C
-    if TAPS == 9:
-        dy, dx = tap // 3 - 1, tap % 3 - 1
-    elif TAPS == 4:
-        dy, dx = tap // 2, tap % 2
-    else:
-        dy, dx = tap * 0, tap * 0
-    y = p // W % H * STRIDE
-    x = p % W * STRIDE
-    pixel = p // (H * W) * (H * W * STRIDE * STRIDE) + y * (W * STRIDE) + x
-    step = (dy * (W * STRIDE) + dx) * C + k % C
-    offset = (pixel * C)[:, None] + tl.max_contiguous(tl.multiple_of(step, 8), 8)[None, :]
-    inside = (p < rows)[:, None] & (k < TAPS * C)[None, :]
-    if TAPS != 1:
-        row, column = y[:, None] + dy[None, :], x[:, None] + dx[None, :]
-        inside &= (row >= 0) & (row < H * STRIDE) & (column >= 0) & (column < W * STRIDE)
-    return offset, tl.max_constancy(inside, [1, 8])
+    if STRIDE == 1 and BORDER == 0:
+        return p
+    y, x = p // W % H * STRIDE + BORDER, p % W * STRIDE + BORDER
+    return (p // (H * W) * (H * STRIDE + 2 * BORDER) + y) * (W * STRIDE + 2 * BORDER) + x
+
+
+@triton.jit
+def window(k, C: tl.constexpr, SIDE: tl.constexpr, WIDTH: tl.constexpr):
+    """The way from a pixel to the numbers k = (row, column, channel) of its window.
+
+    The window is of 3 x 3 pixels around it, or of 1 or 2 x 2 that begin with it, in images with
+    rows of WIDTH pixels. A border of zeros around the images makes all of it exist.
+    """
+    FIRST: tl.constexpr = -(WIDTH + 1) * C if SIDE == 3 else 0
+    step = k // (SIDE * C) * (WIDTH * C) + k % (SIDE * C) + FIRST
+    return tl.max_contiguous(tl.multiple_of(step, 8), 8)
+
+
+@triton.jit
+def inside_border(p, pixels, H: tl.constexpr, W: tl.constexpr):
+    """Which of the pixels p of images with a border are not of it, and which they are without it.
+
+    H and W are those of the images without it.
+    """
+    y, x = p // (W + 2) % (H + 2) - 1, p % (W + 2) - 1
+    inside = (p < pixels) & (y >= 0) & (y < H) & (x >= 0) & (x < W)
+    return inside, (p // ((H + 2) * (W + 2)) * H + y) * W + x
 
 
 @triton.jit
@@ -103,10 +106,11 @@ def store_partial(partial, sums, which: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
-def total(partial, which: tl.constexpr, N: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
-    """The sums of all programs, in one order whoever came first; N columns fold into C channels.
+def gathered(partial, which: tl.constexpr, N: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
+    """What all programs stored, to be summed over the first axis; N columns fold into C channels.
 
-    ROWS is a power of two, and at least the programs times N / C.
+    Its order is the same whoever came first. ROWS is a power of two, and at least the programs
+    times N / C.
     """
     rows = tl.num_programs(0) * (N // C)
     CHUNK: tl.constexpr = ROWS if ROWS * C <= 4096 else 4096 // C
@@ -116,7 +120,14 @@ def total(partial, which: tl.constexpr, N: tl.constexpr, C: tl.constexpr, ROWS: 
     for i in tl.static_range(ROWS // CHUNK):
         mask = i * CHUNK + r < rows
         sums += tl.load(at + i * CHUNK * C, mask=mask, other=0.0, cache_modifier=".cg")
-    return tl.sum(sums, 0)
+    return sums
+
+
+@triton.jit
+def two_totals(partial, which: tl.constexpr, N: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
+    """One kind of sums of all programs and the next; both are on their way at the same time."""
+    one, next_one = gathered(partial, which, N, C, ROWS), gathered(partial, which + 1, N, C, ROWS)
+    return tl.sum(one, 0), tl.sum(next_one, 0)
 
 
 @triton.jit

@@ -9,12 +9,11 @@ class Setting(NamedTuple):
     """Sizes of one kernel.
 
     Args:
-        block: pixels multiplied at a time; numbers summed at a time.
+        block: pixels multiplied at a time; numbers made or summed at a time.
         k: numbers of the window per product, a multiple of the channels; parts summed at a time.
         warps: of a program.
         programs: at most so many share the pixels; a power of two.
         stages: of the innermost loop; above one, copies run ahead through shared memory.
-        unroll: so many turns of that loop become one.
     """
 
     block: int
@@ -22,27 +21,27 @@ class Setting(NamedTuple):
     warps: int
     programs: int
     stages: int = 1
-    unroll: int = 1
 
 
 SETTINGS: dict[tuple[str, int, int], Setting] = {
     ("stem", 3, 1): Setting(128, 32, 4, 512),
-    ("forward", 16, 1): Setting(128, 32, 4, 256),
-    ("forward", 16, 2): Setting(128, 64, 4, 256),
-    ("forward", 32, 1): Setting(128, 32, 4, 256),
-    ("forward", 32, 2): Setting(64, 64, 4, 128),
-    ("forward", 64, 1): Setting(64, 64, 4, 128, 1, 3),
-    ("data", 16, 1): Setting(128, 16, 4, 256, 1, 3),
-    ("data", 16, 2): Setting(128, 64, 4, 256),
-    ("data", 32, 1): Setting(128, 64, 4, 256),
-    ("data", 32, 2): Setting(64, 64, 4, 128),
-    ("data", 64, 1): Setting(64, 64, 4, 128, 1, 3),
+    ("forward", 16, 1): Setting(128, 64, 4, 512, 3),
+    ("forward", 16, 2): Setting(64, 64, 4, 512, 3),
+    ("forward", 32, 1): Setting(64, 64, 4, 512, 3),
+    ("forward", 32, 2): Setting(64, 64, 4, 128, 3),
+    ("forward", 64, 1): Setting(64, 64, 4, 128, 4),
+    ("data", 16, 1): Setting(128, 64, 4, 512, 3),
+    ("data", 16, 2): Setting(64, 64, 4, 512, 2),
+    ("data", 32, 1): Setting(64, 64, 4, 512, 3),
+    ("data", 32, 2): Setting(64, 64, 4, 128, 3),
+    ("data", 64, 1): Setting(64, 64, 4, 128, 4),
     ("weight", 3, 1): Setting(128, 32, 4, 264),
     ("weight", 16, 1): Setting(64, 64, 2, 64, 2),
     ("weight", 16, 2): Setting(128, 64, 4, 128, 2),
     ("weight", 32, 1): Setting(128, 128, 4, 32, 2),
     ("weight", 32, 2): Setting(64, 64, 4, 64, 3),
     ("weight", 64, 1): Setting(64, 64, 4, 8, 3),
+    ("elementwise", 1, 1): Setting(2048, 0, 4, 0),
     ("pool", 1, 1): Setting(64, 64, 4, 128),
     ("sum", 1, 1): Setting(128, 32, 4, 0),
 }

@@ -1,8 +1,7 @@
 """ResNet-20's training step in few kernels: bfloat16 products, statistics in their epilogues.
 
-Of each convolution its output z is kept. The layer after it normalizes z and applies the ReLU as
-it reads, and stores what it made for the weight gradient; gradients go back the same way. See
-``aucmax.kernels.conv_forward`` and ``conv_backward``.
+Of each convolution its output z is kept, and what it took in, made of the z before it. See
+``aucmax.kernels.conv_parts``, ``conv_forward`` and ``conv_backward``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from aucmax.kernels import conv
-from aucmax.kernels.conv import Before, Images, Made, Shape, Shortcut, ShortcutGradient
+from aucmax.kernels.conv import Before, Images, Shape, Shortcut, ShortcutGradient, Source
 from aucmax.kernels.conv_parts import Norm, NormGradient
 from aucmax.kernels.together import compiled_together
 from aucmax.models._fusible import Layer, layers
@@ -68,7 +67,8 @@ class _Features(torch.autograd.Function):
         kept = _Kept.new(network, images)
         pooled = _forward(network, images, kept)
         ctx.network = network
-        ctx.save_for_backward(images, *parameters, kept.counters, kept.stats, *kept.z, *kept.made)
+        flat = (kept.counters, kept.stats, kept.weights, kept.last)
+        ctx.save_for_backward(images, *parameters, *flat, *kept.z, *kept.made)
         return pooled
 
     @staticmethod
@@ -76,9 +76,9 @@ class _Features(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         network: _Network = ctx.network
         images, *tensors = ctx.saved_tensors
-        counters, stats, *stacks = tensors[3 * len(network.layers) :]
+        counters, stats, weights, last, *stacks = tensors[3 * len(network.layers) :]
         runs = len(network.runs)
-        kept = _Kept(counters, stats, stacks[:runs], stacks[runs:])
+        kept = _Kept(counters, stats, weights, last, stacks[:runs], stacks[runs:])
         return None, None, *_Backward(network, images, kept).run(gradient.contiguous())
 
 
@@ -109,9 +109,14 @@ class _Network:
         betas = [layer.norm.bias for layer in self.layers]
         return [*(layer.convolution.weight for layer in self.layers), *gammas, *betas]
 
-    def weight(self, i: int) -> Tensor:
-        """Of one convolution."""
-        return self.layers[i].convolution.weight
+    def rounded_weights(self) -> Tensor:
+        """Those of all convolutions as the kernels multiply by them, one after the other."""
+        weights = [layer.convolution.weight.detach() for layer in self.layers]
+        return torch.cat([w.permute(0, 2, 3, 1).flatten() for w in weights]).to(self.dtype)
+
+    def weights(self, rounded: Tensor) -> tuple[Tensor, ...]:
+        """Each convolution's own."""
+        return torch.split(rounded, [layer.convolution.weight.numel() for layer in self.layers])
 
     def images(self, pixels: Tensor) -> Images:
         """The images as the kernels take them."""
@@ -122,14 +127,13 @@ class _Network:
         pairs = zip(self.runs[first_run:], stacks, strict=False)
         return {i: x for run, stack in pairs for i, x in zip(run, stack, strict=True)}
 
-    def join(self, first: int, z: dict[int, Tensor], kept: _Kept) -> Made:
+    def join(self, first: int, z: dict[int, Tensor], kept: _Kept) -> Source:
         """What the output of a block is made of."""
         after, stats = z[first + 1], kept.stats
         other = self.projections.get(first)
         if other is None:
-            made = self.by_layer(kept.made, 1)[first]
-            return Made("skip", after, stats[first + 1], made)
-        return Made("projection", after, stats[first + 1], z[other], stats[other])
+            return Source(after, stats[first + 1], self.by_layer(kept.made, 1)[first])
+        return Source(after, stats[first + 1], z[other], stats[other])
 
 
 def _shapes(body: Sequence[Layer], images: Tensor) -> list[Shape]:
@@ -149,12 +153,16 @@ class _Kept(NamedTuple):
     Args:
         counters: of the kernels forward and backward that end with a sum over their programs.
         stats: of the batch norms.
+        weights: of the convolutions, rounded.
+        last: the output of the last block; like the inputs, it has a border.
         z: the outputs of the convolutions, a stack for each run.
         made: the inputs of those of the blocks, likewise.
     """
 
     counters: Tensor
     stats: Tensor
+    weights: Tensor
+    last: Tensor
     z: list[Tensor]
     made: list[Tensor]
 
@@ -167,8 +175,10 @@ class _Kept(NamedTuple):
         return cls(
             torch.zeros(2, network.last + 1, ALIGNED, dtype=torch.int32, device=images.device),
             torch.empty(len(network.layers), 4 * WIDEST, device=images.device),
+            network.rounded_weights(),
+            new(network.shapes[network.last].bordered_output),
             [new(n, shape.rows, shape.outputs) for n, shape in sizes],
-            [new(n, shape.rows * shape.stride**2, shape.inputs) for n, shape in bodies],
+            [new(n, *shape.bordered_input) for n, shape in bodies],
         )
 
 
@@ -178,22 +188,26 @@ def _forward(network: _Network, images: Tensor, kept: _Kept) -> Tensor:
     norms = [_norm(layer, stats) for layer, stats in zip(network.layers, kept.stats, strict=True)]
     room, counters = conv.scratch(images.device), kept.counters[0]
 
-    def convolve(i: int, source: Made, shortcut: Shortcut | None = None) -> None:
+    weights = network.weights(kept.weights)
+
+    def convolve(i: int, source: Source, shortcut: Shortcut | None = None) -> None:
         rest = (room, counters[i], network.shapes[i])
-        conv.forward(source, made[i], network.weight(i), z[i], norms[i], shortcut, *rest)
+        conv.activate(source, made[i])
+        conv.forward(made[i], weights[i], z[i], norms[i], shortcut, *rest)
 
     rest = (room, counters[0], network.shapes[0])
-    conv.stem(network.images(images), network.weight(0), z[0], norms[0], *rest)
-    source = Made("norm", z[0], kept.stats[0])
+    conv.stem(network.images(images), weights[0], z[0], norms[0], *rest)
+    source = Source(z[0], kept.stats[0])
     for first in network.blocks:
         other = network.projections.get(first)
-        shortcut = Shortcut(network.weight(other), z[other], norms[other]) if other else None
+        shortcut = Shortcut(weights[other], z[other], norms[other]) if other else None
         convolve(first, source, shortcut)
-        convolve(first + 1, Made("norm", z[first], kept.stats[first]))
+        convolve(first + 1, Source(z[first], kept.stats[first]))
         source = network.join(first, z, kept)
     shape = network.shapes[network.last]
     pooled = torch.empty(shape.images, shape.outputs, device=images.device)
-    conv.pool(source, pooled, shape)
+    conv.activate(source, kept.last)
+    conv.pool(kept.last, pooled)
     return pooled
 
 
@@ -209,7 +223,9 @@ class _Backward:
     def __init__(self, network: _Network, images: Tensor, kept: _Kept) -> None:
         self.network, self.pixels, self.kept = network, images, kept
         self.z, self.made = network.by_layer(kept.z), network.by_layer(kept.made, 1)
-        self.dz_stacks = [torch.empty_like(stack) for stack in kept.z[1:]]
+        self.weights = network.weights(kept.weights)
+        runs = [(len(run), network.shapes[run[0]]) for run in network.runs[1:]]
+        self.dz_stacks = [kept.last.new_empty(n, *shape.bordered_output) for n, shape in runs]
         self.dz = network.by_layer(self.dz_stacks, 1)
         self.parameters = network.parameters()
         self.flat = torch.empty(sum(p.numel() for p in self.parameters), device=images.device)
@@ -221,13 +237,13 @@ class _Backward:
         """The gradients of the parameters, in their order, from that of the pooled features."""
         network, last = self.network, self.network.last
         d = torch.empty_like(self.z[last])
-        source = network.join(network.blocks[-1], self.z, self.kept)
         rest = (self.room, self.kept.counters[1, 0], network.shapes[last])
-        conv.pool_gradient(gradient, source, self.norm(last), d, *rest)
+        conv.pool_gradient(gradient, self.z[last], self.kept.last, self.norm(last), d, *rest)
         for first in reversed(network.blocks):
-            inner = self.data(first + 1, d, Before(self.z[first], self.norm(first)))
+            before = Before(self.z[first], self.norm(first), self.made[first + 1])
+            inner = self.data(first + 1, d, before)
             d = self.data(first, inner, self.before(first, d), self.shortcut(first, d))
-        self.weights(d)
+        self.weight_gradients(d)
         return self.gradients
 
     def norm(self, i: int) -> NormGradient:
@@ -241,17 +257,20 @@ class _Backward:
     ) -> Tensor:
         """Through one convolution, from after its norm to after the norm before it."""
         result = torch.empty_like(before.z)
-        layer = (self.z[i], self.coefficients[i], self.dz[i], self.network.weight(i))
         rest = (self.room, self.kept.counters[1, i], self.network.shapes[i])
-        conv.data_gradient(d, *layer, shortcut, before, result, *rest)
+        dz = self.through_norm(i, d)
+        conv.data_gradient(dz, self.weights[i], shortcut, before, result, *rest)
         return result
+
+    def through_norm(self, i: int, d: Tensor) -> Tensor:
+        """From after one norm to before it."""
+        conv.input_gradient(d, self.z[i], self.coefficients[i], self.dz[i])
+        return self.dz[i]
 
     def before(self, first: int, d: Tensor) -> Before:
         """What a block's input came from; ``d`` is the gradient at the block's sum."""
         identity = None if first in self.network.projections else d
         z, norm = self.z[first - 1], self.norm(first - 1)
-        if first == self.network.blocks[0]:
-            return Before(z, norm, skip=identity)
         other = self.network.projections.get(first - 2)
         beside = (self.z[other], self.norm(other)) if other else (None, None)
         return Before(z, norm, self.made[first], identity, *beside)
@@ -261,10 +280,9 @@ class _Backward:
         i = self.network.projections.get(first)
         if i is None:
             return None
-        weight = self.network.weight(i)
-        return ShortcutGradient(d, self.z[i], self.coefficients[i], self.dz[i], weight)
+        return ShortcutGradient(self.through_norm(i, d), self.weights[i])
 
-    def weights(self, d: Tensor) -> None:
+    def weight_gradients(self, d: Tensor) -> None:
         """The weights' gradients, from the one after the stem's norm and what is kept."""
         network, kept = self.network, self.kept
         images, shape = network.images(self.pixels), network.shapes[0]

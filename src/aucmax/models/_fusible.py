@@ -65,7 +65,7 @@ def _why_not_images(model: ResNet20, images: Tensor) -> str | None:
         return f"the images have {channels} channels, more than {MOST_CHANNELS}"
     if not n or height % 4 or width % 4 or n * height * width <= 16:
         return f"images of shape {tuple(images.shape)} do not halve twice"
-    if n * height * width * 16 * 7 >= MOST_NUMBERS:
+    if n * (height + 2) * (width + 2) * 16 * 7 >= MOST_NUMBERS:
         return f"{n} images of {height} x {width} are too many"
     if images.device != model.head.weight.device:
         return f"the images are on {images.device}, the model on {model.head.weight.device}"
