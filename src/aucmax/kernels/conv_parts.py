@@ -113,7 +113,7 @@ def gathered(partial, which: tl.constexpr, N: tl.constexpr, C: tl.constexpr, ROW
     times N / C.
     """
     rows = tl.num_programs(0) * (N // C)
-    CHUNK: tl.constexpr = ROWS if ROWS * C <= 4096 else 4096 // C
+    CHUNK: tl.constexpr = ROWS if ROWS * C <= 2048 else 2048 // C
     r = tl.arange(0, CHUNK)[:, None]
     at = partial + which * rows * C + r * C + tl.arange(0, C)[None, :]
     sums = tl.zeros((CHUNK, C), tl.float32)
