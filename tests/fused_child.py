@@ -104,7 +104,8 @@ def many_tiles():
     """Reals of one channel, channels first, not square, in many small tiles; backward twice."""
     for kernel, channels, stride in SETTINGS:
         if kernel in SMALL:
-            SETTINGS[kernel, channels, stride] = SMALL[kernel]
+            pixels = SETTINGS[kernel, channels, stride].pixels
+            SETTINGS[kernel, channels, stride] = SMALL[kernel]._replace(pixels=pixels)
     model = make(1, channels=1)
     other = copy.deepcopy(model)
     images, weights = torch.randn(3, 1, 8, 12), torch.randn(3, 1)

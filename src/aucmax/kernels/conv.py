@@ -182,7 +182,8 @@ def forward(
 ) -> None:
     """A 3 x 3 convolution, the shortcut beside it, and their norms' statistics."""
     setting = SETTINGS["forward", shape.inputs, shape.stride]
-    grid = programs(setting, shape.rows)
+    rows = shape.rows // setting.pixels
+    grid = programs(setting, rows)
     launch(
         conv_forward.forward_kernel,
         (grid,),
@@ -193,8 +194,9 @@ def forward(
         *(shortcut or (None, None, None)),
         room,
         counter,
-        shape.rows,
-        ROWS=triton.next_power_of_2(grid),
+        rows,
+        PIXELS=setting.pixels,
+        ROWS=triton.next_power_of_2(grid * setting.pixels),
         **_sizes(shape, setting),
         **_launch(setting),
     )
@@ -260,7 +262,8 @@ def data_gradient(
 ) -> None:
     """From the gradient at a convolution's output to the one after the norm before it."""
     setting = SETTINGS["data", shape.inputs, shape.stride]
-    grid = programs(setting, shape.rows)
+    rows = shape.rows // setting.pixels
+    grid = programs(setting, rows)
     launch(
         conv_backward.data_gradient_kernel,
         (grid,),
@@ -276,8 +279,9 @@ def data_gradient(
         d_before,
         room,
         counter,
-        shape.rows,
-        ROWS=triton.next_power_of_2(grid * shape.stride**2),
+        rows,
+        PIXELS=setting.pixels,
+        ROWS=triton.next_power_of_2(grid * setting.pixels * shape.stride**2),
         **_sizes(shape, setting),
         **_launch(setting),
     )

@@ -53,22 +53,31 @@ def input_gradient_kernel(
 
 
 @triton.jit
-def transposed_weights(weight, k, n, C_IN: tl.constexpr, C_OUT: tl.constexpr, STRIDE: tl.constexpr):
-    """The weights from the gradients k = (tap, channel) around a pixel to the inputs n under it.
+def transposed_weights(
+    weight,
+    k,
+    n,
+    C_IN: tl.constexpr,
+    C_OUT: tl.constexpr,
+    STRIDE: tl.constexpr,
+    ACROSS: tl.constexpr,
+):
+    """Those from the numbers k = (row, column, channel) of a window of gradients to the inputs n.
 
-    With stride 1 the window is turned around. With stride 2 a pixel lies over 2 x 2 of the input,
-    n = (row, column, channel), each of which sees one, two or four of the 2 x 2 taps.
+    With stride 1, n = (pixel, channel) of pixels side by side, and the window is turned around.
+    With stride 2 a pixel lies over 2 x 2 of the input, n = (row, column, channel), each of which
+    sees one, two or four of the 2 x 2 gradients.
     """
-    tap, channel = (k // C_OUT)[:, None], (k % C_OUT)[:, None]
+    row, column = (k // (ACROSS * C_OUT))[:, None], (k // C_OUT % ACROSS)[:, None]
     if STRIDE == 1:
-        turned = 8 - tap
-        exists = (tap < 9) & (n >= 0)[None, :]
+        dy = 2 - row
+        dx = (n // C_IN + 2)[None, :] - column
+        exists = (row < 3) & (dx >= 0) & (dx < 3)
     else:
-        dy = (n // (2 * C_IN) + 1)[None, :] - tap // 2 * 2
-        dx = (n // C_IN % 2 + 1)[None, :] - tap % 2 * 2
-        turned = dy * 3 + dx
-        exists = (tap < 4) & (dy >= 0) & (dx >= 0)
-    at = weight + (channel * 9 + turned) * C_IN + (n % C_IN)[None, :]
+        dy = (n // (2 * C_IN) + 1)[None, :] - row * 2
+        dx = (n // C_IN % 2 + 1)[None, :] - column * 2
+        exists = (row < 2) & (dy >= 0) & (dx >= 0)
+    at = weight + ((k % C_OUT)[:, None] * 9 + dy * 3 + dx) * C_IN + (n % C_IN)[None, :]
     return tl.load(at, mask=exists, other=0.0)
 
 
@@ -93,6 +102,7 @@ def data_gradient_kernel(
     C_IN: tl.constexpr,
     C_OUT: tl.constexpr,
     STRIDE: tl.constexpr,
+    PIXELS: tl.constexpr,
     BLOCK: tl.constexpr,
     K: tl.constexpr,
     STAGES: tl.constexpr,
@@ -104,10 +114,12 @@ def data_gradient_kernel(
     block's projection, from ``shortcut_dz``), plus ``skip``, and through the ReLU before, which
     was positive where the input ``made`` is, it becomes ``d_before``, the gradient at the output
     of the norm of ``before_z``; ``before`` takes what follows from its sums, ``beside`` the same
-    for a projection that met it in a join.
+    for a projection that met it in a join. A row of the product is PIXELS side by side, or with
+    stride 2 the 2 x 2 of the input under one.
     """
-    SIDE: tl.constexpr = 3 if STRIDE == 1 else 2
-    N: tl.constexpr = C_IN * STRIDE * STRIDE
+    DOWN: tl.constexpr = 3 if STRIDE == 1 else 2
+    ACROSS: tl.constexpr = PIXELS + 2 if STRIDE == 1 else 2
+    N: tl.constexpr = C_IN * PIXELS * STRIDE * STRIDE
     k, n, o = tl.arange(0, K), tl.arange(0, N), tl.arange(0, C_OUT)
     mean = tl.load(before.stats + n % C_IN)[None, :]
     d_sums, dz_sums = tl.zeros((N,), tl.float32), tl.zeros((N,), tl.float32)
@@ -117,25 +129,25 @@ def data_gradient_kernel(
         p = tile * BLOCK + tl.arange(0, BLOCK)
         inside = (p < rows)[:, None]
         p = tl.minimum(p, rows - 1)
-        pixel = place(p, H, W, 1, 1)[:, None] * C_OUT
+        source = place(p, H, W // PIXELS, 1, PIXELS, 1)[:, None] * C_OUT
         product = tl.zeros((BLOCK, N), tl.float32)
-        for first in tl.range(0, SIDE * SIDE * C_OUT, K, num_stages=STAGES):
+        for first in tl.range(0, DOWN * ACROSS * C_OUT, K, num_stages=STAGES):
             j = first + k
-            exists = (j < SIDE * SIDE * C_OUT)[None, :]
-            at = dz + pixel + window(j, C_OUT, SIDE, W + 2)[None, :]
-            a = tl.load(at, mask=exists, other=0.0)
-            w = transposed_weights(weight, j, n, C_IN, C_OUT, STRIDE)
+            at = dz + source + window(j, C_OUT, ACROSS, W + 2, STRIDE == 1)[None, :]
+            a = tl.load(at, mask=(j < DOWN * ACROSS * C_OUT)[None, :], other=0.0)
+            w = transposed_weights(weight, j, n, C_IN, C_OUT, STRIDE, ACROSS)
             product = tl.dot(a, w, product)
         if shortcut_weight is not None:
             w_at = shortcut_weight + o[:, None] * C_IN + n[None, :]
             w = tl.load(w_at, mask=(n < C_IN)[None, :], other=0.0)
-            product = tl.dot(tl.load(shortcut_dz + pixel + o[None, :]), w, product)
+            product = tl.dot(tl.load(shortcut_dz + source + o[None, :]), w, product)
 
-        pixel = place(p, H, W, STRIDE, 1)[:, None] * C_IN
-        at = pixel + window(n, C_IN, STRIDE, W * STRIDE + 2)[None, :]
+        RIGHT: tl.constexpr = PIXELS * STRIDE
+        pixel = place(p, H, W // PIXELS, STRIDE, RIGHT, 1)[:, None] * C_IN
+        at = pixel + window(n, C_IN, RIGHT, W * STRIDE + 2)[None, :]
         alive = tl.load(made + at).to(tl.float32) > 0
-        pixel = place(p, H, W, STRIDE, 0)[:, None] * C_IN
-        at = pixel + window(n, C_IN, STRIDE, W * STRIDE)[None, :]
+        pixel = place(p, H, W // PIXELS, STRIDE, RIGHT, 0)[:, None] * C_IN
+        at = pixel + window(n, C_IN, RIGHT, W * STRIDE)[None, :]
         if skip is not None:
             product += tl.load(skip + at).to(tl.float32)
         x = tl.load(before_z + at).to(tl.float32)
@@ -154,7 +166,7 @@ def data_gradient_kernel(
     if beside_z is not None:
         store_partial(partial, beside_sums, 2, N)
     if is_last(counter):
-        count = (rows * (STRIDE * STRIDE)).to(tl.float32)
+        count = (rows * (PIXELS * STRIDE * STRIDE)).to(tl.float32)
         d_total, dz_total = two_totals(partial, 0, N, C_IN, ROWS)
         write_coefficients(d_total, dz_total, count, before, C_IN)
         if beside_z is not None:
@@ -187,7 +199,9 @@ def pool_gradient_kernel(
         inside = (p < rows)[:, None]
         at = p[:, None] * C + c[None, :]
         x = tl.load(z + at, mask=inside, other=0.0)
-        a = tl.load(made + place(p, H, W, 1, 1)[:, None] * C + c[None, :], mask=inside, other=0.0)
+        a = tl.load(
+            made + place(p, H, W, 1, 1, 1)[:, None] * C + c[None, :], mask=inside, other=0.0
+        )
         g = tl.load(gradient + (p // (H * W))[:, None] * C + c[None, :], mask=inside, other=0.0)
         rounded = tl.where(a > 0, g / (H * W), 0.0).to(d.dtype.element_ty)
         tl.store(d + at, rounded, mask=inside)
@@ -227,14 +241,19 @@ def weight_gradient_kernel(
     images = rows // (H * W)
     made += layer * images * ((H * STRIDE + 2) * (W * STRIDE + 2) * C_IN)
     dz += layer * images * ((H + 2) * (W + 2) * C_OUT)
-    step, exists = window(k, C_IN, SIDE, W * STRIDE + 2)[None, :], (k < SIDE * SIDE * C_IN)[None, :]
+    step, exists = (
+        window(k, C_IN, SIDE, W * STRIDE + 2, SIDE == 3)[None, :],
+        (k < SIDE * SIDE * C_IN)[None, :],
+    )
     product = tl.zeros((C_OUT, K), tl.float32)
     for tile in tl.range(part, tl.cdiv(rows, BLOCK), tl.num_programs(0), num_stages=STAGES):
         p = tile * BLOCK + tl.arange(0, BLOCK)
         inside = (p < rows)[:, None]
         p = tl.minimum(p, rows - 1)
-        a = tl.load(made + place(p, H, W, STRIDE, 1)[:, None] * C_IN + step, mask=exists, other=0.0)
-        at = place(p, H, W, 1, 1)[:, None] * C_OUT + n[None, :]
+        a = tl.load(
+            made + place(p, H, W, STRIDE, STRIDE, 1)[:, None] * C_IN + step, mask=exists, other=0.0
+        )
+        at = place(p, H, W, 1, 1, 1)[:, None] * C_OUT + n[None, :]
         gradient = tl.load(dz + at, mask=inside, other=0.0)
         product = tl.dot(tl.trans(gradient), a, product)
     at = ((part * tl.num_programs(2) + layer) * C_OUT + n)[:, None] * (SIDE * SIDE * C_IN)

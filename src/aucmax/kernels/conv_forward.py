@@ -54,6 +54,23 @@ def activate_kernel(
 
 
 @triton.jit
+def weights(
+    weight, k, n, C_IN: tl.constexpr, C_OUT: tl.constexpr, STEP: tl.constexpr, ACROSS: tl.constexpr
+):
+    """Those from the numbers k = (row, column, channel) of a window to n = (pixel, channel).
+
+    The window has ACROSS columns; each of its pixels, which are STEP apart, sees three of them.
+    """
+    u, c = k // C_IN % ACROSS, k % C_IN
+    dx = u[:, None] - (n // C_OUT * STEP)[None, :]
+    exists = (k < 3 * ACROSS * C_IN)[:, None] & (dx >= 0) & (dx < 3)
+    tap = (k // (ACROSS * C_IN) * 3)[:, None] + dx
+    return tl.load(
+        weight + ((n % C_OUT)[None, :] * 9 + tap) * C_IN + c[:, None], mask=exists, other=0.0
+    )
+
+
+@triton.jit
 def forward_kernel(
     made,
     weight,
@@ -70,6 +87,7 @@ def forward_kernel(
     C_IN: tl.constexpr,
     C_OUT: tl.constexpr,
     STRIDE: tl.constexpr,
+    PIXELS: tl.constexpr,
     BLOCK: tl.constexpr,
     K: tl.constexpr,
     STAGES: tl.constexpr,
@@ -77,30 +95,31 @@ def forward_kernel(
 ):
     """A 3 x 3 convolution to H x W pixels, and the 1 x 1 shortcut beside it if there is one.
 
-    Its input ``made`` has a border. BLOCK pixels are multiplied at a time, by K numbers of their
-    windows at a time.
+    Its input ``made`` has a border. A row of the product is PIXELS side by side, which share most
+    of a window; BLOCK rows are multiplied at a time, by K numbers of their windows at a time.
     """
-    k, n, c = tl.arange(0, K), tl.arange(0, C_OUT), tl.arange(0, C_IN)
-    sums, squares = tl.zeros((C_OUT,), tl.float32), tl.zeros((C_OUT,), tl.float32)
+    ACROSS: tl.constexpr = (PIXELS - 1) * STRIDE + 3
+    N: tl.constexpr = PIXELS * C_OUT
+    k, n, c = tl.arange(0, K), tl.arange(0, N), tl.arange(0, C_IN)
+    sums, squares = tl.zeros((N,), tl.float32), tl.zeros((N,), tl.float32)
     shortcut_sums, shortcut_squares = sums, squares
     for tile in range(tl.program_id(0), tl.cdiv(rows, BLOCK), tl.num_programs(0)):
         p = tile * BLOCK + tl.arange(0, BLOCK)
         inside = (p < rows)[:, None]
-        pixel = made + place(tl.minimum(p, rows - 1), H, W, STRIDE, 1)[:, None] * C_IN
-        product = tl.zeros((BLOCK, C_OUT), tl.float32)
-        for first in tl.range(0, 9 * C_IN, K, num_stages=STAGES):
+        pixel = place(tl.minimum(p, rows - 1), H, W // PIXELS, STRIDE, STRIDE * PIXELS, 1)
+        source = made + pixel[:, None] * C_IN
+        product = tl.zeros((BLOCK, N), tl.float32)
+        for first in tl.range(0, 3 * ACROSS * C_IN, K, num_stages=STAGES):
             j = first + k
-            exists = j < 9 * C_IN
-            a = tl.load(
-                pixel + window(j, C_IN, 3, W * STRIDE + 2)[None, :], mask=exists[None, :], other=0.0
-            )
-            w_at = weight + n[None, :] * (9 * C_IN) + j[:, None]
-            w = tl.load(w_at, mask=exists[:, None], other=0.0)
+            at = source + window(j, C_IN, ACROSS, W * STRIDE + 2, True)[None, :]
+            a = tl.load(at, mask=(j < 3 * ACROSS * C_IN)[None, :], other=0.0)
+            w = weights(weight, j, n, C_IN, C_OUT, STRIDE, ACROSS)
             product = tl.dot(a, w, product)
         if shortcut_weight is not None:
+            tl.static_assert(PIXELS == 1)
             w = tl.load(shortcut_weight + n[None, :] * C_IN + c[:, None])
-            shortcut = tl.dot(tl.load(pixel + c[None, :]), w)
-        at = p[:, None] * C_OUT + n[None, :]
+            shortcut = tl.dot(tl.load(source + c[None, :]), w)
+        at = p[:, None] * N + n[None, :]
         # The statistics are those of the rounded numbers, which every reader takes them for.
         rounded = tl.where(inside, product, 0.0).to(out.dtype.element_ty)
         tl.store(out + at, rounded, mask=inside)
@@ -114,17 +133,17 @@ def forward_kernel(
             shortcut_sums += tl.sum(x, 0)
             shortcut_squares += tl.sum(x * x, 0)
 
-    store_partial(partial, sums, 0, C_OUT)
-    store_partial(partial, squares, 1, C_OUT)
+    store_partial(partial, sums, 0, N)
+    store_partial(partial, squares, 1, N)
     if shortcut_weight is not None:
-        store_partial(partial, shortcut_sums, 2, C_OUT)
-        store_partial(partial, shortcut_squares, 3, C_OUT)
+        store_partial(partial, shortcut_sums, 2, N)
+        store_partial(partial, shortcut_squares, 3, N)
     if is_last(counter):
-        sums, squares = two_totals(partial, 0, C_OUT, C_OUT, ROWS)
-        write_stats(sums, squares, rows, norm, C_OUT)
+        total, total_squares = two_totals(partial, 0, N, C_OUT, ROWS)
+        write_stats(total, total_squares, rows * PIXELS, norm, C_OUT)
         if shortcut_weight is not None:
-            sums, squares = two_totals(partial, 2, C_OUT, C_OUT, ROWS)
-            write_stats(sums, squares, rows, shortcut_norm, C_OUT)
+            total, total_squares = two_totals(partial, 2, N, C_OUT, ROWS)
+            write_stats(total, total_squares, rows * PIXELS, shortcut_norm, C_OUT)
 
 
 @triton.jit

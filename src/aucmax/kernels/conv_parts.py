@@ -45,26 +45,35 @@ class NormGradient(NamedTuple):
 
 
 @triton.jit
-def place(p, H: tl.constexpr, W: tl.constexpr, STRIDE: tl.constexpr, BORDER: tl.constexpr):
-    """Where pixels p of images of H x W lie in images STRIDE times as large, around them a border.
+def place(
+    p,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    DOWN: tl.constexpr,
+    RIGHT: tl.constexpr,
+    BORDER: tl.constexpr,
+):
+    """Where the places p of grids of H x W lie, DOWN and RIGHT pixels apart, in their images.
 
-    Where the images are STRIDE times as large, it is the upper left of the pixels that p covers.
+    The images are as large as that makes them, and have a border of so many pixels.
     """
-    if STRIDE == 1 and BORDER == 0:
-        return p
-    y, x = p // W % H * STRIDE + BORDER, p % W * STRIDE + BORDER
-    return (p // (H * W) * (H * STRIDE + 2 * BORDER) + y) * (W * STRIDE + 2 * BORDER) + x
+    if DOWN == 1 and BORDER == 0:
+        return p * RIGHT
+    y, x = p // W % H * DOWN + BORDER, p % W * RIGHT + BORDER
+    return (p // (H * W) * (H * DOWN + 2 * BORDER) + y) * (W * RIGHT + 2 * BORDER) + x
 
 
 @triton.jit
-def window(k, C: tl.constexpr, SIDE: tl.constexpr, WIDTH: tl.constexpr):
-    """The way from a pixel to the numbers k = (row, column, channel) of its window.
+def window(
+    k, C: tl.constexpr, ACROSS: tl.constexpr, WIDTH: tl.constexpr, AROUND: tl.constexpr = False
+):
+    """The way from a pixel to the numbers k = (row, column, channel) of a window.
 
-    The window is of 3 x 3 pixels around it, or of 1 or 2 x 2 that begin with it, in images with
-    rows of WIDTH pixels. A border of zeros around the images makes all of it exist.
+    The window has ACROSS columns. It begins with the pixel, or if it is AROUND it one row above
+    and one column before it, in images with rows of WIDTH pixels; their border makes it exist.
     """
-    FIRST: tl.constexpr = -(WIDTH + 1) * C if SIDE == 3 else 0
-    step = k // (SIDE * C) * (WIDTH * C) + k % (SIDE * C) + FIRST
+    FIRST: tl.constexpr = -(WIDTH + 1) * C if AROUND else 0
+    step = k // (ACROSS * C) * (WIDTH * C) + k % (ACROSS * C) + FIRST
     return tl.max_contiguous(tl.multiple_of(step, 8), 8)
 
 

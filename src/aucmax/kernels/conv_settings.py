@@ -9,11 +9,12 @@ class Setting(NamedTuple):
     """Sizes of one kernel.
 
     Args:
-        block: pixels multiplied at a time; numbers made or summed at a time.
+        block: rows of pixels multiplied at a time; numbers made or summed at a time.
         k: numbers of the window per product, a multiple of the channels; parts summed at a time.
         warps: of a program.
         programs: at most so many share the pixels; a power of two.
         stages: of the innermost loop; above one, copies run ahead through shared memory.
+        pixels: side by side in such a row; they must divide an image's width.
     """
 
     block: int
@@ -21,18 +22,19 @@ class Setting(NamedTuple):
     warps: int
     programs: int
     stages: int = 1
+    pixels: int = 1
 
 
 SETTINGS: dict[tuple[str, int, int], Setting] = {
     ("stem", 3, 1): Setting(128, 32, 4, 512),
-    ("forward", 16, 1): Setting(128, 64, 4, 512, 3),
+    ("forward", 16, 1): Setting(64, 64, 4, 512, 3, 2),
     ("forward", 16, 2): Setting(64, 64, 4, 512, 3),
-    ("forward", 32, 1): Setting(64, 64, 4, 512, 3),
+    ("forward", 32, 1): Setting(64, 64, 4, 256, 3, 2),
     ("forward", 32, 2): Setting(64, 64, 4, 128, 3),
     ("forward", 64, 1): Setting(64, 64, 4, 128, 4),
-    ("data", 16, 1): Setting(128, 64, 4, 512, 3),
+    ("data", 16, 1): Setting(64, 64, 4, 512, 3, 2),
     ("data", 16, 2): Setting(64, 64, 4, 512, 2),
-    ("data", 32, 1): Setting(64, 64, 4, 512, 3),
+    ("data", 32, 1): Setting(64, 64, 4, 256, 3, 2),
     ("data", 32, 2): Setting(64, 64, 4, 128, 3),
     ("data", 64, 1): Setting(64, 64, 4, 128, 4),
     ("weight", 3, 1): Setting(128, 32, 4, 264),
