@@ -103,9 +103,9 @@ class Before(NamedTuple):
 
 
 def scratch(device: torch.device) -> Tensor:
-    """Room for the sums of the programs of one kernel: four of up to 128 columns each."""
+    """Room for the sums of the programs of one kernel: four of up to 64 channels each."""
     most = max(setting.programs for setting in SETTINGS.values())
-    return torch.empty(4 * 128 * most, device=device)
+    return torch.empty(4 * 64 * most, device=device)
 
 
 def stem(
@@ -196,7 +196,7 @@ def forward(
         counter,
         rows,
         PIXELS=setting.pixels,
-        ROWS=triton.next_power_of_2(grid * setting.pixels),
+        ROWS=triton.next_power_of_2(grid),
         **_sizes(shape, setting),
         **_launch(setting),
     )
@@ -281,7 +281,7 @@ def data_gradient(
         counter,
         rows,
         PIXELS=setting.pixels,
-        ROWS=triton.next_power_of_2(grid * setting.pixels * shape.stride**2),
+        ROWS=triton.next_power_of_2(grid),
         **_sizes(shape, setting),
         **_launch(setting),
     )

@@ -161,16 +161,16 @@ def data_gradient_kernel(
             x -= tl.load(beside.stats + n % C_IN)[None, :]
             beside_sums += tl.sum(gradient * x, 0)
 
-    store_partial(partial, d_sums, 0, N)
-    store_partial(partial, dz_sums, 1, N)
+    store_partial(partial, d_sums, 0, N, C_IN)
+    store_partial(partial, dz_sums, 1, N, C_IN)
     if beside_z is not None:
-        store_partial(partial, beside_sums, 2, N)
+        store_partial(partial, beside_sums, 2, N, C_IN)
     if is_last(counter):
         count = (rows * (PIXELS * STRIDE * STRIDE)).to(tl.float32)
-        d_total, dz_total = two_totals(partial, 0, N, C_IN, ROWS)
+        d_total, dz_total = two_totals(partial, 0, C_IN, ROWS)
         write_coefficients(d_total, dz_total, count, before, C_IN)
         if beside_z is not None:
-            dz_total = tl.sum(gathered(partial, 2, N, C_IN, ROWS), 0)
+            dz_total = tl.sum(gathered(partial, 2, C_IN, ROWS), 0)
             write_coefficients(d_total, dz_total, count, beside, C_IN)
 
 
@@ -207,10 +207,10 @@ def pool_gradient_kernel(
         tl.store(d + at, rounded, mask=inside)
         d_sums += tl.sum(rounded.to(tl.float32), 0)
         dz_sums += tl.sum(rounded.to(tl.float32) * (x.to(tl.float32) - mean), 0)
-    store_partial(partial, d_sums, 0, C)
-    store_partial(partial, dz_sums, 1, C)
+    store_partial(partial, d_sums, 0, C, C)
+    store_partial(partial, dz_sums, 1, C, C)
     if is_last(counter):
-        d_sums, dz_sums = two_totals(partial, 0, C, C, ROWS)
+        d_sums, dz_sums = two_totals(partial, 0, C, ROWS)
         write_coefficients(d_sums, dz_sums, rows.to(tl.float32), norm, C)
 
 

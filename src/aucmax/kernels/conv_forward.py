@@ -133,16 +133,16 @@ def forward_kernel(
             shortcut_sums += tl.sum(x, 0)
             shortcut_squares += tl.sum(x * x, 0)
 
-    store_partial(partial, sums, 0, N)
-    store_partial(partial, squares, 1, N)
+    store_partial(partial, sums, 0, N, C_OUT)
+    store_partial(partial, squares, 1, N, C_OUT)
     if shortcut_weight is not None:
-        store_partial(partial, shortcut_sums, 2, N)
-        store_partial(partial, shortcut_squares, 3, N)
+        store_partial(partial, shortcut_sums, 2, N, C_OUT)
+        store_partial(partial, shortcut_squares, 3, N, C_OUT)
     if is_last(counter):
-        total, total_squares = two_totals(partial, 0, N, C_OUT, ROWS)
+        total, total_squares = two_totals(partial, 0, C_OUT, ROWS)
         write_stats(total, total_squares, rows * PIXELS, norm, C_OUT)
         if shortcut_weight is not None:
-            total, total_squares = two_totals(partial, 2, N, C_OUT, ROWS)
+            total, total_squares = two_totals(partial, 2, C_OUT, ROWS)
             write_stats(total, total_squares, rows * PIXELS, shortcut_norm, C_OUT)
 
 
@@ -232,10 +232,10 @@ def stem_kernel(
         x = rounded.to(tl.float32)
         sums += tl.sum(x, 0)
         squares += tl.sum(x * x, 0)
-    store_partial(partial, sums, 0, C_OUT)
-    store_partial(partial, squares, 1, C_OUT)
+    store_partial(partial, sums, 0, C_OUT, C_OUT)
+    store_partial(partial, squares, 1, C_OUT, C_OUT)
     if is_last(counter):
-        sums, squares = two_totals(partial, 0, C_OUT, C_OUT, ROWS)
+        sums, squares = two_totals(partial, 0, C_OUT, ROWS)
         write_stats(sums, squares, rows, norm, C_OUT)
 
 

@@ -108,34 +108,32 @@ def is_last(counter):
 
 
 @triton.jit
-def store_partial(partial, sums, which: tl.constexpr, N: tl.constexpr):
-    """Put this program's sums of N columns beside those of the others."""
+def store_partial(partial, sums, which: tl.constexpr, N: tl.constexpr, C: tl.constexpr):
+    """Put this program's sums beside those of the others; N columns fold into C channels."""
     row = which * tl.num_programs(0) + tl.program_id(0)
-    tl.store(partial + row * N + tl.arange(0, N), sums)
+    tl.store(partial + row * C + tl.arange(0, C), tl.sum(tl.reshape(sums, (N // C, C)), 0))
 
 
 @triton.jit
-def gathered(partial, which: tl.constexpr, N: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
-    """What all programs stored, to be summed over the first axis; N columns fold into C channels.
+def gathered(partial, which: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
+    """What all programs stored, to be summed over the first axis, in an order that never changes.
 
-    Its order is the same whoever came first. ROWS is a power of two, and at least the programs
-    times N / C.
+    ROWS is a power of two, and at least the programs.
     """
-    rows = tl.num_programs(0) * (N // C)
-    CHUNK: tl.constexpr = ROWS if ROWS * C <= 2048 else 2048 // C
+    CHUNK: tl.constexpr = ROWS if ROWS * C <= 1024 else 1024 // C
     r = tl.arange(0, CHUNK)[:, None]
-    at = partial + which * rows * C + r * C + tl.arange(0, C)[None, :]
+    at = partial + (which * tl.num_programs(0) + r) * C + tl.arange(0, C)[None, :]
     sums = tl.zeros((CHUNK, C), tl.float32)
     for i in tl.static_range(ROWS // CHUNK):
-        mask = i * CHUNK + r < rows
+        mask = i * CHUNK + r < tl.num_programs(0)
         sums += tl.load(at + i * CHUNK * C, mask=mask, other=0.0, cache_modifier=".cg")
     return sums
 
 
 @triton.jit
-def two_totals(partial, which: tl.constexpr, N: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
+def two_totals(partial, which: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
     """One kind of sums of all programs and the next; both are on their way at the same time."""
-    one, next_one = gathered(partial, which, N, C, ROWS), gathered(partial, which + 1, N, C, ROWS)
+    one, next_one = gathered(partial, which, C, ROWS), gathered(partial, which + 1, C, ROWS)
     return tl.sum(one, 0), tl.sum(next_one, 0)
 
 
