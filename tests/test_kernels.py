@@ -179,6 +179,25 @@ def test_the_loss_in_one_kernel_is_the_loss(name, weighted, kinds, monkeypatch):
         assert difference(found[1:], expected[1:]) < close
 
 
+@pytest.mark.parametrize("n", [50, 200])
+@pytest.mark.parametrize("given", ["scores", "target", "weight"])
+def test_the_loss_of_columns_of_a_table(given, n, monkeypatch):
+    monkeypatch.setattr(saddle, "SMALL", 100)  # so that one of the sizes takes two kernels
+    table = torch.rand(n, 2, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    rows = {"scores": table, "target": (table.flip(0) < 0.3).float(), "weight": table.square()}
+
+    def value_and_gradient():
+        wide = rows["scores"].clone().requires_grad_()
+        columns = {name: x[:, 0].contiguous() for name, x in rows.items()}
+        columns |= {"scores": wide[:, 0].contiguous(), given: rows[given][:, 0]}
+        columns |= {"scores": wide[:, 0]} if given == "scores" else {}
+        loss = aucmax.AUCLoss(0.3).to(DEVICE)(*columns.values())
+        return [loss.detach(), *torch.autograd.grad(loss, [wide])]
+
+    found, expected = by_turns(value_and_gradient)
+    assert difference(found, expected) < 1e-5
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_second_derivatives_are_those_of_the_plain_loss(name):
     build, kinds = LOSSES[name], (torch.float32, torch.float32)

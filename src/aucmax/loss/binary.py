@@ -138,8 +138,9 @@ class AUCLoss(SaddleLoss):
         from aucmax.kernels.saddle import Batch
         from aucmax.loss._fused import FusedSaddle
 
-        flat, labels = scores.detach().reshape(-1), target.detach().reshape(-1)
-        weight = None if weight is None else weight.detach().reshape(-1)
+        # Columns of a table have gaps, which the kernel does not know of.
+        flat, labels = (x.detach().reshape(-1).contiguous() for x in (scores, target))
+        weight = None if weight is None else weight.detach().reshape(-1).contiguous()
         if self.debug and _checks.synchronizable():
             exact = None if weight is None else weight.float()
             check_binary_values(flat.float(), labels.float(), exact)
