@@ -7,7 +7,9 @@ import torch
 from interpreted import DEVICE, by_turns, with_kernels  # noqa: F401
 
 import aucmax
+from aucmax.data import BatchSampler
 from aucmax.data.augment import CropAndFlip
+from aucmax.data.sources import ArraySource, Batch, Place
 from aucmax.kernels import packed, saddle
 
 CLOSE = {torch.float32: 3e-6, torch.float64: 1e-13, torch.bfloat16: 2e-2, torch.float16: 3e-3}
@@ -223,3 +225,14 @@ def test_crops_of_rows_are_the_plain_ones(padding, flip, dtype):
         found, expected = by_turns(crop)
         assert torch.equal(found, expected)
         assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.usefixtures("with_kernels")
+def test_images_belong_to_their_labels_when_a_batch_is_worked_on_in_parts():
+    labels = (torch.arange(32) % 3 == 0).float()
+    images = labels[:, None, None, None].expand(32, 1, 4, 4)
+    place = Place(torch.device(DEVICE), torch.float32, "binary")
+    source = ArraySource(Batch(images, labels), BatchSampler(labels, 16), place, parts=2)
+    for _ in range(4):
+        batch = source.load(source.draw(), CropAndFlip(padding=0))
+        assert batch.x[:, 0, 0, 0].tolist() == batch.y.tolist()

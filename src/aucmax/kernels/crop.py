@@ -21,6 +21,7 @@ def crop(images: Tensor, rows: Tensor, windows: Tensor, padding: int, flip: bool
         flip: whether some are mirrored.
     """
     _, channels, height, width = images.shape
+    rows = rows.contiguous()  # a rank's or a part's are every so-manieth of a batch
     found = images.new_empty((len(rows), height, width, channels)).permute(0, 3, 1, 2)
     size = channels * height * width
     _crop[(len(rows), triton.cdiv(size, BLOCK))](
