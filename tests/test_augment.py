@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from aucmax.data import BatchSampler
 from aucmax.data.augment import CropAndFlip
+from aucmax.data.sources import ArraySource, Batch, Place
 
 
 def pictures(n=4, channels=3, height=5, width=6, dtype=torch.uint8):
@@ -120,3 +122,16 @@ def test_what_is_no_batch_of_images_is_named(shape):
 def test_its_name_says_how_it_is_set():
     """A run goes on only with the same augmentation, which it tells by this."""
     assert repr(CropAndFlip(2, flip=False)) == "CropAndFlip(padding=2, flip=False)"
+
+
+def test_a_subclass_may_take_a_batch_alone():
+    class Brighter(CropAndFlip):
+        def __call__(self, images):
+            return super().__call__(images) + 1
+
+    images, labels = pictures(8, dtype=torch.float32), torch.tensor([0.0, 1.0] * 4)
+    place = Place(torch.device("cpu"), torch.float32, "binary")
+    source = ArraySource(Batch(images, labels), BatchSampler(labels, 4), place, parts=1)
+    rows = source.draw()
+    batch = source.load(rows, Brighter(padding=0, flip=False))
+    assert torch.equal(batch.x, images[rows[0]] + 1)

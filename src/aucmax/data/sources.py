@@ -139,7 +139,7 @@ class ArraySource(_Sampled):
     def load(self, drawn: tuple[Any, ...], augment: Callable[..., Any] | None = None) -> Batch:
         """A gather; an augmentation that takes rows gathers by itself."""
         (rows,) = drawn
-        if isinstance(augment, CropAndFlip):
+        if type(augment) is CropAndFlip:  # a subclass may take a batch alone
             return self.arrays.pick(rows, augment(self.arrays.x, rows))
         batch = self.arrays.pick(rows)
         return batch if augment is None else batch._replace(x=augment(batch.x))
