@@ -236,3 +236,10 @@ def test_images_belong_to_their_labels_when_a_batch_is_worked_on_in_parts():
     for _ in range(4):
         batch = source.load(source.draw(), CropAndFlip(padding=0))
         assert batch.x[:, 0, 0, 0].tolist() == batch.y.tolist()
+
+
+@pytest.mark.usefixtures("with_kernels")
+def test_crops_can_be_differentiated():
+    images = torch.ones(2, 1, 4, 4, device=DEVICE, requires_grad=True)
+    CropAndFlip(padding=0)(images).sum().backward()
+    assert torch.equal(images.grad, torch.ones_like(images))
