@@ -167,6 +167,15 @@ def test_pga_draws_whatever_the_default_device():
 
 
 @ALL
+def test_a_group_may_be_empty(cls):
+    (p,) = make_params((3,))
+    start = p.detach().clone()
+    optimizer = cls([{"params": []}, {"params": [p]}], lr=0.1)
+    walk(optimizer, [p], 1)
+    assert not torch.equal(p.detach(), start)
+
+
+@ALL
 @FOREACH
 def test_a_warm_up_from_lr_zero_leaves_the_parameters_where_they_are(cls, foreach):
     params = make_params((3,), ())

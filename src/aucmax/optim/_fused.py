@@ -112,8 +112,11 @@ def possible(optimizer: StagedOptimizer) -> bool:
     """Whether the optimizer's tensors are where a kernel can move them."""
     if optimizer.kernel is None or torch.compiler.is_compiling():
         return False
-    first = optimizer.param_groups[0]["params"][0]
-    return kernels.take(first) and all(group["foreach"] is None for group in optimizer.param_groups)
+    groups = optimizer.param_groups
+    first = next((p for group in groups for p in group["params"]), None)
+    if first is None or not kernels.take(first):
+        return False
+    return all(group["foreach"] is None for group in groups)
 
 
 def _fits(p: Tensor, g: Tensor | None) -> bool:
