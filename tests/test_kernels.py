@@ -126,6 +126,17 @@ def test_a_new_momentum_begins_in_the_middle_of_a_stage():
 
 
 @pytest.mark.usefixtures("with_kernels")
+def test_a_sparse_gradient_is_refused_after_none_too():
+    ps = [torch.ones(3, device=DEVICE, requires_grad=True) for _ in range(2)]
+    optimizer = aucmax.PPDSG(ps, lr=0.1)
+    ps[0].grad = torch.ones_like(ps[0])
+    optimizer.step()
+    ps[1].grad = torch.ones_like(ps[1]).to_sparse()
+    with pytest.raises(ValueError, match="gradients must be dense"):
+        optimizer.step()
+
+
+@pytest.mark.usefixtures("with_kernels")
 @pytest.mark.parametrize("how", [{"foreach": True}, {"foreach": False}])
 def test_lists_are_used_if_asked_for(how):
     p = torch.ones(3, device=DEVICE, requires_grad=True)

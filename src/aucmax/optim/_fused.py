@@ -51,7 +51,7 @@ class FusedStep:
         """All that the table depends on but the gradients' addresses."""
         places = [p.data_ptr() for p in self.parameters]
         strides = [
-            None if g is None or g.layout is not torch.strided else (g.stride(), g.dtype)
+            None if g is None else (g.stride() if g.layout is torch.strided else g.layout, g.dtype)
             for g in gradients
         ]
         names = [self.optimizer._names(group) for group in self.optimizer.param_groups]
