@@ -7,6 +7,7 @@ import torch
 from interpreted import DEVICE, by_turns, with_kernels  # noqa: F401
 
 import aucmax
+from aucmax import kernels
 from aucmax.data import BatchSampler
 from aucmax.data.augment import CropAndFlip
 from aucmax.data.sources import ArraySource, Batch, Place
@@ -30,6 +31,24 @@ def difference(found, expected):
         for x, y in zip(found, expected, strict=True)
     ]
     return max(gaps)
+
+
+class OfGPU(torch.Tensor):
+    """In a test it says that it is on the second GPU."""
+
+
+def test_kernels_take_plain_tensors_of_the_current_device(monkeypatch):
+    monkeypatch.setattr(kernels, "ON_THE_CPU", True)
+    plain = torch.ones(3)
+    assert kernels.take(plain)
+    assert kernels.take(torch.nn.Parameter(plain))
+    assert not kernels.take(plain.as_subclass(OfGPU))
+    monkeypatch.setattr(kernels, "Tensor", OfGPU)
+    monkeypatch.setattr(OfGPU, "is_cuda", True, raising=False)
+    monkeypatch.setattr(OfGPU, "get_device", lambda _: 1, raising=False)
+    for current in (0, 1):
+        monkeypatch.setattr(torch.cuda, "current_device", lambda current=current: current)
+        assert kernels.take(plain.as_subclass(OfGPU)) == (current == 1)
 
 
 # --- optimizers -----------------------------------------------------------------------------------

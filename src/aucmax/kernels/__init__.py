@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 
+import torch
 from torch import Tensor
 
 ON_THE_CPU = False
@@ -12,8 +13,13 @@ ON_THE_CPU = False
 
 
 def take(x: Tensor) -> bool:
-    """Whether the kernels can work on a tensor where it is."""
-    return (x.is_cuda or (ON_THE_CPU and x.is_cpu)) and _has_triton()
+    """Whether the kernels can work on a tensor where it is: on the current device, in plain memory.
+
+    Triton launches on the current device's stream, whichever device the tensor is on.
+    """
+    if type(x) not in (Tensor, torch.nn.Parameter) or not _has_triton():
+        return False
+    return x.get_device() == torch.cuda.current_device() if x.is_cuda else ON_THE_CPU and x.is_cpu
 
 
 @functools.cache

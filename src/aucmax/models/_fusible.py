@@ -44,6 +44,8 @@ def why_not(model: ResNet20, images: Tensor) -> str | None:
 def _why_not_here(images: Tensor) -> str | None:
     if not images.is_cuda:
         return f"the images are on {images.device.type!r}, not on a CUDA device"
+    if images.get_device() != torch.cuda.current_device():
+        return "the images are not on the current device"
     if not torch.is_autocast_enabled("cuda") or torch.get_autocast_dtype("cuda") != torch.bfloat16:
         return "autocast to bfloat16 is off"
     if torch.compiler.is_compiling():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +206,14 @@ def fit(
             parallel=parallel,
         )
         judged = {"valid": valid, "test": test}
-        with random_numbers(options):
+        with _current(options.device), random_numbers(options):
             interrupts = Interrupts(options.meets_every)
             return make_loop(model, train, judged, labels, options, interrupts).run()
+
+
+def _current(device: torch.device) -> Any:
+    """Makes a GPU the current one, as which kernels and events take their stream."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def random_numbers(options: Options) -> _random.Isolated:
