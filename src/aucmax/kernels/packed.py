@@ -60,11 +60,11 @@ class Packed:
         places = np.array(addresses, dtype=np.int64)
         self.rows = np.column_stack([places, sizes, np.cumsum(blocks) - blocks, groups])
         self.width = places.shape[1]
+        self.captured: list[Tensor] = []
         self.owner = self._send(torch.from_numpy(owner))
         self.sent: Any = None
         self.current: Table | None = None
         self.spare: Tensor | None = None
-        self.captured: list[Any] = []
 
     def table(self, places: list[int], factors: list[list[float]]) -> Table:
         """The table with these addresses in the moving column.
@@ -83,8 +83,7 @@ class Packed:
 
     def _table(self, content: Tensor, numbers: int, capturing: bool) -> Table:
         if capturing and self.spare is not None:
-            self.captured.append(self.spare.copy_(content))
-            content, self.spare = self.spare, None
+            content, self.spare = self.spare.copy_(content), None
         elif self.device.type == "cuda" and self.spare is None:
             self.spare = torch.empty_like(content, pin_memory=True)
         sent = self._send(content)
@@ -96,7 +95,10 @@ class Packed:
         """On the device, without waiting; where that is this machine's own, as it is."""
         if self.device.type != "cuda":
             return x
-        return (x if x.is_pinned() else x.pin_memory()).to(self.device, non_blocking=True)
+        pinned = x if x.is_pinned() else x.pin_memory()
+        if torch.cuda.is_current_stream_capturing():
+            self.captured.append(pinned)  # the graph reads it at every replay
+        return pinned.to(self.device, non_blocking=True)
 
 
 @triton.jit
