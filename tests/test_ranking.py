@@ -77,3 +77,14 @@ def test_labels_that_are_not_0_and_1_are_left_to_numpy():
 @pytest.mark.parametrize("weight", [[-1.0, 1.0], [0.0, 0.0], [np.nan, 1.0]])
 def test_weights_that_are_wrong_are_left_to_numpy(weight):
     assert _ranking.roc_auc(torch.rand(2), torch.tensor([0, 1]), torch.tensor(weight)) is None
+
+
+@pytest.mark.parametrize("weight", [None, [1.0, 2.0, 0.0]])
+def test_one_class_is_warned_of_as_numpy_does(weight, monkeypatch):
+    """Also if the rows of the other have no weight."""
+    target = torch.tensor([1.0, 1.0, 1.0 if weight is None else 0.0])
+    weight = None if weight is None else torch.tensor(weight)
+    monkeypatch.setattr(metrics, "_on_gpu", lambda *given: given)
+    with pytest.warns(UserWarning, match="target has . positives and 0 negatives") as caught:
+        assert np.isnan(metrics.roc_auc(torch.rand(3), target, weight))
+    assert caught[0].filename == __file__

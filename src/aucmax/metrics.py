@@ -91,8 +91,8 @@ def roc_auc(scores: Values, target: Values, weight: Values | None = None) -> flo
         0.75
     """
     there = _on_gpu(scores, target, weight)
-    if there is not None and (found := _ranking.roc_auc(*there)) is not None:
-        _warn_of_one_class(len(there[0]), found.positives)
+    found = None if there is None else _ranking.roc_auc(*there)
+    if found is not None and not math.isnan(found.auc):  # else it is said below what is wrong
         return found.auc
     x, positive, w = _rows(scores, target, weight)
     if not _both_classes(positive):
@@ -545,7 +545,7 @@ def _both_classes(positive: Array, depth: int = 3) -> bool:
     return _warn_of_one_class(len(positive), int(np.count_nonzero(positive)), depth + 1)
 
 
-def _warn_of_one_class(rows: int, positives: int, depth: int = 3) -> bool:
+def _warn_of_one_class(rows: int, positives: int, depth: int) -> bool:
     if not rows:
         raise ValueError("scores must have at least one row, found none")
     if one_class := positives in (0, rows):
