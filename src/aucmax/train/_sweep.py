@@ -125,6 +125,7 @@ class Sweep:
         self._shelf, self._owners, self._interrupts = Shelf(device), Owners(), Interrupts()
         self._stopped: list[Turns] = []
         self._begun = self._ended = self._steps = 0
+        self._waiting_since = -1  # how many had ended when configs last said to ask again
 
     @property
     def steps(self) -> int:
@@ -155,10 +156,12 @@ class Sweep:
 
     def _fill(self) -> bool:
         """Begin runs until no place is free, or there are no more; whether some are under way."""
-        while self._free and not self._interrupts.received:
+        while self._free and not self._interrupts.received and self._waiting_since < self._ended:
             config = next(self._configs, END)
             if config is None and not self._running:
                 raise ValueError("configs must give one when no run is under way, found None")
+            if config is None:
+                self._waiting_since = self._ended
             if config is END or config is None:
                 break
             self._wait_for_caller()
