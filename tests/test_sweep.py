@@ -9,6 +9,7 @@ import pytest
 import torch
 from fit_data import assert_same_weights, binary, linear, one_thread, with_dropout  # noqa: F401
 from fit_helpers import steps_saved, timeless
+from torch.utils.data import DataLoader, TensorDataset
 
 import aucmax
 from aucmax.train import _sweep
@@ -195,7 +196,10 @@ def test_what_is_no_sweep(configs, message):
 
 def test_what_only_one_run_can_have(tmp_path):
     stream, model = iter([binary(32)] * 9), linear()
-    for name, value in (("model", model), ("train", stream), ("out", tmp_path / "a")):
+    rows = TensorDataset(*binary())
+    loader = DataLoader(rows, 32, num_workers=1, persistent_workers=True)
+    taken = [("model", model), ("train", stream), ("train", loader), ("out", tmp_path / "a")]
+    for name, value in taken:
         with pytest.raises(ValueError, match=f"{name} must belong to one config, .* config 0"):
             sweep([{**config(steps=1), name: value} for _ in range(2)])
 

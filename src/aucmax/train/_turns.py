@@ -183,8 +183,12 @@ def _refuse(name: str, number: int, other: int, advice: str) -> None:
 
 
 def _remembers(data: Any) -> bool:
-    """Whether data gives other batches the second time: an iterator, a loader with a generator."""
-    return hasattr(data, "__next__") or bool(generators_of(data))
+    """Whether data gives other batches the second time: an iterator, a loader with a generator.
+
+    A loader that keeps its workers has one iterator for all who ask.
+    """
+    lasting = hasattr(data, "__next__") or getattr(data, "persistent_workers", False)
+    return lasting or bool(generators_of(data))
 
 
 def _without_gradients(result: FitResult) -> FitResult:
