@@ -868,8 +868,9 @@ def test_an_alpha_that_runs_off_is_named_once():
     loss = AUCLoss(0.5)
     loss.alpha.data.fill_(4.0)
     scores, target = torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0])
-    with pytest.warns(UserWarning, match=r"alpha = 4, .*minmax_groups"):
+    with pytest.warns(UserWarning, match=r"alpha = 4, .*minmax_groups") as caught:
         loss(scores, target)
+    assert caught[0].filename == __file__
     loss(scores, target)  # a second warning would be an error
 
 

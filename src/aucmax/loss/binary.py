@@ -131,7 +131,7 @@ class AUCLoss(SaddleLoss):
                 f"maximized over, as aucmax.minmax_groups(model, loss) tells the optimizer, at a "
                 f"step size well below 1",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _in_one_kernel(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
