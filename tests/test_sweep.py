@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import aucmax
 from aucmax.train import _sweep
-from aucmax.train._turns import Shelf
+from aucmax.train._step import Step
+from aucmax.train._turns import Shelf, Turns
 
 CASES = [
     "ppd-sg, arrays",
@@ -250,3 +251,19 @@ def test_what_is_shown(capfd):
     assert second.startswith("   2/2  config 1: training diverged")
     sweep([config()], progress=False)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("in_turn")
+def test_runs_that_replay_take_short_turns_without_their_random_numbers(monkeypatch):
+    """As captured steps do on a GPU; here a property says that plain ones do too."""
+    monkeypatch.setattr(Step, "is_replaying", True)
+    taken = []
+    monkeypatch.setattr(
+        Turns, "take", lambda run, take=Turns.take: taken.append(run.number) or take(run)
+    )
+    seeds = range(3)
+    results = sweep([config(seed=seed, eval_every=20) for seed in seeds], at_once=3)
+    assert taken[:9] == [0, 1, 2] * 3  # of 20 steps each: 8, 16, and the rest
+    for seed, result in zip(seeds, results, strict=True):
+        alone = aucmax.fit(**config(seed=seed, eval_every=20), progress=False)
+        assert_same_result(result, alone)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from aucmax import _random, distributed
-from aucmax.data.sources import Source
+from aucmax.data.sources import ArraySource, Source
 from aucmax.prior import StreamingPrior
 from aucmax.train._methods import Phase
 from aucmax.train._options import Options
@@ -48,6 +48,10 @@ class CapturedStep(Step):
         self.static: list[tuple[Any, ...]] = []
         self.leaves: list[Any] = []
         self.warm = 0
+
+    @property
+    def is_replaying(self) -> bool:
+        return self.graph is not None and isinstance(self.source, ArraySource)
 
     def __call__(self) -> bool:
         drawn = [self.source.draw() for _ in range(self.options.accumulate)]

@@ -30,11 +30,13 @@ from aucmax.train._state import Progress, load_state, state_of
 from aucmax.train._step import Step
 
 POLL_EVERY = 64  # steps after which a device is asked whether it had diverged when last asked
+TURN = 8  # replayed steps of a run in a sweep, then another's: a device takes few ahead
 ASK_LEMMA_EVERY = 100  # steps between two looks at the stopping time of Lemma 3
 MOST_STEPS_SKIPPED = 50  # in a row, by the gradient scaler, that mean divergence
 
 T = TypeVar("T")
-Walk: TypeAlias = Generator[None, None, T]
+Walk: TypeAlias = Generator[bool, None, T]
+"""What pauses, and says whether the run needs its random numbers before it pauses again."""
 """Work that pauses where the host would wait for the device, so that others may have a turn."""
 
 
@@ -179,7 +181,9 @@ class Loop:
             self.stopping = bool(heed(at.step))
             if time.perf_counter() >= deadline:
                 break
-        yield
+            if at.step % TURN == 0 and step.is_replaying:
+                yield False
+        yield True
         step.settle(all_of_it=at.step == due or at.step < target)
         self.stepping_seconds += time.perf_counter() - began
         self.at.seconds += time.perf_counter() - began

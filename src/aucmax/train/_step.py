@@ -165,6 +165,11 @@ class Step:
         scale = (limit / (torch.linalg.vector_norm(norms) + 1e-6)).clamp(max=1.0)
         torch._foreach_mul_([local(g) for g in gradients], scale)
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the next steps need neither the host's random numbers nor its waiting."""
+        return False
+
     def begin_stage(self) -> None:
         """A stage begins: what was made for the one before is no longer right."""
 

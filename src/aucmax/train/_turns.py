@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -55,7 +56,7 @@ class Turns:
         options = Options(**{field.name: given[field.name] for field in fields(Options)})
         self.saves, self.steps = options.out is not None, 0
         self._loop: Loop | None = None
-        self._random = random_numbers(options)
+        self._random, self._draws = random_numbers(options), True
         self._walk = self._begin(given, options, interrupts)
 
     def _begin(
@@ -78,9 +79,9 @@ class Turns:
     def take(self) -> Outcome | None:
         """A turn; what came of the run, if it is over."""
         outcome: Outcome | None = None
-        with torch.cuda.stream(self.stream), self._random:
+        with torch.cuda.stream(self.stream), self._random if self._draws else nullcontext():
             try:
-                next(self._walk)
+                self._draws = next(self._walk)
             except StopIteration as end:
                 outcome = _without_gradients(end.value)
             except DivergedError as error:
