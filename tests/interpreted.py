@@ -1,13 +1,12 @@
-"""Lets tests run the GPU's kernels: on a GPU where there is one, else by Triton's interpreter."""
+"""Lets tests run the GPU's kernels: on a GPU where there is one, else by Triton's interpreter.
+
+``conftest.py`` has turned the interpreter on, before anything imports triton.
+"""
 
 import builtins
-import os
 
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # before a kernel is made
 
 pytest.importorskip("triton")
 
