@@ -14,7 +14,7 @@ from reference.prior import UnbiasedPrior
 from torch.func import functional_call
 
 from aucmax import AUCLoss, StreamingPrior
-from aucmax.loss.objective import LINKS, saddle_objective, saddle_terms
+from aucmax.loss.objective import BLOCK, LINKS, saddle_objective, saddle_terms
 
 POINT = (0.3, -0.2, 0.4)  # a, b, alpha: nothing special
 PRIORS = pytest.mark.parametrize("prior", [0.25, None], ids=["known", "streaming"])
@@ -189,6 +189,21 @@ def test_the_fast_path_equals_tensor_operations(batch, point, p, margin, link, n
     value = saddle_objective(LINKS[link](x), labels, *centres, terms, margin, w)
     tensor_path = value.item(), [g.numpy().squeeze() for g in gradients(value, loss, x)]
     assert_close(evaluate(loss, scores, y, weight), tensor_path, 1e-11)
+
+
+@LINK_NAMES
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_batch_of_several_blocks_equals_tensor_operations(link, weighted):
+    scores, target, weight = make_batch(2 * BLOCK + 3)
+    weight, loss = weight if weighted else None, make_loss(link=link)
+    centres = [v.reshape(()) for v in (loss.a, loss.b, loss.alpha)]
+    terms = saddle_terms(0.25, 0.1875, 1.0, True)
+    wanted = saddle_objective(LINKS[link](scores), target, *centres, terms, 1.0, weight)
+    found = loss(scores, target, weight)
+    assert_same(found, wanted, rtol=1e-11, atol=0.0)
+    pairs = zip(*(gradients(x, loss, scores) for x in (found, wanted)), strict=True)
+    for g, right in pairs:
+        assert_same(g, right, rtol=1e-10, atol=1e-15)
 
 
 @PRIORS

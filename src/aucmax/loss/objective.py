@@ -29,6 +29,10 @@ LINKS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+BLOCK = 1 << 16
+"""Rows that the loss works on at a time on the CPU: its arrays of them fit the cache."""
+
+
 class Terms(NamedTuple):
     """What multiplies each part of F: a float each, or tensors where p is estimated on a device."""
 
@@ -157,28 +161,19 @@ def host_saddle(
     and alpha. Scalars are Python floats, double precision whatever the scores' dtype; arrays are
     NumPy's, which on a batch of a few hundred start faster than torch's operations.
     """
-    h, labels = LINKS[batch.link](batch.scores).numpy(), batch.labels.numpy()
     centre_a, centre_b, dual = a.item(), b.item(), alpha.item()
     reach = batch.margin + dual
     aim_positive, aim_negative = centre_a + reach, centre_b - reach
     k_positive = 2.0 * batch.terms.positive / batch.total
     k_negative = 2.0 * batch.terms.negative / batch.total
 
-    d = labels * (aim_negative - aim_positive)
-    d += h
-    d -= aim_negative
-    g = labels * (k_positive - k_negative)
-    g += k_negative
-    g *= d
-    if batch.weight is not None:
-        g *= batch.weight.numpy()
-
-    sum_positive = float(g.dot(labels))
-    sum_negative = float(g.sum()) - sum_positive
+    aims, ks = (aim_positive, aim_negative), (k_positive, k_negative)
+    g, spread, sum_positive, total = _in_blocks(batch, aims, ks)
+    sum_negative = total - sum_positive
     mass_positive = k_positive * batch.positives
     mass_negative = k_negative * (batch.total - batch.positives)
     value = 0.5 * (
-        float(g.dot(d))
+        spread
         - mass_positive * reach * (aim_positive + centre_a)
         + mass_negative * reach * (aim_negative + centre_b)
     )
@@ -189,11 +184,50 @@ def host_saddle(
     grad_alpha = sum_negative + mass_negative * aim_negative
     grad_alpha -= sum_positive + mass_positive * aim_positive + 2.0 * batch.terms.dual * dual
 
-    if batch.link == "sigmoid":
-        g *= h
-        g *= 1.0 - h
     small = [torch.full_like(a, x) for x in (grad_a, grad_b, grad_alpha)]
     return value, [torch.from_numpy(g), *small]
+
+
+Pair = tuple[float, float]  # of the positives and of the negatives
+
+
+def _in_blocks(batch: HostBatch, aims: Pair, ks: Pair) -> tuple[Any, float, float, float]:
+    """The gradient in the scores, and the sums of ``g d``, of the positives' ``g`` and of all.
+
+    A long batch is worked on in parts that stay in the cache: in one piece every operation would
+    go through main memory, and its arrays would be new pages each time.
+    """
+    rows, labels = len(batch.scores), batch.labels.numpy()
+    weight = None if batch.weight is None else batch.weight.numpy()
+    if rows <= BLOCK:
+        return _one_block(batch.scores, labels, weight, aims, ks, batch.link)
+    gradient, spread, positive, total = np.empty_like(labels), 0.0, 0.0, 0.0
+    for first in range(0, rows, BLOCK):
+        part = slice(first, first + BLOCK)
+        w, out = None if weight is None else weight[part], gradient[part]
+        _, *sums = _one_block(batch.scores[part], labels[part], w, aims, ks, batch.link, out)
+        spread, positive, total = spread + sums[0], positive + sums[1], total + sums[2]
+    return gradient, spread, positive, total
+
+
+def _one_block(
+    scores: Tensor, labels: Any, weight: Any, aims: Pair, ks: Pair, link: str, out: Any = None
+) -> tuple[Any, float, float, float]:
+    """The same of one part, its gradient written to ``out`` if that is given."""
+    h = LINKS[link](scores).numpy()
+    d = labels * (aims[1] - aims[0])
+    d += h
+    d -= aims[1]
+    g = np.multiply(labels, ks[0] - ks[1], out)
+    g += ks[1]
+    g *= d
+    if weight is not None:
+        g *= weight
+    sums = float(g.dot(d)), float(g.dot(labels)), float(g.sum())
+    if link == "sigmoid":
+        g *= h
+        g *= 1.0 - h
+    return g, *sums
 
 
 class HostSaddle(torch.autograd.Function):
