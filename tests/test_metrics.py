@@ -245,11 +245,16 @@ def test_large_inputs_are_counted_exactly(name, share):
 
 
 @exactly
-@given(rows(), st.sampled_from([2, 8, 64]), st.sampled_from([np.float32, np.float64]))
-def test_the_grid_settles_only_what_it_knows(case, cells, dtype):
+@given(
+    rows(),
+    st.sampled_from([2, 8, 64]),
+    st.sampled_from([3, 2**16]),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_the_grid_settles_only_what_it_knows(case, cells, block, dtype):
     x, y = case
     few, many = np.sort(x[y]).astype(dtype), x[~y].astype(dtype)
-    settled, rest = metrics._screen(few, many, cells)
+    settled, rest = metrics._screen(few, many, cells, block)
     compared = np.sum(2 * (few[:, None] > rest) + (few[:, None] == rest))
     assert settled + compared == np.sum(2 * (few[:, None] > many) + (few[:, None] == many))
 

@@ -402,26 +402,49 @@ def _auc(positive: Array, negative: Array) -> float:
     """The share of pairs won; twice their number is an integer, since a tie counts one half."""
     few, many = sorted((positive, negative), key=len)
     ranked, settled, pairs = np.sort(few), 0, len(few) * len(many)
-    if many.dtype.char in "fd" and len(many) > 100_000:
+    if many.dtype.char in "fd" and _screening_pays(few, many):
         settled, many = _screen(ranked, many)
     twice = settled + int(_twice_below(ranked, np.sort(many)).sum())
     return (twice if few is positive else 2 * pairs - twice) / (2 * pairs)
 
 
-def _screen(few: Array, many: Array, cells: int = 2**20) -> tuple[int, Array]:
+def _screening_pays(few: Array, many: Array) -> bool:
+    """Whether a screen is likely to take less time than the sorting that it saves."""
+    return len(many) > 5000 and len(many) > 4 * len(few)
+
+
+def _screen(
+    few: Array, many: Array, cells: int | None = None, block: int = 2**16
+) -> tuple[int, Array]:
     """Settles most pairs without sorting ``many``, which is what takes the time.
 
     A grid over ``few`` (sorted) keeps the order between its cells, so a value in a cell without any
     of ``few`` needs no comparison. Returns twice the pairs won against these, and the other values.
+    If a sample says that those are most, as with ties, nothing is settled. Values are looked up in
+    blocks that stay in the cache.
     """
+    cells = cells or 1 << min((16 * len(few)).bit_length(), 24)
     span = min(max(float(few[-1]) - float(few[0]), 1e-30), 1e38)
-    with np.errstate(over="ignore"):
-        grid = ((x - few[0]) * few.dtype.type(cells / span) for x in (few, many))
-        own, cell = (np.clip(g, 0, cells - 1).astype(np.intp) for g in grid)
-    above = len(few) - np.cumsum(np.bincount(own, minlength=cells))
+    scale = few.dtype.type(cells / span)
+
+    def cell(x: Array) -> Array:
+        with np.errstate(over="ignore"):
+            place = (x - few[0]) * scale
+        return np.clip(place, 0, cells - 1, out=place).astype(np.int32)
+
+    own = cell(few)
+    above = np.bincount(own, minlength=cells).astype(np.int32)
+    np.subtract(len(few), np.cumsum(above, out=above), out=above)
     above[own] = -1  # a cell of few, where only a comparison tells
-    won = above[cell]
-    return 2 * int(np.maximum(won, 0).sum()), many.compress(won < 0)
+    if np.mean(above[cell(many[:: 1 + len(many) // 4096])] < 0) > 0.5:
+        return 0, many
+    settled, left = 0, []
+    for start in range(0, len(many), block):
+        part = many[start : start + block]
+        won = above[cell(part)]
+        left.append(part.compress(won < 0))
+        settled += int(won.sum(dtype=np.int64)) + len(left[-1])  # without the -1 of those left
+    return 2 * settled, np.concatenate(left)
 
 
 def _twice_below(x: Array, others: Array) -> Array:
