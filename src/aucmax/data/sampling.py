@@ -62,7 +62,7 @@ class BatchSampler:
         self.positives = positives
         self.batch = 0
         if positives is None:
-            self._streams = [_RowStream(torch.arange(len(y)), batch_size, replacement, seed, 0)]
+            self._streams = [_RowStream(len(y), batch_size, replacement, seed, 0)]
             return
         ones = _rows_of_both_classes(y)
         first = round(_checks.share("positives", positives) * batch_size)
@@ -109,13 +109,17 @@ class BatchSampler:
 
 
 class _RowStream:
-    """Some rows in random order, over and over, cut into parts of equal size."""
+    """Rows, given ones or the first so many, in random order, over and over, in parts of a size."""
 
-    def __init__(self, rows: Tensor, size: int, replacement: bool, seed: int, stream: int) -> None:
-        self.candidates, self.size, self.replacement = rows, size, replacement
-        self.seed, self.stream = seed, stream
-        self.length = DRAWN_AT_ONCE if replacement else len(rows)  # of a round
-        self._round, self._order = -1, rows
+    def __init__(
+        self, rows: Tensor | int, size: int, replacement: bool, seed: int, stream: int
+    ) -> None:
+        self.rows = None if isinstance(rows, int) else rows
+        self.count = rows if isinstance(rows, int) else len(rows)
+        self.size, self.replacement, self.seed, self.stream = size, replacement, seed, stream
+        self.length = DRAWN_AT_ONCE if replacement else self.count  # of a round
+        self.device = torch.device("cpu")
+        self._round, self._order = -1, torch.empty(0)
 
     def part(self, k: int) -> Tensor:
         """Rows k size to (k + 1) size - 1 of the stream."""
@@ -138,18 +142,20 @@ class _RowStream:
         """All rows in the order of one round; the latest is kept."""
         if number != self._round:
             generator = torch.Generator().manual_seed(derive(self.seed, self.stream, number))
-            n = len(self.candidates)
             if self.replacement:
-                order = torch.randint(n, (DRAWN_AT_ONCE,), generator=generator, device="cpu")
+                shape = (DRAWN_AT_ONCE,)
+                order = torch.randint(self.count, shape, generator=generator, device="cpu")
             else:
-                order = torch.randperm(n, generator=generator, device="cpu")
-            self._order = self.candidates[order.to(self.candidates.device)]
+                order = torch.randperm(self.count, generator=generator, device="cpu")
+            order = order.to(self.device)
+            self._order = order if self.rows is None else self.rows.index_select(0, order)
             self._round = number
         return self._order
 
     def to(self, device: torch.device) -> None:
         """Keep the order on a device, where parts of it are cut without a copy."""
-        self.candidates, self._round = self.candidates.to(device), -1
+        self.rows = None if self.rows is None else self.rows.to(device)
+        self.device, self._round = device, -1
 
 
 def derive(*numbers: int) -> int:
