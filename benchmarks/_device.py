@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
-from _timing import Work, against, alternate, nothing
+from _timing import Work, against, alternate, nothing, repeated
 
 T = TypeVar("T")
 Table = dict[str, dict[str, float]]
@@ -97,7 +97,7 @@ class Device:
                 slow[name] = seconds / times
             else:
                 calls[name] = max(1, round(self.size(ROUND_SECONDS, 0.0) / max(seconds, 1e-6)))
-                ready[name] = _repeated(call, calls[name])
+                ready[name] = repeated(call, calls[name])
         medians = alternate(ready, rounds=self.size(rounds, 1), warm_up=1, wait=self.wait)
         return against(peer, {n: t / calls[n] / times for n, t in medians.items()} | slow)
 
@@ -142,12 +142,4 @@ class Device:
 def _tried(make: Callable[[], Callable[[int], object]], steps: int) -> Callable[[int], object]:
     run = make()
     run(steps)
-    return run
-
-
-def _repeated(function: Work, times: int) -> Work:
-    def run() -> None:
-        for _ in range(times):
-            function()
-
     return run

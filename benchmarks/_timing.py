@@ -56,3 +56,13 @@ def against(peer: str, medians: dict[str, float]) -> dict[str, dict[str, float]]
         for name, t in medians.items()
         if name != peer
     } | {peer: {"seconds": medians[peer], "ratio": 1.0}}
+
+
+def repeated(function: Work, times: int) -> Work:
+    """A call that makes so many calls."""
+
+    def run() -> None:
+        for _ in range(times):
+            function()
+
+    return run

@@ -17,11 +17,13 @@ def steps(shapes: list[tuple[int, ...]], compiled: bool) -> dict[str, Callable[[
     """The step of each optimizer, on parameters of its own."""
     adamw = torch.optim.AdamW(parameters(shapes), lr=1e-5, fused=True)
     ppdsg = aucmax.PPDSG(parameters(shapes), lr=1e-5)
+    sgd = torch.optim.SGD(parameters(shapes), lr=1e-5, momentum=0.9, fused=True)
     adagrad = aucmax.PPDAdaGrad(parameters(shapes), lr=1e-5)
     runs: dict[str, Callable[[], object]] = {
         "AdamW(fused=True)": adamw.step,
         "PPDSG": ppdsg.step,
         "PPDAdaGrad": adagrad.step,
+        "SGD(fused=True), momentum": sgd.step,
     }
     if compiled:
         other = aucmax.PPDAdaGrad(parameters(shapes), lr=1e-5)
