@@ -83,7 +83,8 @@ def main() -> None:
     given = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     device = Device(torch.device(given.device), given.tiny)
-    torch.backends.cudnn.benchmark = True
+    if device.is_cuda:
+        torch.backends.cudnn.benchmark = True
     about = machine(device.device, given.commit)
     kept = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
     for name in given.only:

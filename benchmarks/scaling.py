@@ -10,15 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import aucmax
 
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "docs" / "_tables" / "scaling.rst"
-CAPTURED, EAGER = "PPD-SG by fit, captured", "PPD-SG by fit, eager"
+CAPTURED, EAGER, STEP = "ResNet-20, captured", "ResNet-20, eager", "PPD-SG by fit"
 LOCAL_STEPS = (1, 4, 16, 64)
 FLOAT = 4  # bytes of a number in single precision
 UNITS = {"GB/s": 1e9, "µs": 1e-6, "MiB": 2**20, "TFLOP/s": 1e12, "GFLOP": 1e9, "FLOP": 1, "": 1}
@@ -168,25 +167,13 @@ def efficiency(work: Workload, exposed: float) -> float:
 # --- inputs ---------------------------------------------------------------------------------------
 
 
-def rows_named(content: Any, name: str) -> Iterator[dict[str, Any]]:
-    """What has this name, wherever it is in a file of results."""
-    if isinstance(content, dict):
-        for key, value in content.items():
-            if key == name and isinstance(value, dict) and "seconds" in value:
-                yield value
-            else:
-                yield from rows_named(value, name)
-
-
 def measured() -> tuple[float, float, str] | None:
     """Seconds of a step, captured and operation by operation, of the newest file that has them."""
     for path in sorted((HERE / "results").glob("*-cuda.json"), reverse=True):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        found = [next(rows_named(content, name), None) for name in (CAPTURED, EAGER)]
-        if all(found):
-            captured, eager = (row["seconds"] for row in found if row)
-            where = f"{content.get('device', 'a GPU')}, benchmarks/results/{path.name}"
-            return captured, eager, where
+        steps = json.loads(path.read_text(encoding="utf-8")).get("step", {})
+        if CAPTURED in steps and EAGER in steps:
+            captured, eager = (steps[way][STEP]["seconds"] for way in (CAPTURED, EAGER))
+            return captured, eager, f"{steps['machine']['device']}, benchmarks/results/{path.name}"
     return None
 
 
