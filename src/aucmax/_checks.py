@@ -70,7 +70,7 @@ def check_finite(name: str, x: Array, hint: str = "") -> None:
 def check_labels(labels: Array) -> int:
     """Raise unless every entry is 0 or 1; return the number of ones."""
     ones = int(np.count_nonzero(labels == 1))
-    if ones == np.count_nonzero(labels):
+    if ones + np.count_nonzero(labels == 0) == labels.size:  # faster than to count nonzero reals
         return ones
     values = np.unique(labels)
     found = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")

@@ -92,6 +92,8 @@ def check_values(name: str, labels: Tensor) -> None:
 
 def shares(labels: Tensor, weight: Tensor | None, task: str) -> float | list[float]:
     """The probability of a positive, or of each class, or of each label's positive."""
+    if task == "binary" and weight is None:
+        return float(labels.sum(dtype=torch.float64)) / len(labels)
     w = torch.ones(len(labels), dtype=torch.float64) if weight is None else weight.double().cpu()
     y = labels.cpu()
     if task == "multiclass":
@@ -110,7 +112,8 @@ def check_both_classes(whose: str, labels: Tensor) -> None:
     """Raise unless they are 0 and 1, and there are some of each."""
     if labels.ndim != 1:
         raise ValueError(f"binary targets must have shape (N,), found {tuple(labels.shape)}")
-    ones = _checks.check_labels(labels.double().numpy(force=True))
+    exact = labels.float() if labels.dtype == torch.bfloat16 else labels  # NumPy has no bfloat16
+    ones = _checks.check_labels(exact.numpy(force=True))
     if not 0 < ones < len(labels):
         raise ValueError(
             f"{whose} must hold both classes, found {ones} positives "
