@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
-from _timing import Work, against, alternate, nothing, repeated
+from _timing import Work, against, alternate, at_two_lengths, nothing, repeated
 
 T = TypeVar("T")
 Table = dict[str, dict[str, float]]
@@ -118,9 +118,7 @@ class Device:
         lengths: tuple[int, int],
         rounds: int = 3,
     ) -> dict[str, float]:
-        """Seconds per step of runs that take a number of steps.
-
-        Each runs at two lengths: the difference is that of its steps, without the set-up.
+        """Seconds per step of runs that take a number of steps, from two lengths.
 
         Args:
             title: of these runs among the errors.
@@ -128,15 +126,14 @@ class Device:
             lengths: the two numbers of steps.
             rounds: of which the median is taken.
         """
-        short, long = lengths
-        functions: dict[tuple[str, int], Work] = {}
+        runs = {}
         for name, make in makers.items():
-            run = self.attempt(f"{title}: {name}", lambda m=make: _tried(m, short))
+            run = self.attempt(f"{title}: {name}", lambda m=make: _tried(m, lengths[0]))
             if run is not None:
-                functions |= {(name, n): (lambda r=run, n=n: r(n)) for n in lengths}
-        medians = alternate(functions, rounds=self.size(rounds, 1), warm_up=0, wait=self.wait)
-        names = dict.fromkeys(name for name, _ in functions)
-        return {n: (medians[n, long] - medians[n, short]) / (long - short) for n in names}
+                runs[name] = run
+        rounds = self.size(rounds, 1)
+        steps, _ = at_two_lengths(runs, lengths, rounds=rounds, wait=self.wait)
+        return steps
 
 
 def _tried(make: Callable[[], Callable[[int], object]], steps: int) -> Callable[[int], object]:

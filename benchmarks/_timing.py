@@ -49,6 +49,27 @@ def alternate(
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
+def at_two_lengths(
+    runs: dict[str, Callable[[int], object]],
+    lengths: tuple[int, int],
+    *,
+    rounds: int,
+    warm_up: int = 0,
+    wait: Work = nothing,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds per step of runs that take a number of steps, and seconds of the long run.
+
+    The difference of two lengths is that of the steps, without the set-up.
+    """
+    short, long = lengths
+    works: dict[tuple[str, int], Work] = {
+        (name, n): (lambda run=run, n=n: run(n)) for name, run in runs.items() for n in lengths
+    }
+    medians = alternate(works, rounds=rounds, warm_up=warm_up, wait=wait)
+    steps = {x: (medians[x, long] - medians[x, short]) / (long - short) for x in runs}
+    return steps, {x: medians[x, long] for x in runs}
+
+
 def against(peer: str, medians: dict[str, float]) -> dict[str, dict[str, float]]:
     """Seconds of each function, and their ratio to the peer's."""
     return {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from _timing import against, alternate
+from _timing import against, at_two_lengths
 from _workloads import MLP_ROWS, mlp_task, resnet20_task
 from torch import Tensor, nn
 
@@ -27,11 +27,13 @@ def digits_task(device: str) -> Task:
 
 
 PEER = "by hand, AUCLoss + PPDSG"
-TASKS = {  # the task, the batch size, steps per round, rounds
-    "ResNet-20, batch 128": (resnet20_task, 128, 20, 5),
-    "MLP, batch 256": (mlp_task, 256, 3 * MLP_ROWS // 256, 7),
-    "digits, batch 32": (digits_task, DIGITS.options["batch_size"], DIGITS.options["steps"], 11),
-}
+TASKS = {  # the task, the batch size, steps of a short and of a long run, rounds
+    "ResNet-20, batch 128": (resnet20_task, 128, (4, 20), 5),
+    "MLP, batch 256": (mlp_task, 256, (MLP_ROWS // 256, 3 * MLP_ROWS // 256), 7),
+    "digits, batch 32": (
+        digits_task, DIGITS.options["batch_size"], (200, DIGITS.options["steps"]), 9
+    ),
+}  # fmt: skip
 
 
 class Batches:
@@ -54,11 +56,11 @@ class Batches:
         return self.x[rows], self.y[rows]
 
 
-def by_fit(task: Task, size: int, steps: int) -> Callable[[], object]:
-    """A whole call of fit: PPD-SG without evaluation."""
+def by_fit(task: Task, size: int) -> Callable[[int], object]:
+    """Whole calls of fit, by their steps: PPD-SG without evaluation but for the last one."""
     model, x, y = task
 
-    def run() -> None:
+    def run(steps: int) -> None:
         aucmax.fit(
             model, (x, y), steps=steps, batch_size=size, eval_every=steps, probe=0,
             stages=aucmax.stages.geometric(lr=0.01, steps=steps, stages=1),
@@ -68,7 +70,7 @@ def by_fit(task: Task, size: int, steps: int) -> Callable[[], object]:
     return run
 
 
-def by_hand(task: Task, size: int, steps: int, auc: bool) -> Callable[[], object]:
+def by_hand(task: Task, size: int, auc: bool) -> Callable[[int], object]:
     """The loop of a tutorial: the AUC loss with PPDSG, or cross-entropy with SGD."""
     model, x, y = task
     loss: nn.Module = nn.BCEWithLogitsLoss()
@@ -77,7 +79,7 @@ def by_hand(task: Task, size: int, steps: int, auc: bool) -> Callable[[], object
         loss = aucmax.AUCLoss(y.mean().item()).to(x.device)
         optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=0.01)
 
-    def run() -> None:
+    def run(steps: int) -> None:
         draw = Batches(x, y, size)
         model.train()
         for _ in range(steps):
@@ -90,17 +92,16 @@ def by_hand(task: Task, size: int, steps: int, auc: bool) -> Callable[[], object
 
 
 def measure() -> dict[str, Any]:
-    """Seconds per step and ratios to the same loop by hand."""
-    found = {}
-    for name, (make, size, steps, rounds) in TASKS.items():
-        functions = {
-            PEER: by_hand(make("cpu"), size, steps, auc=True),
-            "aucmax.fit": by_fit(make("cpu"), size, steps),
-            "by hand, BCE + SGD": by_hand(make("cpu"), size, steps, auc=False),
+    """Seconds per step, from runs of two lengths, and of the long run; ratios to that by hand."""
+    found: dict[str, Any] = {}
+    for name, (make, size, lengths, rounds) in TASKS.items():
+        loops = {
+            PEER: by_hand(make("cpu"), size, auc=True),
+            "aucmax.fit": by_fit(make("cpu"), size),
+            "by hand, BCE + SGD": by_hand(make("cpu"), size, auc=False),
         }
-        medians = alternate(functions, rounds=rounds, calls=1)
-        per_step = {key: seconds / steps for key, seconds in medians.items()}
-        found[name] = against(PEER, per_step)
+        steps, whole = at_two_lengths(loops, lengths, rounds=rounds, warm_up=1)
+        found |= {name: against(PEER, steps), f"{name}, whole run": against(PEER, whole)}
     return found
 
 

@@ -1,9 +1,9 @@
 """How cost grows with the rows: the loss, the metric and an epoch of ``fit``, 1e4 to 1e7 rows.
 
 A call costs something before it looks at the first row, c, which shows where rows are few: timed
-on 16 rows too, the exponent e is that of c + k n^e, for the metric c + k n^e log n, the nearest
-such curve to the times in their logarithms. Beside it stands the slope of a line through the
-logarithms from 1e4 rows on, which has no c and so falls with it.
+on 16 rows too, for ``fit`` on one batch, the exponent e is that of c + k n^e, for the metric
+c + k n^e log n, the nearest such curve to the times in their logarithms. Beside it stands the slope
+of a line through the logarithms from 1e4 rows on, which has no c and so falls with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import aucmax
 from aucmax.metrics import roc_auc
 
 SIZES = tuple(round(10 ** (k / 2)) for k in range(8, 15))
-FEW = 16  # rows of a call that costs what any call does
 BATCH, COLUMNS = 1024, 4
 
 
@@ -63,10 +62,22 @@ def share(target: torch.Tensor) -> float:
 
 
 def grown(
-    make: Callable[[int], Work], rounds: int, rows: int = 1_000_000, by_log: bool = False
+    make: Callable[[int], Work],
+    rounds: int,
+    rows: int = 1_000_000,
+    few: int = 16,
+    by_log: bool = False,
 ) -> dict[str, Any]:
-    """Median seconds by size, and the exponents; a round of a small size makes up so many rows."""
-    calls = {n: max(1, rows // max(n, SIZES[0])) for n in (FEW, *SIZES)}
+    """Median seconds by size, and the exponents.
+
+    Args:
+        make: the work on so many rows.
+        rounds: of which the median is taken.
+        rows: of a round; where there are fewer the work is done more often.
+        few: rows of a call that costs little more than any call does.
+        by_log: whether n log n is expected.
+    """
+    calls = {n: max(1, rows // max(n, SIZES[0])) for n in (few, *SIZES)}
     works = {n: repeated(make(n), calls[n]) for n in calls}
     medians = alternate(works, rounds=rounds, warm_up=1)
     seconds = {n: medians[n] / calls[n] for n in calls}
@@ -102,7 +113,7 @@ def measure() -> dict[str, Any]:
     found = {
         "loss": grown(loss, 9),
         "metric": grown(metric, 7, by_log=True),
-        "epoch of fit": grown(epoch, 3, rows=100_000),
+        "epoch of fit": grown(epoch, 3, rows=100_000, few=BATCH),
     }
     torch.set_num_threads(threads)
     return found

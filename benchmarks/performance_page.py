@@ -97,9 +97,7 @@ def measured(found: Found) -> str:
     """When, where and with what; sections may have been measured at different times."""
     told: dict[str, list[str]] = {}
     for name, section in found.items():
-        about = section["machine"] if "machine" in section else found.get("machine")
-        if name != "machine" and about:
-            told.setdefault(described(about), []).append(name)
+        told.setdefault(described(section["machine"]), []).append(name)
     many = len(told) > 1
     lines = [f"{', '.join(names)}: {about}" if many else about for about, names in told.items()]
     return "\n\n".join([*lines, *failures(found)]) + "\n"

@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,9 +28,12 @@ def test_the_gpu_benchmark_keeps_the_sections_it_does_not_measure(module, tmp_pa
     found = json.loads(file.read_text())
     assert list(found) == ["step", "optimizer", "loss"]
     assert found["optimizer"]["errors"] == found["loss"]["errors"] == {}
-    row = found["loss"]["N = 50, captured"]["AUCLoss"]
-    peer = found["loss"]["N = 50, captured"]["BCEWithLogitsLoss"]
+    row = found["loss"]["N = 128, captured"]["AUCLoss"]
+    peer = found["loss"]["N = 128, captured"]["BCEWithLogitsLoss"]
     assert row["ratio"] == pytest.approx(row["seconds"] / peer["seconds"])
+    page, rows = module("performance_page"), module("performance_rows").GPU_ROWS
+    measured = [row for row in rows if row.place[0] in ("optimizer", "loss")]
+    assert [row for row, _ in page.shown(found, measured)] == measured  # the names agree
 
 
 def test_what_fails_is_noted_and_the_rest_is_timed(module):
@@ -50,3 +54,34 @@ def test_a_section_that_breaks_off_keeps_what_it_had(module, monkeypatch):
     found = gpu.measure(gpu.Device(torch.device("cpu"), tiny=True), "loss")
     assert set(found) == {"first", "errors"}
     assert found["errors"] == {"the rest": "RuntimeError: no memory"}
+
+
+def test_the_page_judges_goals_and_shows_peers_where_they_were_measured(module):
+    page, rows = module("performance_page"), module("performance_rows")
+    about = {"date": "d", "device": "D", "cores": 2, "python": "3", "torch": "2", "commit": ""}
+    found = {"a": {"machine": about, "x": {"seconds": 0.0012}, "y": {"seconds": 0.002},
+                   "errors": {"z": "KeyError: 'z'"}}}  # fmt: skip
+    beside = (("theirs", ("a", "y", "seconds")), ("absent", ("b", "y", "seconds")))
+    lines = [
+        rows.Row("fast", ("a", "x", "seconds"), rows.Goal(1.2, unit="ms"), beside),
+        rows.Row("slow", ("a", "y", "seconds"), rows.Goal(1.2, unit="ms")),
+        rows.Row("not there", ("a", "z", "seconds"), rows.Goal(1.2, unit="ms")),
+    ]
+    assert page.judged(found, lines) == [True, False]
+    said = page.table(found, lines)
+    assert "- 1.2 ms\n     - <= 1.2 ms\n     - yes\n     - theirs 2 ms\n" in said
+    assert "- 2 ms\n     - <= 1.2 ms\n     - **no**\n" in said
+    assert "absent" not in said
+    assert "not there" not in said
+    assert page.measured(found).endswith("Not measured: a, z (KeyError: 'z').\n")
+    assert rows.LINEAR.reached(1.04)
+    assert not rows.LINEAR.reached(0.9)
+
+
+@pytest.mark.parametrize("by_log", [False, True])
+def test_the_exponent_is_that_of_the_curve(module, by_log):
+    growth = module("bench_growth")
+    sizes = np.array([16, *growth.SIZES])
+    times = 1e-4 + 3e-9 * sizes**1.02 * (np.log(sizes) if by_log else 1)
+    found = growth.exponent(dict(zip(sizes.tolist(), times.tolist(), strict=True)), by_log)
+    assert found == pytest.approx(1.02, abs=1e-4)

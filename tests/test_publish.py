@@ -22,6 +22,13 @@ def test_the_page_of_tables_is_what_the_benchmark_found(monkeypatch):
     assert {r["table"] for r in results} == {*tables.CHOSEN_ON, *tables.CONFIRMED_ON}
 
 
+def test_the_performance_page_is_what_the_newest_results_give(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    page = importlib.import_module("performance_page")
+    wanted = page.page(page.newest("cpu"), page.newest("cuda"))
+    assert page.TABLE.read_text(encoding="utf-8") == wanted
+
+
 def test_the_page_on_scaling_is_what_its_inputs_give(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     scaling = importlib.import_module("scaling")
