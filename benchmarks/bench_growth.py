@@ -24,7 +24,7 @@ import aucmax
 from aucmax.metrics import roc_auc
 
 SIZES = tuple(round(10 ** (k / 2)) for k in range(8, 15))
-BATCH, COLUMNS = 1024, 4
+BATCH, COLUMNS = 256, 4
 
 
 def loss(n: int) -> Work:
@@ -41,7 +41,7 @@ def metric(n: int) -> Work:
 
 
 def epoch(n: int) -> Work:
-    """A call of fit that sees n rows once, in batches of 1,024, with a linear model."""
+    """A call of fit that sees n rows once, in batches of 256, with a linear model."""
     _, y = batch(n)
     y[:2] = torch.tensor([0.0, 1.0])
     x, model, steps = torch.randn(n, COLUMNS), nn.Linear(COLUMNS, 1), max(1, n // BATCH)
@@ -79,7 +79,7 @@ def grown(
     """
     calls = {n: max(1, rows // max(n, SIZES[0])) for n in (few, *SIZES)}
     works = {n: repeated(make(n), calls[n]) for n in calls}
-    medians = alternate(works, rounds=rounds, warm_up=1)
+    medians = alternate(works, rounds=rounds, warm_up=0)
     seconds = {n: medians[n] / calls[n] for n in calls}
     return {
         "exponent": exponent(seconds, by_log),

@@ -110,7 +110,7 @@ def growth() -> list[Row]:
     titles = {
         "loss": "``AUCLoss``, forward and backward",
         "metric": "``roc_auc``, over log n",
-        "epoch of fit": "an epoch of ``fit``, batches of 1,024",
+        "epoch of fit": "an epoch of ``fit``, batches of 256",
     }
     return [
         Row(f"growth with the rows n, 1e4 to 1e7: {title}", ("growth", name, "exponent"), LINEAR,
