@@ -127,7 +127,7 @@ def profiles(found: Found) -> Iterator[str]:
             count, total = seen["kernels"], seen["microseconds"]
             yield f"{count:.0f} kernels and copies in one step, {total:,.0f} µs together.\n"
             lines = [
-                [f"``{x['name'][:90]}``", f"{x['count']:.0f}", f"{x['microseconds']:.1f}"]
+                [f"``{x['name'][:90].strip()}``", f"{x['count']:.0f}", f"{x['microseconds']:.1f}"]
                 for x in seen["longest"]
             ]
             yield list_table(["kernel", "times", "µs"], lines, (70, 12, 18))
