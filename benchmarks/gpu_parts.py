@@ -77,15 +77,19 @@ def steps(
 
 
 def memory(device: Device, timed: Table) -> Table:
-    """Bytes per second of a PPDSG step on the large tensor, beside those of a copy."""
+    """Bytes per second of a PPDSG step on the large tensor, beside those of plain operations."""
     (size,) = shapes(device)[LARGE][0]
     source, target = torch.ones(size, device=device.device), torch.ones(size, device=device.device)
-    copying = device.compare("memory", {"copy": lambda: target.copy_(source)}, "copy", captured=10)
-    copied = 8 * size / copying["copy"]["seconds"]
-    moved = BYTES_PER_NUMBER * size / timed["PPDSG"]["seconds"]
+    works: dict[str, Work] = {
+        "copy": lambda: target.copy_(source),
+        "multiplication": lambda: torch.mul(source, 2.0, out=target),
+    }
+    plain = device.compare("memory", works, "copy", captured=IN_A_GRAPH)
+    speeds = {name: 8 * size / row["seconds"] for name, row in plain.items()}
+    speeds["PPDSG"] = BYTES_PER_NUMBER * size / timed["PPDSG"]["seconds"]
     return {
-        "copy": {"bytes_per_second": copied, "ratio": 1.0},
-        "PPDSG": {"bytes_per_second": moved, "ratio": moved / copied},
+        name: {"bytes_per_second": speed, "ratio": speed / speeds["copy"]}
+        for name, speed in speeds.items()
     }
 
 

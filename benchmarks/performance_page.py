@@ -87,10 +87,10 @@ def beside(found: Found, row: Row) -> str:
 
 
 def said(value: float, unit: str) -> str:
-    """A number with three digits, and its unit."""
+    """A number with four digits, and its unit."""
     if unit == "seconds":
-        return f"{1e3 * value:.3g} ms"
-    return f"{value / 1e12:.3g} TB/s" if unit == "bytes_per_second" else f"{value:.3g}"
+        return f"{1e3 * value:.4g} ms"
+    return f"{value / 1e12:.4g} TB/s" if unit == "bytes_per_second" else f"{value:.4g}"
 
 
 def measured(found: Found) -> str:

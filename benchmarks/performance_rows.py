@@ -148,7 +148,10 @@ def gpu_optimizers() -> list[Row]:
                     Goal(limit) if name == "PPDSG" else None, peers if name == "PPDSG" else ())
                 for name, title in kinds.items()
             ]  # fmt: skip
-    copied = (("a copy", ("optimizer", "memory", "copy", "bytes_per_second")),)
+    copied = tuple(
+        (title, ("optimizer", "memory", name, "bytes_per_second"))
+        for title, name in (("a copy", "copy"), ("a multiplication", "multiplication"))
+    )
     place = ("optimizer", "memory", "PPDSG", "bytes_per_second")
     return [*rows, Row("memory that a step of ``PPDSG`` moves, 100 M", place, None, copied)]
 
@@ -213,7 +216,7 @@ def gpu_steps() -> list[Row]:
 def gpu_runs() -> list[Row]:
     """Of several runs that share the GPU, each one's step."""
     return [
-        Row(f"step of one of {n} runs at once, ResNet-20",
+        Row(f"step of {'a run alone' if n == 1 else f'each of {n} runs at once'}, ResNet-20",
             ("at_once", "ResNet-20", f"{n} at once", "seconds"),
             Goal(0.6, unit="ms") if n == 8 else None)
         for n in (1, 2, 4, 8, 16)
