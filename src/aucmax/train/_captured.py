@@ -11,10 +11,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from aucmax import _random, distributed
 from aucmax.data.sources import ArraySource, Source
+from aucmax.optim._staged import StagedOptimizer
 from aucmax.prior import StreamingPrior
 from aucmax.train._methods import Phase
 from aucmax.train._options import Options
-from aucmax.train._step import Step
+from aucmax.train._step import DeviceGuard, Step
 
 WARM_UP = 3
 """Steps of a stage that run operation by operation before the capture: they begin the optimizer's
@@ -87,12 +88,20 @@ class CapturedStep(Step):
             # The failure leaves the generator's state waiting for the end of a capture.
             _random.renew_cuda(self.options.device).set_state(random)
             self.phase.optimizer.zero_grad(set_to_none=True)
+            self._forget_tables()
             self.failed = True
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             self.note(f"the step is not captured as a CUDA graph: {reason}")
             return False
         self.graph, self.leaves = graph, _leaves(self.static)
         return True
+
+    def _forget_tables(self) -> None:
+        """Those that kernels work on: what was to fill them may have been recorded, not done."""
+        if isinstance(self.guard, DeviceGuard):
+            self.guard.known = None
+        if isinstance(self.phase.optimizer, StagedOptimizer):
+            self.phase.optimizer._fused = None
 
     def _fill(self, drawn: list[tuple[Any, ...]]) -> bool:
         """Copy what was drawn to where the graph reads; False if the shapes are others."""

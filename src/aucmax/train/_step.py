@@ -276,6 +276,9 @@ class DeviceGuard:
             return False
         from aucmax.kernels import guard, packed
 
+        if not kinds <= packed.TYPES.keys():
+            return False
+
         known = [(i, g.numel()) for i, g in found]
         if known != self.known:
             self.kept.append(self.packed)  # a graph may read it
