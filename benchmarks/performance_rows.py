@@ -216,7 +216,8 @@ def gpu_steps() -> list[Row]:
 def gpu_runs() -> list[Row]:
     """Of several runs that share the GPU, each one's step."""
     return [
-        Row(f"step of {'a run alone' if n == 1 else f'each of {n} runs at once'}, ResNet-20",
+        Row("step of a run alone, ResNet-20" if n == 1 else
+            f"{n} runs at once, ResNet-20: time over the steps of all of them",
             ("at_once", "ResNet-20", f"{n} at once", "seconds"),
             Goal(0.6, unit="ms") if n == 8 else None)
         for n in (1, 2, 4, 8, 16)

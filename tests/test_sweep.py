@@ -267,3 +267,12 @@ def test_runs_that_replay_take_short_turns_without_their_random_numbers(monkeypa
     for seed, result in zip(seeds, results, strict=True):
         alone = aucmax.fit(**config(seed=seed, eval_every=20), progress=False)
         assert_same_result(result, alone)
+
+
+@pytest.mark.parametrize("wrong", [{"lrr": 1}, {"lr": -1.0}, {"method": "foo"}])
+def test_a_wrong_config_at_the_end_is_found_before_the_first_run(wrong):
+    ran = []
+    with pytest.raises(ValueError, match=next(iter(wrong))) as error:
+        sweep([config(), config(**wrong)], on_end=lambda number, _: ran.append(number))
+    assert error.value.__notes__ == ["in config 1 of the sweep"]
+    assert ran == []

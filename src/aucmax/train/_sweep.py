@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from aucmax import _checks, distributed
 from aucmax.train._options import find_device
 from aucmax.train._report import SweepReporter
 from aucmax.train._signals import Interrupts, Stopped, saying_so
-from aucmax.train._turns import Outcome, Owners, Shelf, Turns
+from aucmax.train._turns import Outcome, Owners, Shelf, Turns, options_of
 
 REFRESH = 0.25
 """Seconds between two looks at how far the runs are."""
@@ -117,6 +117,11 @@ class Sweep:
                 f"sweep must run in one process, found {launched} that train together: "
                 f"start each in a process group of its own"
             )
+        if isinstance(configs, Sequence):
+            for number, config in enumerate(configs):
+                with _naming(number):
+                    if config is not None:
+                        options_of(config, device)
         self.device = device
         self.tick: Callable[[], object] = lambda: None
         self._configs = iter(configs)
@@ -206,10 +211,9 @@ class Sweep:
 
     def _how_to_go_on(self) -> str:
         lost = sum(not run.saves for run in self._stopped)
-        saved = f"{len(self._stopped)} under way" + (
-            f", {lost} of them without out=" if lost else ""
-        )
-        return f" with {self._ended} runs done and {saved}; the same call goes on"
+        how = f"; {lost} of them had no out= and begin anew" if lost else ""
+        done = f" with {self._ended} runs done and {len(self._stopped)} under way"
+        return f"{done}; the same call goes on{how}"
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream | None:

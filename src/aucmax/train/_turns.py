@@ -52,8 +52,7 @@ class Turns:
         interrupts: Interrupts,
     ) -> None:
         self.number, self.stream, self.shelf = number, stream, shelf
-        given = arguments_of(config, device)
-        options = Options(**{field.name: given[field.name] for field in fields(Options)})
+        given, options = options_of(config, device)
         self.saves, self.steps = options.out is not None, 0
         self._loop: Loop | None = None
         self._random, self._draws = random_numbers(options), True
@@ -102,6 +101,12 @@ class Turns:
         if self.stream is not None:
             self.stream.synchronize()
             gc.collect()  # a step and its guard know each other, and hold all of this
+
+
+def options_of(config: Mapping[str, Any], device: torch.device) -> tuple[dict[str, Any], Options]:
+    """All arguments of :func:`aucmax.fit`, and those of them that are a run's options, checked."""
+    given = arguments_of(config, device)
+    return given, Options(**{field.name: given[field.name] for field in fields(Options)})
 
 
 def arguments_of(config: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
