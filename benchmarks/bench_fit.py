@@ -12,9 +12,9 @@ from _workloads import MLP_ROWS, mlp_task, resnet20_task
 from torch import Tensor, nn
 
 import aucmax
-from aucmax.data import datasets
-from aucmax.experiments.job import make_model, make_parts
-from aucmax.experiments.plan import make_plan
+from aucmax.paper import datasets
+from aucmax.paper.job import make_model, make_parts
+from aucmax.paper.plan import make_plan
 
 Task = tuple[nn.Module, Tensor, Tensor]
 DIGITS = make_plan("figure1", "digits", protocols=["strong"], seeds=1).runs[0]

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from aucmax import metrics
 from aucmax.checkpoint import write_json
-from aucmax.experiments.job import provenance
-from aucmax.shell.evaluate import stored
+from aucmax.paper.job import provenance
+from aucmax.tables.evaluate import stored
 
 FILE_ROWS, GROUP_ROWS, NUMERIC = 1_000_000, 100_000, 12
 CITIES = np.array([f"city {i}" for i in range(50)])

@@ -31,9 +31,9 @@ from sklearn.model_selection import StratifiedGroupKFold
 from tables_page import page
 
 from aucmax import AUCClassifier, metrics
-from aucmax.data.tables import TableEncoder
-from aucmax.experiments.job import provenance
-from aucmax.shell.peers import one_hot
+from aucmax.paper.job import provenance
+from aucmax.tables.encoder import TableEncoder
+from aucmax.tables.peers import one_hot
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "tables.jsonl"

@@ -45,7 +45,7 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadGroupScheduling
 
     groups = {}
-    for path in Path(__file__).parent.glob("test_*.py"):
+    for path in Path(__file__).parent.rglob("test_*.py"):
         mark = r"^pytestmark = pytest\.mark\.xdist_group\(\"(\w+)\"\)"
         if found := re.search(mark, path.read_text(encoding="utf-8"), flags=re.M):
             groups[path.name] = found[1]

@@ -11,6 +11,7 @@ from aucmax.loss import (
     MultilabelAUCLoss,
     minmax_groups,
 )
+from aucmax.loss.prior import StreamingPrior
 from aucmax.optim import (
     OAUC,
     PGA,
@@ -20,13 +21,12 @@ from aucmax.optim import (
     averaged,
     update_batch_norm,
 )
-from aucmax.prior import StreamingPrior
 
 if TYPE_CHECKING:
     from aucmax import history, metrics, stages
     from aucmax.checkpoint import load_weights
     from aucmax.data import BatchSampler
-    from aucmax.estimator import AUCClassifier
+    from aucmax.tables.classifier import AUCClassifier
     from aucmax.train import DivergedError, FitResult, evaluate, fit, sweep
 
 __all__ = [
@@ -58,7 +58,7 @@ __all__ = [
 
 _LATER = {
     "BatchSampler": "aucmax.data",
-    "AUCClassifier": "aucmax.estimator",
+    "AUCClassifier": "aucmax.tables",
     "DivergedError": "aucmax.train",
     "FitResult": "aucmax.train",
     "evaluate": "aucmax.train",
@@ -70,7 +70,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "experiments", "history", "metrics", "models", "report", "stages"):
+    if name in ("data", "history", "judge", "metrics", "models", "paper", "stages", "tables"):
         return import_module(f"aucmax.{name}")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)

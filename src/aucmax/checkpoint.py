@@ -19,8 +19,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from aucmax import _sharded, distributed
-from aucmax._checks import is_sharded
+from aucmax import distributed, sharding
+from aucmax.checks import is_sharded
 
 FORMAT = "aucmax 1"
 
@@ -45,7 +45,7 @@ def save(folder: Path, name: str, state: Any) -> None:
     spread = {key: tensors.pop(key) for key in list(tensors) if is_sharded(tensors[key])}
     shards = {}
     if spread:
-        files = _sharded.write(folder / f"{name}.shards", spread)
+        files = sharding.write(folder / f"{name}.shards", spread)
         shards = {path.name: sha256(path) for path in files} if distributed.rank() == 0 else {}
     if distributed.rank() == 0:
         layout = {k: [list(x.shape), str(x.dtype).split(".")[1]] for k, x in spread.items()}
@@ -68,7 +68,7 @@ def load(folder: Path, name: str, mesh: Any = None) -> Any:
     if content["shards"] and mesh is None:
         raise ValueError(f"{path} is of a model sharded over processes: go on with parallel='fsdp'")
     if content["shards"]:
-        tensors |= _sharded.read(folder / f"{name}.shards", content["layout"], mesh)
+        tensors |= sharding.read(folder / f"{name}.shards", content["layout"], mesh)
     return _unpack(content["state"], tensors)
 
 
@@ -116,10 +116,10 @@ def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> d
     path = folder / f"{name}.safetensors"
     weights = _read_tensors(path, notes["sha256"])
     try:
-        if _sharded.mesh_of(model) is None:
+        if sharding.mesh_of(model) is None:
             model.load_state_dict(weights)
         else:
-            _sharded.load_whole(model, weights)
+            sharding.load_whole(model, weights)
     except RuntimeError as error:
         raise ValueError(f"{path} must fit the model: {error}") from None
     return notes

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 
 import tyro
 
-from aucmax._pool import WorkerDiedError
 from aucmax._version import __version__
 from aucmax.cli._reproduce import reproduce
 from aucmax.cli._tables import demo, evaluate, export, fit, predict, report, tune
+from aucmax.processes import WorkerDiedError
 from aucmax.train import DivergedError
 
 COMMANDS: dict[str, Callable[..., None]] = {

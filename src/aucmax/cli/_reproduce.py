@@ -69,7 +69,7 @@ def reproduce(
         time_limit: Begin no more runs after so many seconds.
         time_alone: Then time steps of every curve alone, for the figure by seconds.
     """
-    from aucmax.experiments import reproduce as run
+    from aucmax.paper import reproduce as run
 
     grid = {"lr": tune_lr, "gamma": tune_gamma, "first_stage": tune_first_stage}
     page = run(

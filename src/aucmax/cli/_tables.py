@@ -46,7 +46,7 @@ def fit(
         streaming: Read the rows from disk as they are needed; FILE may be 'part-*.parquet'.
         passes: With --streaming, how often every row is seen.
     """
-    from aucmax.shell import fit_file, fit_stream
+    from aucmax.tables import fit_file, fit_stream
 
     given: dict[str, Any] = {
         "positive": positive, "out": out, "drop": drop, "time_limit": time_limit, "seed": seed,
@@ -96,7 +96,7 @@ def tune(
         time_limit: Begin no further trial after so many seconds.
         seed: Of everything that is random.
     """
-    from aucmax.shell import tune_file
+    from aucmax.tables import tune_file
 
     fitted, tuning = tune_file(
         data, target, positive=positive, out=out, drop=drop, trials=trials, workers=workers,
@@ -119,7 +119,7 @@ def predict(model: Model, data: File, out: Target = None, keep: Names = ()) -> N
         out: A .csv or .parquet file; by default CSV on standard output.
         keep: Columns to copy, such as a key.
     """
-    from aucmax.shell import predict_file
+    from aucmax.tables import predict_file
 
     text, notes = predict_file(model, data, out, keep)
     _tell(notes)
@@ -133,7 +133,7 @@ def evaluate(model: Model, data: File) -> None:
         model: The folder that aucmax fit made.
         data: The rows, with the target's column.
     """
-    from aucmax.shell import evaluate_file
+    from aucmax.tables import evaluate_file
 
     found = evaluate_file(model, data)
     _tell(found["notes"])
@@ -156,7 +156,7 @@ def report(model: Model) -> None:
     Args:
         model: The folder that aucmax fit made.
     """
-    from aucmax.shell import write_report
+    from aucmax.tables import write_report
 
     print(f"The report is {write_report(model)}")
 
@@ -172,7 +172,7 @@ def export(model: Model, onnx: Annotated[Path, tyro.conf.arg(metavar="FILE")]) -
         model: The folder that aucmax fit or tune made.
         onnx: The .onnx file to write.
     """
-    from aucmax.shell import export_onnx
+    from aucmax.tables import export_onnx
 
     print(f"The model is in {export_onnx(model, onnx)}")
 
@@ -183,7 +183,7 @@ def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")
     Args:
         out: Folder for model and report.
     """
-    from aucmax.shell.demo import write_demo_table
+    from aucmax.tables.demo import write_demo_table
 
     table = write_demo_table(out.with_name(out.name + "-data.csv"))
     print(f"aucmax fit {table} --target malignant --out {out}\n")

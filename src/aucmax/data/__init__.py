@@ -1,6 +1,6 @@
-"""Which rows make up a batch, from where, in an order fixed by a seed; images to try it on."""
+"""Batches: which rows, from where, with which labels, how augmented; the order fixed by a seed."""
 
-from aucmax.data import augment, datasets, prepare
+from aucmax.data import augment
 from aucmax.data.sampling import BatchSampler
 
-__all__ = ["BatchSampler", "augment", "datasets", "prepare"]
+__all__ = ["BatchSampler", "augment"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from aucmax import _checks, kernels
-from aucmax._checks import tracing
+from aucmax import checks, kernels
+from aucmax.checks import tracing
 
 
 class CropAndFlip:
@@ -30,7 +30,7 @@ class CropAndFlip:
     """
 
     def __init__(self, padding: int = 4, flip: bool = True) -> None:
-        self.padding = _checks.count("padding", padding, least=0)
+        self.padding = checks.count("padding", padding, least=0)
         self.flip = bool(flip)
 
     def __call__(self, images: Tensor, rows: Tensor | None = None) -> Tensor:

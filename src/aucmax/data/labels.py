@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
-from aucmax import _checks
+from aucmax import checks
 
 TASKS = ("binary", "multiclass", "multilabel")
 
@@ -85,7 +85,7 @@ def check_values(name: str, labels: Tensor) -> None:
     if len(labels) == 0:
         raise ValueError(f"{name} must have rows, found none")
     try:
-        _checks.check_labels(labels.numpy(force=True))
+        checks.check_labels(labels.numpy(force=True))
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -113,7 +113,7 @@ def check_both_classes(whose: str, labels: Tensor) -> None:
     if labels.ndim != 1:
         raise ValueError(f"binary targets must have shape (N,), found {tuple(labels.shape)}")
     exact = labels.float() if labels.dtype == torch.bfloat16 else labels  # NumPy has no bfloat16
-    ones = _checks.check_labels(exact.numpy(force=True))
+    ones = checks.check_labels(exact.numpy(force=True))
     if not 0 < ones < len(labels):
         raise ValueError(
             f"{whose} must hold both classes, found {ones} positives "

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from aucmax import _checks
+from aucmax import checks
 from aucmax.data.labels import check_both_classes
 
 DRAWN_AT_ONCE = 1 << 14
@@ -57,15 +57,15 @@ class BatchSampler:
         y = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
         if len(y) == 0:
             raise ValueError("labels must not be empty")
-        self.batch_size = batch_size = _checks.count("batch_size", batch_size)
-        seed = _checks.count("seed", seed, least=0)
+        self.batch_size = batch_size = checks.count("batch_size", batch_size)
+        seed = checks.count("seed", seed, least=0)
         self.positives = positives
         self.batch = 0
         if positives is None:
             self._streams = [_RowStream(len(y), batch_size, replacement, seed, 0)]
             return
         ones = _rows_of_both_classes(y)
-        first = round(_checks.share("positives", positives) * batch_size)
+        first = round(checks.share("positives", positives) * batch_size)
         first = min(max(first, 1), batch_size - 1)
         if first < 1:
             raise ValueError(

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 from torch.utils.data.distributed import DistributedSampler
 
-from aucmax import _random, distributed
+from aucmax import distributed, random_state
 from aucmax.data import labels as _labels
 from aucmax.data.augment import CropAndFlip
 from aucmax.data.sampling import BatchSampler, derive
@@ -162,7 +162,7 @@ class DatasetSource(_Sampled):
         seed: int,
     ) -> None:
         self.sampler, self.place, self.parts, self.seed = sampler, place, parts, seed
-        with _random.Isolated(seed):
+        with random_state.Isolated(seed):
             self.weighted = len(dataset[0]) == 3
         self.loader = DataLoader(
             _SeededBatches(dataset),
@@ -243,7 +243,7 @@ class IterableSource(Source):
     def _items(self) -> Iterator[Any]:
         if self._iterator is None:
             states = [generator.get_state() for generator in self.generators]
-            self._began = {"global": _random.get_state(), "own": states}
+            self._began = {"global": random_state.get_state(), "own": states}
             sampler: Any = getattr(self.data, "sampler", None)
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(self.round)
@@ -264,7 +264,7 @@ class IterableSource(Source):
         self._returned = None
         if state["began"] is None:
             return
-        _random.set_state(state["began"]["global"])
+        random_state.set_state(state["began"]["global"])
         for generator, saved in zip(self.generators, state["began"]["own"], strict=True):
             generator.set_state(saved)
         for _ in range(int(state["taken"])):
@@ -353,7 +353,7 @@ class _SeededBatches(Dataset[Any]):
 
     def __getitem__(self, key: tuple[int, list[int]]) -> Any:
         seed, rows = key
-        with _random.Isolated(seed):
+        with random_state.Isolated(seed):
             fetch: Callable[..., Any] | None = getattr(self.dataset, "__getitems__", None)
             items = fetch(rows) if fetch else [self.dataset[i] for i in rows]
             return default_collate(items)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aucmax import _checks, distributed, kernels
-from aucmax.loss._base import (
+from aucmax import checks, distributed, kernels
+from aucmax.loss.base import (
     SaddleLoss,
     check_binary_shapes,
     check_binary_values,
@@ -20,7 +20,7 @@ from aucmax.loss._base import (
     means_of_classes,
 )
 from aucmax.loss.objective import HostBatch, HostSaddle, Terms, saddle_objective, saddle_terms
-from aucmax.prior import StreamingPrior
+from aucmax.loss.prior import StreamingPrior
 
 
 class AUCLoss(SaddleLoss):
@@ -84,7 +84,7 @@ class AUCLoss(SaddleLoss):
             alpha_min=alpha_min,
             debug=debug,
         )
-        self.prior = StreamingPrior() if prior is None else _checks.share("prior", prior)
+        self.prior = StreamingPrior() if prior is None else checks.share("prior", prior)
         self._watch = _ShareWatch()
         self.repeats = 1  # scores that an ensemble gives for each label
         self._warned_of_alpha = False
@@ -93,12 +93,12 @@ class AUCLoss(SaddleLoss):
         """The objective of one batch; differentiable in scores, a, b and alpha."""
         check_binary_shapes(scores, target, weight)
         self._project_dual()
-        if not _checks.tracing() and scores.dtype != torch.float64 and kernels.take(scores):
+        if not checks.tracing() and scores.dtype != torch.float64 and kernels.take(scores):
             return self._in_one_kernel(scores, target, weight)
         dtype = computable(scores.dtype)
         labels = flatten(target, dtype)
         weight = None if weight is None else flatten(weight, dtype)
-        if _checks.host_readable(scores):
+        if checks.host_readable(scores):
             loss = self._on_host(scores, labels, weight)
         else:
             loss = self._on_device(scores, labels, weight)
@@ -141,7 +141,7 @@ class AUCLoss(SaddleLoss):
         # Columns of a table have gaps, which the kernel does not know of.
         flat, labels = (x.detach().reshape(-1).contiguous() for x in (scores, target))
         weight = None if weight is None else weight.detach().reshape(-1).contiguous()
-        if self.debug and _checks.synchronizable():
+        if self.debug and checks.synchronizable():
             exact = None if weight is None else weight.float()
             check_binary_values(flat.float(), labels.float(), exact)
         if isinstance(self.prior, float):
@@ -157,7 +157,7 @@ class AUCLoss(SaddleLoss):
         return loss
 
     def _on_device(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
-        if self.debug and _checks.synchronizable():
+        if self.debug and checks.synchronizable():
             check_binary_values(flatten(scores, labels.dtype), labels, weight)
         h = self._linked(scores).reshape(-1)
         a, b, alpha = (x.reshape(()).to(h.dtype) for x in (self.a, self.b, self.alpha))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from aucmax import _checks
-from aucmax.loss._base import SaddleLoss
+from aucmax import checks
+from aucmax.loss.base import SaddleLoss
 from aucmax.loss.binary import AUCLoss
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.loss.multiclass import MulticlassAUCLoss
@@ -49,7 +49,7 @@ class AUCWithCrossEntropy(nn.Module):
                 f"auc must be an AUCLoss or a MulticlassAUCLoss, found {type(auc).__name__}"
             )
         self.auc = auc
-        self.weight = _checks.finite_positive("weight", weight)
+        self.weight = checks.finite_positive("weight", weight)
         self.cross_entropy = CrossEntropy("binary" if isinstance(auc, AUCLoss) else "multiclass")
         self.scale = nn.Parameter(torch.ones(1))
         size = len(auc.priors) if isinstance(auc, MulticlassAUCLoss) else 1

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aucmax._checks import host_readable
-from aucmax.loss._base import (
+from aucmax.checks import host_readable
+from aucmax.loss.base import (
     check_binary_shapes,
     check_binary_values,
     check_table,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from aucmax import _checks
-from aucmax.loss._base import (
+from aucmax import checks
+from aucmax.loss.base import (
     DIVERGED,
     SaddleLoss,
     as_shares,
@@ -135,7 +135,7 @@ class MulticlassAUCLoss(SaddleLoss):
         mass = torch.zeros_like(h[0]).index_add(0, classes, w)
         if bool((mass == 0).any()):
             absent = (mass == 0).nonzero().flatten().tolist()
-            raise _checks.MissingClassError(
+            raise checks.MissingClassError(
                 f"target must hold every class, found no example of {absent}: draw more"
             )
         means = torch.zeros_like(self.a, dtype=h.dtype).index_add(0, classes, w[:, None] * h)
@@ -159,17 +159,17 @@ def check_classes(
         raise ValueError(f"target must hold integer classes, found dtype {target.dtype}")
     if weight is not None:
         check_weight_shape(weight, (len(scores),))
-    if _checks.host_readable(scores) if values is None else values:
+    if checks.host_readable(scores) if values is None else values:
         _check_multiclass_values(scores.detach(), target.long(), weight)
 
 
 def _check_multiclass_values(scores: Tensor, classes: Tensor, weight: Tensor | None) -> None:
     values = scores.to(computable(scores.dtype)).numpy(force=True)
-    _checks.check_finite("scores", values, hint=DIVERGED)
+    checks.check_finite("scores", values, hint=DIVERGED)
     low, high = int(classes.min()), int(classes.max())
     if low < 0 or high >= scores.shape[1]:
         raise ValueError(
             f"target must hold classes 0 to {scores.shape[1] - 1}, found {low} to {high}"
         )
     if weight is not None:
-        _checks.check_weights(weight.double().numpy(force=True))
+        checks.check_weights(weight.double().numpy(force=True))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from aucmax.loss._base import (
+from aucmax.loss.base import (
     SaddleLoss,
     as_shares,
     check_binary_values,

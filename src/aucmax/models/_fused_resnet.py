@@ -1,7 +1,7 @@
 """ResNet-20's training step in few kernels: bfloat16 products, statistics in their epilogues.
 
 Of each convolution its output z is kept, and what it took in, made of the z before it. See
-``aucmax.kernels.conv_parts``, ``conv_forward`` and ``conv_backward``.
+``aucmax.kernels.resnet.parts``, ``conv_forward`` and ``conv_backward``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from aucmax.kernels import conv
-from aucmax.kernels.conv import Before, Images, Shape, Shortcut, ShortcutGradient, Source
-from aucmax.kernels.conv_parts import Norm, NormGradient
-from aucmax.kernels.together import compiled_together
+from aucmax.kernels.resnet import conv
+from aucmax.kernels.resnet.conv import Before, Images, Shape, Shortcut, ShortcutGradient, Source
+from aucmax.kernels.resnet.parts import Norm, NormGradient
+from aucmax.kernels.resnet.together import compiled_together
 from aucmax.models._fusible import Layer, layers
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from aucmax import _checks
-from aucmax.models._random import leaving_random_numbers
+from aucmax import checks
+from aucmax.models.random_weights import leaving_random_numbers
 from aucmax.models.standardize import Standardize
 
 
@@ -38,8 +38,8 @@ def mlp(
         >>> mlp(64, hidden=(32,))(torch.zeros(5, 1, 8, 8)).shape
         torch.Size([5, 1])
     """
-    widths = [_checks.count("inputs", inputs), *(_checks.count("hidden", n) for n in hidden)]
-    outputs = _checks.count("outputs", outputs)
+    widths = [checks.count("inputs", inputs), *(checks.count("hidden", n) for n in hidden)]
+    outputs = checks.count("outputs", outputs)
     layers: list[nn.Module] = [Standardize(mean, std), nn.Flatten()]
     with leaving_random_numbers(generator):
         for a, b in pairwise(widths):

@@ -8,9 +8,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from aucmax import _checks
+from aucmax import checks
 from aucmax.models import _fusible
-from aucmax.models._random import leaving_random_numbers
+from aucmax.models.random_weights import leaving_random_numbers
 from aucmax.models.standardize import Standardize
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "elu": nn.ELU}
@@ -61,13 +61,13 @@ class ResNet20(nn.Module):
         if fused not in (None, True, False):
             raise ValueError(f"fused must be None, True or False, found {fused!r}")
         self.fused = fused
-        kind = ACTIVATIONS[_checks.choice("activation", activation, tuple(ACTIVATIONS))]
+        kind = ACTIVATIONS[checks.choice("activation", activation, tuple(ACTIVATIONS))]
         self.standardize = Standardize(mean, std)
-        self.channels = _checks.count("channels", channels)
+        self.channels = checks.count("channels", channels)
         stem = _convolution(self.channels, WIDTHS[0])
         self.stem = nn.Sequential(stem, nn.BatchNorm2d(WIDTHS[0]), kind())
         self.blocks = nn.Sequential(*(Block(a, b, kind) for a, b in pairwise(WIDTHS)))
-        self.head = nn.Linear(WIDTHS[-1], _checks.count("outputs", outputs))
+        self.head = nn.Linear(WIDTHS[-1], checks.count("outputs", outputs))
 
     def forward(self, images: Tensor) -> Tensor:
         """Raw scores (N, outputs) of images (N, channels, height, width), bytes or reals."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aucmax import _checks
+from aucmax import checks
 
 
 class Standardize(nn.Module):
@@ -39,9 +39,9 @@ class Standardize(nn.Module):
         super().__init__()
         means, deviations = (torch.as_tensor(x, dtype=torch.float32) for x in (mean, std))
         for value in deviations.reshape(-1).tolist():
-            _checks.finite_positive("std", value)
+            checks.finite_positive("std", value)
         for value in means.reshape(-1).tolist():
-            _checks.check_number("mean", value, "a finite number", math.isfinite)
+            checks.check_number("mean", value, "a finite number", math.isfinite)
         sizes = {x.numel() for x in (means, deviations) if x.ndim}
         if max(means.ndim, deviations.ndim) > 1 or len(sizes) > 1:
             shapes = [list(x.shape) if x.ndim > 1 else x.numel() for x in (means, deviations)]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aucmax import _checks
+from aucmax import checks
 from aucmax.models._folded import FoldedEnsemble
-from aucmax.models._random import drawing_from
+from aucmax.models.random_weights import drawing_from
 
 Columns = tuple[Tensor, Tensor]
 """Numeric columns (N, n), and codes of categories (N, c) as integers."""
@@ -47,7 +47,7 @@ class Features(nn.Module):
         edges = list(bins or [()] * numeric)
         if len(edges) != numeric:
             raise ValueError(f"bins must be edges of {numeric} columns, found {len(edges)}")
-        embedding = _checks.count("embedding", embedding)
+        embedding = checks.count("embedding", embedding)
         self.bins = [list(edge) for edge in edges if len(edge) > 2]
         for name, kept in (("many", True), ("few", False)):
             places = [i for i, edge in enumerate(edges) if (len(edge) > 2) == kept]
@@ -123,7 +123,7 @@ class ByteDropout(nn.Module):
 
     def __init__(self, share: float) -> None:
         super().__init__()
-        share = _checks.check_number("dropout", share, "in [0, 1)", lambda x: 0 <= x < 1)
+        share = checks.check_number("dropout", share, "in [0, 1)", lambda x: 0 <= x < 1)
         self.dropped = min(255, round(256 * share))
 
     def extra_repr(self) -> str:
@@ -202,15 +202,15 @@ def tabm(
     """
     from tabm import LinearEnsemble, make_tabm_backbone
 
-    members, width = _checks.count("members", members), _checks.count("width", width)
+    members, width = checks.count("members", members), checks.count("width", width)
     with drawing_from(generator):
         features = Features(numeric, cardinalities, bins, embedding)
         backbone = make_tabm_backbone(
-            d_in=sum(features.sizes), n_blocks=_checks.count("blocks", blocks), d_block=width,
+            d_in=sum(features.sizes), n_blocks=checks.count("blocks", blocks), d_block=width,
             dropout=0.0, k=members, start_scaling_init_chunks=features.sizes,
             start_scaling_init="normal" if features.bins else "random-signs",
         )  # fmt: skip
-        output = LinearEnsemble(width, _checks.count("outputs", outputs), k=members)
+        output = LinearEnsemble(width, checks.count("outputs", outputs), k=members)
     for block in backbone.blocks:
         block[-1] = ByteDropout(dropout)
     return TabularEnsemble(features, backbone, output)
@@ -240,9 +240,9 @@ def tabular_mlp(
         >>> model((torch.randn(5, 3), torch.zeros(5, 1, dtype=torch.int64))).shape
         torch.Size([5, 1])
     """
-    widths = [_checks.count("hidden", width) for width in hidden]
+    widths = [checks.count("hidden", width) for width in hidden]
     with drawing_from(generator):
-        return TabularMLP(numeric, cardinalities, widths, _checks.count("outputs", outputs))
+        return TabularMLP(numeric, cardinalities, widths, checks.count("outputs", outputs))
 
 
 def quantile_bins(numeric: Tensor, count: int = 48) -> list[list[float]]:
@@ -258,7 +258,7 @@ def quantile_bins(numeric: Tensor, count: int = 48) -> list[list[float]]:
         >>> quantile_bins(torch.tensor([[0.0], [1.0], [1.0], [2.0]]), count=2)
         [[0.0, 1.0, 2.0]]
     """
-    shares = np.linspace(0, 1, _checks.count("count", count) + 1)
+    shares = np.linspace(0, 1, checks.count("count", count) + 1)
     return [
         sorted(set(np.quantile(column, shares).astype(np.float32).tolist()))
         for column in numeric.double().numpy().T

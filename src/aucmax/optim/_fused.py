@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from aucmax import kernels
-from aucmax._checks import is_sharded
+from aucmax.checks import is_sharded
 
 if TYPE_CHECKING:
-    from aucmax.optim._staged import StagedOptimizer
+    from aucmax.optim.staged import StagedOptimizer
 
 
 class FusedStep:

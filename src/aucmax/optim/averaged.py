@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aucmax.optim._staged import StagedOptimizer
 from aucmax.optim.iterate_average import IterateAverage
+from aucmax.optim.staged import StagedOptimizer
 
 
 @contextmanager

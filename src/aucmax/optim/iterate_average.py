@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from aucmax.optim._staged import check_restart, copy_of, local
+from aucmax.optim.staged import check_restart, copy_of, local
 
 
 class IterateAverage:

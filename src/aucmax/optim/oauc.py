@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim._staged import StagedOptimizer, check_restart, copy_of, scalar
+from aucmax.optim.staged import StagedOptimizer, check_restart, copy_of, scalar
 
 
 class OAUC(StagedOptimizer):

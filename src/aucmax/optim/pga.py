@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim._staged import StagedOptimizer, full, local
+from aucmax.optim.staged import StagedOptimizer, full, local
 
 
 class PGA(StagedOptimizer):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax import _checks
-from aucmax.optim._staged import StagedOptimizer, centre_of, copy_of
+from aucmax import checks
+from aucmax.optim.staged import StagedOptimizer, centre_of, copy_of
 
 
 class PPDAdaGrad(StagedOptimizer):
@@ -111,8 +111,8 @@ class PPDAdaGrad(StagedOptimizer):
             M: :math:`M_k`, from ``stage.M`` of :func:`aucmax.stages.theory`.
             lipschitz: :math:`\tilde L`, the Lipschitz constant of h in w.
         """
-        _checks.positive("M", M)
-        _checks.non_negative("lipschitz", lipschitz)
+        checks.positive("M", M)
+        checks.non_negative("lipschitz", lipschitz)
         sums = [s["square_sum"] for *_, s in self._states() if "square_sum" in s]
         sums = [x for x in sums if x.numel()]
         steps = max(group["stage_steps"].item() for group in self.param_groups)

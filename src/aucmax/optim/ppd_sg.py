@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim._staged import StagedOptimizer
+from aucmax.optim.staged import StagedOptimizer
 
 
 class PPDSG(StagedOptimizer):

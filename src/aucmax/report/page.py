@@ -1,251 +1,127 @@
-"""One HTML page per experiment that needs nothing but itself: no network, no scripts, no fonts."""
+"""One HTML page about a classifier of a table's rows, for people who know the table."""
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aucmax._checks import count
 from aucmax.checkpoint import replacing
-from aucmax.report import curves, prose, tables
-from aucmax.report.style import COLOURS, GRID, INK, PAPER, dataset_name, protocol_name
-from aucmax.report.summary import (
-    Run,
-    at_once,
-    grouped,
-    labels,
-    number,
-    summarize,
-    timed_alike,
-)
+from aucmax.judge import evaluation as numbers
+from aucmax.judge.evaluation import Held
+from aucmax.report import base, classes, parts, sections, words
+from aucmax.report.html import CSS, pair, paragraph, scrolled, table
+from aucmax.report.words import percent, quoted
 
-CAPTION = (
-    "Lines are means over seeds, and bands reach from the lowest seed to the highest. Columns are "
-    "named by the positives and negatives of the training data. The first, noisy evaluations may "
-    "lie below a panel."
-)
-GROUND = {INK: ("ink", "#e4e4e4"), PAPER: ("paper", "#15181d"), GRID: ("grid", "#3a3f47")}
-LEAST_REM, MOST_REM = 4.5, 7.5  # per inch of a figure: its text stays as large as the page's
-PARTS = ("train", "valid", "test")
+SECTIONS = {
+    "answer": ("Result", "What it can do"),
+    "roc": ("ROC curve", "Found, and flagged by mistake: ROC curve"),
+    "precision": ("Precision and recall", "Found, and right: precision and recall"),
+    "probabilities": ("Predictions", "What it predicts"),
+    "calibration": ("Calibration", "Can its probabilities be taken at their word?"),
+    "training": ("Training", "How the training went"),
+    "thresholds": ("Thresholds", "Where to put the threshold"),
+    "importance": ("Columns that matter", "Which columns matter"),
+    "data": ("Data", "The data"),
+    "made": ("How it was made", "How it was made"),
+}
 
 
-def write_page(
-    path: str | Path,
-    runs: Sequence[Run],
-    *,
-    title: str,
-    text: str = "",
-    command: str = "",
-    wanted_seeds: int = 3,
-    wanted_steps: int | None = None,
-) -> None:
-    """Write the page of an experiment: what was found, curves, tables, and every run's settings.
+def write_model_page(path: Path, evaluation: Mapping[str, Any]) -> None:
+    """Write the page of a classifier: how well it ranks, which threshold to take, what it used.
 
-    The file is there as a whole or not at all.
+    The file is there as a whole or not at all, and needs nothing but itself: no network, no
+    scripts, no fonts. All numbers are computed from ``evaluation``, and all of its text is shown
+    as text.
 
     Args:
         path: of the file; its folder is made if it is not there.
-        runs: results of one experiment, from :func:`aucmax.report.read_results`.
-        title: what the page is about; seeds and steps are added if they are fewer than wanted.
-        text: plain paragraphs with an empty line between them, shown below the title.
-        command: what to type to repeat the experiment.
-        wanted_seeds: how many each line ought to have.
-        wanted_steps: how many each run ought to have; None for as many as it has.
+        evaluation: "target" and "labels" (negative, positive); "rows" and "positives" by part of
+            the data ("train", "valid", "test"); "probability" and "classes" (0, 1) of the test
+            rows; their "auc" with "value", "low", "high" and "level"; "peers", "history",
+            "threshold", "importance", "columns", "notes", "seconds", "command" and "made". Of
+            more than two labels, "counts" of each by part in place of "positives", (rows, labels)
+            probabilities, classes 0, 1, 2, ..., and no threshold.
+
+    Raises:
+        ValueError: if something is not there or cannot be right.
     """
-    count("wanted_seeds", wanted_seeds)
-    if wanted_steps is not None:
-        count("wanted_steps", wanted_steps)
-    full = prose.full_title(title, runs, wanted_seeds, wanted_steps)
-    page = _page(full, _sections(runs, text, command))
+    several = len(evaluation.get("labels", ())) > 2
+    found = classes.sections_of(evaluation) if several else _sections(evaluation)
+    title = f"Predicting {quoted(evaluation['target'], 60)}"
+    content = base.page(title, found)
+    content = content.replace("</style>", f"{CSS}</style>", 1)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+        temporary.write_text(content, encoding="utf-8")
 
 
-def _page(title: str, sections: Iterable[str]) -> str:
-    style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>{escape(title)}</title>",
-            f"<style>\n{_variables()}{style}</style>",
-            "</head>",
-            "<body>",
-            "<main>",
-            f"<h1>{escape(title)}</h1>",
-            *sections,
-            "</main>",
-            "</body>",
-            "</html>\n",
-        ]
+def _sections(evaluation: Mapping[str, Any]) -> list[str]:
+    rows = numbers.held(evaluation)
+    curves, auc = numbers.curves(rows), evaluation["auc"]
+    bodies = {
+        "answer": _answer(rows, evaluation),
+        "roc": sections.roc(rows, curves, auc),
+        "precision": sections.precision_recall(rows, curves),
+        "probabilities": sections.histogram(rows),
+        "calibration": sections.calibration(rows),
+        "training": sections.training(evaluation["history"]),
+        "thresholds": sections.thresholds(rows),
+        "importance": sections.importance(evaluation["importance"]),
+        "data": _data(rows, evaluation),
+        "made": parts.made(evaluation),
+    }
+    first, *rest = (parts.section(SECTIONS, key, bodies[key]) for key in SECTIONS)
+    headline = paragraph(words.headline(rows, auc), "headline")
+    return [headline, parts.contents(SECTIONS), first, pair(*rest[:2]), pair(*rest[2:4]), *rest[4:]]
+
+
+def _answer(rows: Held, evaluation: Mapping[str, Any]) -> str:
+    auc = evaluation["auc"]
+    verdict = words.verdict(auc["value"], evaluation["peers"])
+    first = f"{words.against_guessing(auc)} {words.on_size(rows)}".strip()
+    meaning = (
+        f"the share of pairs of one {quoted(rows.yes)} and one {quoted(rows.no)} that are ranked "
+        "the right way round"
     )
-
-
-def _sections(runs: Sequence[Run], text: str, command: str) -> list[str]:
-    rows = summarize(runs)
-    lead = prose.overview(rows)
-    found = "".join(f"<li>{_tight(said)}</li>\n" for said in prose.findings(rows))
-    paragraphs = [part for part in text.split("\n\n") if part.strip()]
-    repeat = f"<pre><code>{escape(command)}</code></pre>" if command else ""
-    return [
-        f'<p class="lead">{_tight(lead)}</p>' if lead else "",
-        *(f"<p>{escape(part.strip())}</p>" for part in paragraphs),
-        _section("What was found", f"<ul>\n{found}</ul>"),
-        _section("Test AUC by iteration", _figure(runs, "step")),
-        _section("Test AUC by time", _figure(runs, "seconds")),
-        _section("Numbers", _scroll(tables.html_table(rows)) + _note()),
-        _section("Positives and negatives", _scroll(_counts(runs))),
-        _section("How to repeat it", repeat + _made_with(runs)),
-        _section("Runs", _runs(runs)),
+    found = [
+        paragraph(first),
+        _cards(rows, auc),
+        paragraph(verdict, "verdict"),
+        parts.peers(evaluation, meaning, "DeLong's paired test"),
     ]
+    return "\n".join(filter(None, found))
 
 
-def _section(title: str, body: str) -> str:
-    return f"<section>\n<h2>{escape(title)}</h2>\n{body}\n</section>"
+def _cards(rows: Held, auc: Mapping[str, Any]) -> str:
+    """The numbers to remember."""
+    counts = numbers.counts_at(rows, rows.threshold)
+    digits, positives = words.decimals(auc), int(rows.positive.sum())
+    between = f"{auc['low']:.{digits}f} to {auc['high']:.{digits}f}"
+    right = "nothing is flagged" if counts.precision is None else "of the flagged rows are right"
+    found = [
+        ("AUC", f"{auc['value']:.{digits}f}", between),
+        ("Test rows", f"{counts.rows:,}", f"{positives:,} of them {quoted(rows.yes, 16)}"),
+        ("Base rate", percent(rows.base_rate), f"{quoted(rows.yes, 16)} among the test rows"),
+        ("Precision", percent(counts.precision), right),
+        ("Recall", percent(counts.recall), f"of {quoted(rows.yes, 16)} are flagged"),
+    ]
+    cut = words.threshold_text(rows.threshold)
+    note = f"Precision and recall are those at the model's own threshold, {cut}."
+    return parts.cards(found) + paragraph(note, "note")
 
 
-def _tight(text: str) -> str:
-    """Escaped, with spaces that no line is broken at inside numbers."""
-    return re.sub(r" (±|=) ", r"&nbsp;\1&nbsp;", escape(text))
+def _data(rows: Held, evaluation: Mapping[str, Any]) -> str:
+    heads = ("Part", "Rows", quoted(rows.yes), "Share", "What for")
+    lines = [line for part in parts.PARTS if (line := _part(part, evaluation))]
+    found = [scrolled(table(heads, lines, texts={4})), parts.columns(evaluation["columns"])]
+    return "\n".join(filter(None, found))
 
 
-def _scroll(body: str) -> str:
-    return f'<div class="scroll" tabindex="0">\n{body}\n</div>'
-
-
-def _note() -> str:
-    return f'<p class="note">{escape(tables.NOTE.format(bold="Bold"))}</p>'
-
-
-def _figure(runs: Sequence[Run], by: str) -> str:
-    """The figure, in colours that follow the page's."""
-    times = [number(run.get("seconds_per_step"), "seconds_per_step") for run in runs]
-    if by == "seconds" and all(map(math.isnan, times)):
-        return "<p>No run has recorded its time.</p>"
-    figure = curves.figure(runs, by)
-    drawn, width = curves.svg(figure, prefix=f"{by}-"), figure.get_figwidth()
-    label = "Test AUC against " + ("iterations" if by == "step" else "seconds of training")
-    drawn = drawn.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
-    for colour, name in _names().items():
-        drawn = drawn.replace(colour, f"var(--{name})")
-    caption = CAPTION if by == "step" else caption_of_seconds(runs)
-    size = f"--least: {LEAST_REM * width:.1f}rem; --most: {MOST_REM * width:.1f}rem"
-    return (
-        f'<figure>\n<div class="scroll" tabindex="0" style="{size}">\n{drawn}</div>\n'
-        f"<figcaption>{escape(caption)}</figcaption>\n</figure>"
-    )
-
-
-def caption_of_seconds(runs: Sequence[Run]) -> str:
-    """What stands below a figure by seconds: how the seconds were measured."""
-    shown = timed_alike(runs)
-    most = max(map(at_once, shown))
-    shared = f", with up to {most} runs at once on the machine" if most > 1 else ""
-    said = f"The same curves by the seconds of their training steps{shared}; evaluation left out."
-    alone = " Where some lines were timed alone on the machine, only these are shown."
-    return said + (alone if len(shown) < len(runs) else "")
-
-
-def _names() -> dict[str, str]:
-    """The variable of the style sheet that stands for each colour of a figure."""
-    lines = {light: f"line-{i}" for i, (light, _) in enumerate(COLOURS)}
-    return {**lines, **{light: name for light, (name, _) in GROUND.items()}}
-
-
-def _variables() -> str:
-    """Each colour on a light ground and in print, and on a dark ground."""
-    names = _names()
-    dark = dict(COLOURS) | {x: y for x, (_, y) in GROUND.items()}
-    by_day = " ".join(f"--{name}: {light};" for light, name in names.items())
-    by_night = " ".join(f"--{name}: {dark[light]};" for light, name in names.items())
-    night = "@media screen and (prefers-color-scheme: dark)"
-    return f":root {{ {by_day} }}\n{night} {{ :root {{ {by_night} }} }}\n"
-
-
-def _counts(runs: Sequence[Run]) -> str:
-    """How many positives and negatives there were, once for each way the data was prepared."""
-    found = dict.fromkeys(
-        (dataset_name(key.dataset), key.ratio, protocol_name(key.protocol), *_of_parts(run))
-        for key, group in grouped(runs).items()
-        for run in group
-    )
-    names = ("Dataset", "Ratio", "Protocol", "Training", "Validation", "Test")
-    heads = "".join(f'<th scope="col">{name}</th>' for name in names)
-    cells = ("".join(f"<td>{escape(text)}</td>" for text in line) for line in found)
-    body = "\n".join(f"<tr>{line}</tr>" for line in cells)
-    return f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-
-
-def _of_parts(run: Run) -> list[str]:
-    counts = run.get("counts") or {}
-    pairs = [counts.get(part) for part in PARTS]
-    return [f"{pair[0]:,} + {pair[1]:,}" if pair else "–" for pair in pairs]
-
-
-def _made_with(runs: Sequence[Run]) -> str:
-    """Commits, versions, machines and days, each once."""
-    facts: dict[str, list[Any]] = {
-        "Commit": [run.get("commit") for run in runs],
-        "Versions": [_flat_text(run.get("versions")) for run in runs],
-        "Hardware": [run.get("hardware") for run in runs],
-        "Date": [run.get("date") for run in runs],
-    }
-    return _facts({name: ", ".join(dict.fromkeys(_known(x))) or "–" for name, x in facts.items()})
-
-
-def _known(values: Iterable[Any]) -> list[str]:
-    return [str(value) for value in values if value]
-
-
-def _runs(runs: Sequence[Run]) -> str:
-    names = labels(runs)
-    parts = [_run(run, names[key.line]) for key, group in grouped(runs).items() for run in group]
-    summary = f"<summary>Settings of all {len(runs)} runs</summary>" if len(runs) > 1 else ""
-    body = "\n".join(parts)
-    return f"<details>\n{summary}\n{body}\n</details>" if summary else body
-
-
-def _run(run: Run, label: str) -> str:
-    where = f"{dataset_name(run['dataset'])}, {run['ratio']}, {protocol_name(run['protocol'])}"
-    name = f"{label}, seed {run['seed']}: {where}{' (diverged)' if run.get('error') else ''}"
-    about = {key: run.get(key) for key in ("error", "commit", "hardware", "date", "seconds")}
-    facts = {
-        **{key: str(value) for key, value in about.items() if value is not None},
-        **flat(run.get("versions") or {}, "version of "),
-        "iterate": run["iterate"],
-        "steps": f"{run['steps']:,}",
-        **flat(run.get("configuration") or {}),
-    }
-    return f"<details>\n<summary>{escape(name)}</summary>\n{_facts(facts)}\n</details>"
-
-
-def _facts(facts: dict[str, str]) -> str:
-    lines = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
-    return "<dl>\n" + "\n".join(lines) + "\n</dl>"
-
-
-def flat(value: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested options as one level: {"stages": {"T0": 5}} gives {"stages.T0": "5"}."""
-    found: dict[str, str] = {}
-    for key, inner in value.items():
-        if isinstance(inner, dict) and inner:
-            found |= flat(inner, f"{prefix}{key}.")
-        else:
-            plain = inner if isinstance(inner, str) else json.dumps(inner, default=str)
-            found[f"{prefix}{key}"] = plain
-    return found
-
-
-def _flat_text(value: dict[str, Any] | None) -> str:
-    return ", ".join(f"{key} {inner}" for key, inner in flat(value or {}).items())
+def _part(part: str, evaluation: Mapping[str, Any]) -> list[str]:
+    rows, positives = evaluation["rows"].get(part), evaluation["positives"].get(part)
+    if not rows or positives is None:
+        return []
+    name, purpose = parts.PARTS[part]
+    return [name, f"{rows:,}", f"{positives:,}", percent(positives / rows), purpose]

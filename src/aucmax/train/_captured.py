@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from aucmax import _random, distributed
+from aucmax import distributed, random_state
 from aucmax.data.sources import ArraySource, Source
-from aucmax.optim._staged import StagedOptimizer
-from aucmax.prior import StreamingPrior
+from aucmax.loss.prior import StreamingPrior
+from aucmax.optim.staged import StagedOptimizer
 from aucmax.train._methods import Phase
 from aucmax.train._options import Options
 from aucmax.train._step import DeviceGuard, Step
@@ -86,7 +86,7 @@ class CapturedStep(Step):
         except Exception as error:  # whatever the model does that a graph cannot hold
             torch.cuda.synchronize()
             # The failure leaves the generator's state waiting for the end of a capture.
-            _random.renew_cuda(self.options.device).set_state(random)
+            random_state.renew_cuda(self.options.device).set_state(random)
             self.phase.optimizer.zero_grad(set_to_none=True)
             self._forget_tables()
             self.failed = True

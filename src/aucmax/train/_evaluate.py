@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import metrics
-from aucmax._checks import count
-from aucmax._sharded import mesh_of
+from aucmax.checks import count
 from aucmax.data.labels import find_task, known_labels
 from aucmax.data.sources import Batch, Place, as_data, evaluation_batches
 from aucmax.distributed import concat_over_ranks, gather_objects, total
 from aucmax.optim.averaged import keeping_modes
+from aucmax.sharding import mesh_of
 from aucmax.train._options import AMP, find_device
 
 

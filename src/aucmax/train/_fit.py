@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import Dataset
 
-from aucmax import _checks, _random, distributed
-from aucmax._sharded import mesh_of
+from aucmax import checks, distributed, random_state
 from aucmax.data import BatchSampler
 from aucmax.data import labels as _labels
 from aucmax.data.sampling import derive
@@ -26,6 +25,7 @@ from aucmax.data.sources import (
     Source,
     as_data,
 )
+from aucmax.sharding import mesh_of
 from aucmax.stages import Plateau, Stage
 from aucmax.train._evaluate import model_dtype
 from aucmax.train._loop import Loop
@@ -216,9 +216,9 @@ def _current(device: torch.device) -> Any:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-def random_numbers(options: Options) -> _random.Isolated:
+def random_numbers(options: Options) -> random_state.Isolated:
     """Those of the run, which it is made and walked with."""
-    return _random.Isolated(derive(options.seed, distributed.rank()), options.device)
+    return random_state.Isolated(derive(options.seed, distributed.rank()), options.device)
 
 
 def make_loop(
@@ -282,7 +282,7 @@ def _make_source(train: Any, labels: Tensor | None, place: Place, options: Optio
             train, sampler, place, options.accumulate, options.workers, options.seed
         )
     if arrays.weight is not None:
-        _checks.check_weights(arrays.weight.double().numpy(force=True))
+        checks.check_weights(arrays.weight.double().numpy(force=True))
     return ArraySource(arrays, sampler, place, options.accumulate)
 
 

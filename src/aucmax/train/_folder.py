@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from aucmax import _lock, checkpoint, distributed
+from aucmax import checkpoint, disk, distributed
 from aucmax.checkpoint import DamagedError
 from aucmax.train._options import differences
 
@@ -82,7 +82,7 @@ class RunFolder:
 
     def _take(self) -> None:
         refusal = f"out must be a folder of one run, found another process at work in {self.path}"
-        self._lock = _lock.take(self.path, refusal)
+        self._lock = disk.take(self.path, refusal)
 
     def _check(self, config: dict[str, Any]) -> None:
         path, plain = self.path / "config.json", json.loads(json.dumps(config))

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from aucmax import distributed
 from aucmax.data.sources import Batch, Place, evaluation_batches
 from aucmax.optim import averaged
-from aucmax.optim._staged import local
 from aucmax.optim.averaged import batch_norms
+from aucmax.optim.staged import local
 from aucmax.train._evaluate import Scored, auc, score
 from aucmax.train._methods import Phase
 from aucmax.train._options import Options

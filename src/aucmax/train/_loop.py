@@ -11,10 +11,10 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from torch import Tensor, nn
 
 from aucmax import checkpoint, distributed
-from aucmax._sharded import mesh_of, shard
 from aucmax.data.sources import Place, Source
 from aucmax.history import History, read
 from aucmax.optim import PGA, PPDAdaGrad
+from aucmax.sharding import mesh_of, shard
 from aucmax.stages import Stage
 from aucmax.train._captured import CapturedStep, why_not
 from aucmax.train._divergence import explained

@@ -18,11 +18,11 @@ from aucmax.loss import (
     MultilabelAUCLoss,
     minmax_groups,
 )
-from aucmax.loss._base import SaddleLoss
+from aucmax.loss.base import SaddleLoss
 from aucmax.loss.combined import saddle_part
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.optim import OAUC, PGA, IterateAverage, PPDAdaGrad
-from aucmax.optim._staged import StagedOptimizer
+from aucmax.optim.staged import StagedOptimizer
 from aucmax.stages import Plateau, Stage, geometric, polynomial
 from aucmax.train._options import OPTIMIZERS, Options
 

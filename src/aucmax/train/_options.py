@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 from torch.utils._pytree import tree_leaves
 
-from aucmax import _checks, distributed
+from aucmax import checks, distributed
 from aucmax.optim import OAUC, PGA, PPDSG, PPDAdaGrad
 from aucmax.stages import Plateau, Stage
 
@@ -82,11 +82,11 @@ class Options:
         self.out = None if self.out is None else Path(self.out)
         self.optimizer_options = dict(self.optimizer_options or {})
         self.loss_options = dict(self.loss_options or {})
-        _checks.choice("method", self.method, tuple(OPTIMIZERS))
-        _checks.choice("objective", self.objective, (None, *OBJECTIVES))
-        _checks.choice("parallel", self.parallel, ("ddp", "fsdp"))
-        _checks.choice("amp", self.amp, (None, *AMP))
-        _checks.choice("restart", self.restart, (None, "average", "last"))
+        checks.choice("method", self.method, tuple(OPTIMIZERS))
+        checks.choice("objective", self.objective, (None, *OBJECTIVES))
+        checks.choice("parallel", self.parallel, ("ddp", "fsdp"))
+        checks.choice("amp", self.amp, (None, *AMP))
+        checks.choice("restart", self.restart, (None, "average", "last"))
         self._count("steps", 1)
         if self.eval_every is None:
             self.eval_every = math.ceil(self.steps / 40)
@@ -99,9 +99,9 @@ class Options:
             self._count(name, 0)
         for name in ("lr", "clip_norm", "lipschitz", "pretrain_lr", "time_limit"):
             if getattr(self, name) is not None:
-                setattr(self, name, _checks.finite_positive(name, getattr(self, name)))
+                setattr(self, name, checks.finite_positive(name, getattr(self, name)))
         if self.positives is not None:
-            self.positives = _checks.share("positives", self.positives)
+            self.positives = checks.share("positives", self.positives)
         self._check_stages()
         self._check_own_parts()
         self._check_local_steps()
@@ -114,7 +114,7 @@ class Options:
 
     def _count(self, name: str, least: int) -> None:
         if getattr(self, name) is not None or name not in ("patience", "local_steps"):
-            setattr(self, name, _checks.count(name, getattr(self, name), least))
+            setattr(self, name, checks.count(name, getattr(self, name), least))
 
     def _check_stages(self) -> None:
         rule = self.stages

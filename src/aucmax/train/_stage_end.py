@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed
-from aucmax._checks import MissingClassError, NotFiniteError
+from aucmax.checks import MissingClassError, NotFiniteError
 from aucmax.data.sources import Batch, IterableSource, Source
 from aucmax.optim import PGA, update_batch_norm
 from aucmax.stages import Stage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from aucmax import _random, distributed
+from aucmax import distributed, random_state
 from aucmax.history import History
 from aucmax.train._judge import Best
 
@@ -32,7 +32,7 @@ def state_of(loop: Loop) -> dict[str, Any]:
     """What it takes to go on as if nothing had been; of all ranks, on each of them."""
     own = {
         "source": loop.source.state_dict(),
-        "random": _random.get_state(loop.options.device),
+        "random": random_state.get_state(loop.options.device),
         "step": loop.step.state_dict(),
         "buffers": {name: x.cpu() for name, x in loop.model.named_buffers()},
     }
@@ -73,4 +73,4 @@ def _load_own(loop: Loop, ranks: list[dict[str, Any]]) -> None:
             buffer.copy_(own["buffers"][name])
     loop.source.load_state_dict(own["source"])
     if same or distributed.rank() == 0:
-        _random.set_state(own["random"], loop.options.device)
+        random_state.set_state(own["random"], loop.options.device)

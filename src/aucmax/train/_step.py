@@ -15,12 +15,12 @@ from torch.optim.optimizer import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed, kernels
-from aucmax._checks import NotFiniteError, is_sharded
+from aucmax.checks import NotFiniteError, is_sharded
 from aucmax.data.sources import Batch, Source
 from aucmax.loss import AUCLoss
 from aucmax.loss.combined import saddle_part
 from aucmax.optim import IterateAverage
-from aucmax.optim._staged import full, local
+from aucmax.optim.staged import full, local
 from aucmax.train._methods import Phase
 from aucmax.train._options import AMP, Options
 from aucmax.train._result import DivergedError

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from aucmax import _checks, distributed
+from aucmax import checks, distributed
 from aucmax.train._options import find_device
 from aucmax.train._report import SweepReporter
 from aucmax.train._signals import Interrupts, Stopped, saying_so
@@ -78,7 +78,7 @@ def sweep(
         >>> [result.auc > 0.8 for result in results]
         [True, True]
     """
-    where, count = find_device(device), _checks.count("at_once", at_once)
+    where, count = find_device(device), checks.count("at_once", at_once)
     total = len(configs) if isinstance(configs, Sized) else None
     runs = Sweep(configs, where, count if where.type == "cuda" else min(count, MOST_ON_CPU))
     outcomes: dict[int, Outcome] = {}

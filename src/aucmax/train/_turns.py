@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from aucmax import _random
+from aucmax import random_state
 from aucmax.data.sources import Batch, as_data, generators_of
 from aucmax.train._fit import fit, make_loop, random_numbers
 from aucmax.train._loop import Loop, Walk
@@ -63,7 +63,7 @@ class Turns:
     ) -> Walk[FitResult]:
         model = given["model"]
         if not isinstance(model, nn.Module) and callable(model):
-            with _random.Isolated(options.seed, options.device):
+            with random_state.Isolated(options.seed, options.device):
                 model = model()
         # Copies stay on the shelf as long as this frame has them.
         train, *judged = (self.shelf.put(name, given[name]) for name in ("train", "valid", "test"))

@@ -1,0 +1,418 @@
+"""Calls of the convolution kernels: sizes from the shapes, settings from the table."""
+
+# mypy: disable-error-code="import-untyped,import-not-found"
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from aucmax.kernels.resnet import backward as conv_backward
+from aucmax.kernels.resnet import forward as conv_forward
+from aucmax.kernels.resnet.parts import Norm, NormGradient
+from aucmax.kernels.resnet.settings import SETTINGS, Setting, programs
+from aucmax.kernels.resnet.together import launch
+
+
+class Shape(NamedTuple):
+    """Of a convolution: channels in and out, stride, and the images it makes."""
+
+    inputs: int
+    outputs: int
+    stride: int
+    images: int
+    height: int
+    width: int
+
+    @property
+    def rows(self) -> int:
+        """The pixels that it makes."""
+        return self.images * self.height * self.width
+
+    @property
+    def bordered_input(self) -> tuple[int, int, int, int]:
+        """The shape of the images that it takes in, with a border."""
+        height, width = self.height * self.stride, self.width * self.stride
+        return self.images, height + 2, width + 2, self.inputs
+
+    @property
+    def bordered_output(self) -> tuple[int, int, int, int]:
+        """The shape of the images that it makes, were there a border around them."""
+        return self.images, self.height + 2, self.width + 2, self.outputs
+
+
+class Source(NamedTuple):
+    """What a layer's input is made of: see ``activate_kernel`` in ``conv_forward``."""
+
+    z: Tensor
+    stats: Tensor
+    side: Tensor | None = None
+    side_stats: Tensor | None = None
+
+
+class Images(NamedTuple):
+    """Images as they came, and the mean and scale that standardize them."""
+
+    pixels: Tensor
+    mean: Tensor
+    scale: Tensor
+
+    def arguments(self) -> tuple[Tensor | int, ...]:
+        """For a kernel: the tensors and their strides."""
+        per_channel = (self.mean.ndim, self.scale.ndim)  # a single number has stride 0
+        return (self.pixels, self.mean, self.scale, *self.pixels.stride(), *per_channel)
+
+
+class Shortcut(NamedTuple):
+    """A projection beside a convolution."""
+
+    weight: Tensor
+    out: Tensor
+    norm: Norm
+
+
+class ShortcutGradient(NamedTuple):
+    """A projection and the gradient at its output."""
+
+    dz: Tensor
+    weight: Tensor
+
+
+class Before(NamedTuple):
+    """The batch norms whose output a layer takes in, and what their gradient needs.
+
+    Args:
+        z: the input of the norm.
+        norm: where its gradients go.
+        made: the layer's input, with a border.
+        skip: the gradient from the shortcut around the layer's block, where that is the identity.
+        beside_z: the input of the norm of a projection that was added.
+        beside: where that one's gradients go.
+    """
+
+    z: Tensor
+    norm: NormGradient
+    made: Tensor
+    skip: Tensor | None = None
+    beside_z: Tensor | None = None
+    beside: NormGradient | None = None
+
+
+def scratch(device: torch.device) -> Tensor:
+    """Room for the sums of the programs of one kernel: four of up to 64 channels each."""
+    most = max(setting.programs for setting in SETTINGS.values())
+    return torch.empty(4 * 64 * most, device=device)
+
+
+def stem(
+    images: Images,
+    weight: Tensor,
+    out: Tensor,
+    norm: Norm,
+    room: Tensor,
+    counter: Tensor,
+    shape: Shape,
+) -> None:
+    """The first convolution and its norm's statistics."""
+    setting = _stem_setting("stem", shape)
+    grid = programs(setting, shape.rows)
+    launch(
+        conv_forward.stem_kernel,
+        (grid,),
+        *images.arguments(),
+        weight,
+        out,
+        norm,
+        room,
+        counter,
+        shape.rows,
+        H=shape.height,
+        W=shape.width,
+        C_IN=shape.inputs,
+        C_OUT=shape.outputs,
+        BLOCK=setting.block,
+        K=setting.k,
+        ROWS=triton.next_power_of_2(grid),
+        **_launch(setting),
+    )
+
+
+def activate(source: Source, made: Tensor) -> None:
+    """Make a layer's input: images (N, height, width, channels) with a border."""
+    _elementwise(conv_forward.activate_kernel, source, made)
+
+
+def input_gradient(d: Tensor, z: Tensor, coefficients: Tensor, dz: Tensor) -> None:
+    """Through a batch norm, from the gradient after it to the one before it, with a border."""
+    _elementwise(conv_backward.input_gradient_kernel, (d, z, coefficients), dz)
+
+
+def _elementwise(kernel: Any, inputs: Sequence[Tensor | None], out: Tensor) -> None:
+    """Make images with a border, one number from its own inputs alone."""
+    setting = SETTINGS["elementwise", 1, 1]
+    *images, channels = out.shape
+    pixels, block = math.prod(images), setting.block // channels
+    launch(
+        kernel,
+        (triton.cdiv(pixels, block),),
+        *inputs,
+        out,
+        pixels,
+        H=images[1] - 2,
+        W=images[2] - 2,
+        C=channels,
+        BLOCK=block,
+        **_launch(setting),
+    )
+
+
+def forward(
+    made: Tensor,
+    weight: Tensor,
+    out: Tensor,
+    norm: Norm,
+    shortcut: Shortcut | None,
+    room: Tensor,
+    counter: Tensor,
+    shape: Shape,
+) -> None:
+    """A 3 x 3 convolution, the shortcut beside it, and their norms' statistics."""
+    setting = SETTINGS["forward", shape.inputs, shape.stride]
+    rows = shape.rows // setting.pixels
+    grid = programs(setting, rows)
+    launch(
+        conv_forward.forward_kernel,
+        (grid,),
+        made,
+        weight,
+        out,
+        norm,
+        *(shortcut or (None, None, None)),
+        room,
+        counter,
+        rows,
+        PIXELS=setting.pixels,
+        ROWS=triton.next_power_of_2(grid),
+        **_sizes(shape, setting),
+        **_launch(setting),
+    )
+
+
+def pool(made: Tensor, pooled: Tensor) -> None:
+    """The mean over pixels of the last block's output, which has a border."""
+    images, height, width, channels = made.shape
+    launch(
+        conv_forward.pool_kernel,
+        (images,),
+        made,
+        pooled,
+        H=height - 2,
+        W=width - 2,
+        C=channels,
+        BLOCK=min(64, triton.next_power_of_2(height * width)),
+    )
+
+
+def pool_gradient(
+    gradient: Tensor,
+    z: Tensor,
+    made: Tensor,
+    norm: NormGradient,
+    d: Tensor,
+    room: Tensor,
+    counter: Tensor,
+    shape: Shape,
+) -> None:
+    """The gradient at the last norm's output, from that of the pooled features."""
+    setting = SETTINGS["pool", 1, 1]
+    grid = programs(setting, shape.rows)
+    launch(
+        conv_backward.pool_gradient_kernel,
+        (grid,),
+        gradient,
+        z,
+        made,
+        norm,
+        d,
+        room,
+        counter,
+        shape.rows,
+        H=shape.height,
+        W=shape.width,
+        C=shape.outputs,
+        BLOCK=setting.block,
+        ROWS=triton.next_power_of_2(grid),
+        **_launch(setting),
+    )
+
+
+def data_gradient(
+    dz: Tensor,
+    weight: Tensor,
+    shortcut: ShortcutGradient | None,
+    before: Before,
+    d_before: Tensor,
+    room: Tensor,
+    counter: Tensor,
+    shape: Shape,
+) -> None:
+    """From the gradient at a convolution's output to the one after the norm before it."""
+    setting = SETTINGS["data", shape.inputs, shape.stride]
+    rows = shape.rows // setting.pixels
+    grid = programs(setting, rows)
+    launch(
+        conv_backward.data_gradient_kernel,
+        (grid,),
+        dz,
+        weight,
+        *(shortcut or (None, None)),
+        before.skip,
+        before.made,
+        before.z,
+        before.norm,
+        before.beside_z,
+        before.beside,
+        d_before,
+        room,
+        counter,
+        rows,
+        PIXELS=setting.pixels,
+        ROWS=triton.next_power_of_2(grid),
+        **_sizes(shape, setting),
+        **_launch(setting),
+    )
+
+
+class WeightGradient(NamedTuple):
+    """The weight gradients of layers of one shape, whose inputs and ``dz`` are stacked."""
+
+    made: Tensor
+    dz: Tensor
+    shape: Shape
+    side: int = 3
+
+    @property
+    def size(self) -> int:
+        """Numbers in the gradients."""
+        return len(self.dz) * self.shape.outputs * self.side**2 * self.shape.inputs
+
+    @property
+    def parts(self) -> int:
+        """Of the pixels, whose gradients are summed at the end."""
+        return programs(self.setting, self.shape.rows)
+
+    @property
+    def setting(self) -> Setting:
+        """From the table."""
+        return SETTINGS["weight", self.shape.inputs, self.shape.stride]
+
+    def into(self, partial: Tensor) -> None:
+        """Compute the parts."""
+        setting, shape = self.setting, self.shape
+        window = triton.cdiv(self.side**2 * shape.inputs, setting.k)
+        launch(
+            conv_backward.weight_gradient_kernel,
+            (self.parts, window, len(self.dz)),
+            self.made,
+            self.dz,
+            partial,
+            shape.rows,
+            **_sizes(shape, setting),
+            SIDE=self.side,
+            **_launch(setting),
+        )
+
+
+class StemWeightGradient(NamedTuple):
+    """The weight gradient of the first layer."""
+
+    images: Images
+    d: Tensor
+    z: Tensor
+    coefficients: Tensor
+    shape: Shape
+
+    @property
+    def size(self) -> int:
+        """Numbers in the gradient."""
+        return self.shape.outputs * 9 * self.shape.inputs
+
+    @property
+    def parts(self) -> int:
+        """Of the pixels, whose gradients are summed at the end."""
+        return programs(_stem_setting("weight", self.shape), self.shape.rows)
+
+    def into(self, partial: Tensor) -> None:
+        """Compute the parts."""
+        setting, shape = _stem_setting("weight", self.shape), self.shape
+        launch(
+            conv_backward.stem_weight_gradient_kernel,
+            (self.parts,),
+            *self.images.arguments(),
+            self.d,
+            self.z,
+            self.coefficients,
+            partial,
+            shape.rows,
+            H=shape.height,
+            W=shape.width,
+            C_IN=shape.inputs,
+            C_OUT=shape.outputs,
+            BLOCK=setting.block,
+            K=setting.k,
+            **_launch(setting),
+        )
+
+
+def weight_gradients(
+    layers: Sequence[WeightGradient | StemWeightGradient], gradient: Tensor
+) -> None:
+    """All weight gradients, one after the other into ``gradient``."""
+    setting = SETTINGS["sum", 1, 1]
+    partial = gradient.new_empty(sum(layer.parts * layer.size for layer in layers))
+    sections, program, start, at = [], 0, 0, 0
+    for layer in layers:
+        layer.into(partial[start:])
+        sections.append((program, start, layer.size, layer.parts, at))
+        program += triton.cdiv(layer.size, setting.block)
+        start += layer.parts * layer.size
+        at += layer.size
+    launch(
+        conv_backward.sum_parts_kernel,
+        (program,),
+        partial,
+        gradient,
+        SECTIONS=tuple(sections),
+        PARTS=setting.k,
+        BLOCK=setting.block,
+        num_warps=setting.warps,
+    )
+
+
+def _stem_setting(kernel: str, shape: Shape) -> Setting:
+    """That of three channels, with the window of as many as there are."""
+    setting = SETTINGS[kernel, 3, 1]
+    return setting._replace(k=max(16, triton.next_power_of_2(9 * shape.inputs)))
+
+
+def _launch(setting: Setting) -> dict[str, int]:
+    """Warps, and no copies ahead to shared memory, which loops over whole tiles would overflow."""
+    return {"num_warps": setting.warps, "num_stages": 1}
+
+
+def _sizes(shape: Shape, setting: Setting) -> dict[str, int]:
+    return {
+        "H": shape.height,
+        "W": shape.width,
+        "C_IN": shape.inputs,
+        "C_OUT": shape.outputs,
+        "STRIDE": shape.stride,
+        "BLOCK": setting.block,
+        "K": setting.k,
+        "STAGES": setting.stages,
+    }

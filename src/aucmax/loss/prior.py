@@ -1,0 +1,109 @@
+"""The share of positives, estimated while the data streams by (Algorithm 4)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from aucmax import checks, distributed
+from aucmax.loss._exact import ExactBuffers
+
+
+class StreamingPrior(ExactBuffers):
+    r"""Running estimates of :math:`p` and :math:`p(1-p)` from the labels seen so far.
+
+    With :math:`T_+` positives and :math:`T_-` negatives counted, :math:`n = T_+ + T_-`,
+
+    .. math::
+
+        \hat p = \frac{T_+}{n}, \qquad
+        \widehat{p(1-p)} = \frac{n}{n-1}\, \hat p (1 - \hat p).
+
+    Both counts begin at one, a pseudo-label of each class, so neither estimate is ever zero. With
+    weights, :math:`T_\pm` are sums of weights and :math:`1/n` becomes
+    :math:`\sum w_i^2 / (\sum w_i)^2`; the pseudo-labels weigh one, so let weights average one.
+
+    Under a process group every rank must call :meth:`update` together: the counts are summed.
+
+    Differences from the paper:
+        The printed recursion for :math:`\widehat{p(1-p)}` adds
+        :math:`(\mathbb{I}[y_i = 1] - \bar y)^2` with a mean :math:`\bar y` that already holds
+        :math:`y_i`, which biases it low: about 0.90 of :math:`p(1-p)` after 20 labels. The
+        factor :math:`n/(n-1)` removes that bias; what remains is the pseudo-labels' pull towards
+        one half, which is strongest where positives are rare (:math:`p = 0.09`: 38 % high after
+        20 labels, 6 % after 128, 0.8 % after 1,000) and vanishes as 1/n.
+
+    Example:
+        >>> import torch
+        >>> from aucmax import StreamingPrior
+        >>> prior = StreamingPrior()
+        >>> prior.update(torch.tensor([1, 0, 0, 0, 0, 0, 0, 0]))
+        >>> round(prior.p.item(), 3)  # (1 + 1) / (8 + 2)
+        0.2
+    """
+
+    positives: Tensor
+    negatives: Tensor
+    squares: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("positives", torch.tensor(1.0, dtype=torch.float64))
+        self.register_buffer("negatives", torch.tensor(1.0, dtype=torch.float64))
+        self.register_buffer("squares", torch.tensor(2.0, dtype=torch.float64))
+
+    @property
+    def p(self) -> Tensor:
+        """The estimated share of positives, a scalar tensor."""
+        return self.positives / (self.positives + self.negatives)
+
+    @property
+    def p_one_minus_p(self) -> Tensor:
+        """The unbiased estimate of p (1 - p), a scalar tensor."""
+        total = self.positives + self.negatives
+        return self.positives * self.negatives / (total * total - self.squares)
+
+    @torch.no_grad()
+    def update(self, target: Tensor, weight: Tensor | None = None) -> None:
+        """Count the labels of one more batch.
+
+        Args:
+            target: labels in {0, 1}, any shape and real or bool dtype.
+            weight: one non-negative weight per label, of the same shape.
+        """
+        labels = target.to(self.positives.dtype)
+        if weight is not None and weight.shape != target.shape:
+            raise ValueError(
+                f"weight must have target's shape {tuple(target.shape)}, "
+                f"found {tuple(weight.shape)}"
+            )
+        if checks.host_readable(target):
+            checks.check_labels(labels.numpy())
+            if weight is not None:
+                checks.check_weights(weight.double().numpy())
+        self._count(labels, weight)
+
+    def _count(self, labels: Tensor, weight: Tensor | None) -> None:
+        """Add checked labels of the buffers' own dtype."""
+        if weight is None:
+            positives = labels.sum()
+            total = torch.full_like(positives, labels.numel())
+            squares = total
+        else:
+            weight = weight.to(labels.dtype)
+            positives, total = (weight * labels).sum(), weight.sum()
+            squares = (weight * weight).sum()
+        counts = distributed.sum_over_ranks(torch.stack([positives, total - positives, squares]))
+        for name, count in zip(("positives", "negatives", "squares"), counts, strict=True):
+            if torch.compiler.is_compiling():
+                # A compiled backward may read the buffer again: it must find the value of before.
+                setattr(self, name, getattr(self, name) + count)
+            else:
+                getattr(self, name).add_(count)  # in place, as a captured graph needs it
+
+    def extra_repr(self) -> str:
+        """Show the estimate and how many labels it rests on."""
+        if self.positives.is_meta:
+            return ""
+        seen = self.positives + self.negatives - 2
+        return f"p={self.p.item():.4g}, labels={seen.item():g}"

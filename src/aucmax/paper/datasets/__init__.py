@@ -1,0 +1,107 @@
+"""Image data sets, read from their official files: checked, and without running what they hold.
+
+Needs NumPy alone, but for ``catdog`` (Pillow), ``digits`` (scikit-learn) and the bar of a download
+(rich), which load when they are used.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from aucmax.paper.datasets import _catdog, _cifar, _digits, _download, _stl10
+from aucmax.paper.datasets._layout import ImageData, Layout
+
+__all__ = ["NAMES", "ImageData", "load"]
+
+NAMES = ("cifar10", "cifar100", "stl10", "catdog", "digits")
+"""What :func:`load` knows."""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The layouts a data set may have, the preferred one first, and where to get that one."""
+
+    layouts: tuple[Layout, ...]
+    archive: _download.Archive
+
+
+_SOURCES = {
+    "cifar10": _Source((_cifar.CIFAR10_BINARY, _cifar.CIFAR10_PYTHON), _download.CIFAR10),
+    "cifar100": _Source((_cifar.CIFAR100_BINARY, _cifar.CIFAR100_PYTHON), _download.CIFAR100),
+    "stl10": _Source((_stl10.STL10,), _download.STL10),
+}
+
+
+def load(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    download: bool = False,
+    progress: bool = True,
+) -> ImageData:
+    """Read a data set of images.
+
+    ======== ============================================ ===================== ==================
+    name     folder below ``root``                        images                train / test
+    ======== ============================================ ===================== ==================
+    cifar10  cifar-10-batches-bin, or cifar-10-batches-py 32 x 32 colour        50,000 / 10,000
+    cifar100 cifar-100-binary, or cifar-100-python        32 x 32 colour        50,000 / 10,000
+    stl10    stl10_binary                                 96 x 96 colour        5,000 / 8,000
+    catdog   catdog32, catdog, dogs-vs-cats or PetImages  made 32 x 32 colour   as found
+    digits   none, scikit-learn holds it                  8 x 8 grey, 0 to 16   1,352 / 445
+    ======== ============================================ ===================== ==================
+
+    The order is that of the files, so that two machines agree on it. CIFAR-100 is read with its
+    100 fine classes. ``catdog`` has cat = 0 and dog = 1, first all cats, then all dogs, ordered by
+    file name with numbers by their value; ``catdog/{train,test}/{cat,dog}`` says which photographs
+    are for testing, and in Kaggle's own folders every fifth of each class is. Of ``digits`` every
+    fourth image of each class is for testing.
+
+    Files are checked against the official sizes and MD5 sums. The pickles of CIFAR's Python
+    version are read as data: nothing in them is run.
+
+    Args:
+        name: one of :data:`NAMES`.
+        root: the folder that holds the official folders; None is the environment variable
+            ``AUCMAX_DATA``, or ``data`` if that is not set.
+        download: fetch CIFAR and STL-10 from their own pages if the folder is not there. A
+            download that broke off goes on at the next call. In a run of several processes,
+            let one of them do it first.
+        progress: whether a download shows a bar on standard error.
+
+    Raises:
+        ValueError: if the name is unknown, or a file is missing, cut off or altered; the message
+            names it.
+        ConnectionError: if a download failed.
+
+    Example:
+        >>> from aucmax.paper import datasets
+        >>> data = datasets.load("digits")
+        >>> data.x_train.shape, data.y_train[:5].tolist()
+        ((1352, 8, 8, 1), [0, 1, 2, 3, 4])
+    """
+    if name not in NAMES:
+        raise ValueError(f"name must be one of {', '.join(NAMES)}, found {name!r}")
+    if name == "digits":
+        return _digits.read()
+    folder = Path(root or os.environ.get("AUCMAX_DATA") or "data")
+    if name == "catdog":
+        return _catdog.read(folder)
+    return _load(_SOURCES[name], folder, download, progress)
+
+
+def _load(source: _Source, root: Path, download: bool, progress: bool) -> ImageData:
+    """Read the first layout whose folder is there; fetch it if none is and that is wanted."""
+    for layout in source.layouts:
+        if (root / layout.folder).is_dir():
+            return layout.read(root)
+    if not download:
+        folders = " or ".join(layout.folder for layout in source.layouts)
+        raise ValueError(
+            f"root {str(root)!r} must hold the folder {folders}, which is not there: "
+            f"download=True (--download) fetches it from {source.archive.url}"
+        )
+    _download.fetch(source.archive, root, progress)
+    return source.layouts[0].read(root)

@@ -1,0 +1,170 @@
+"""From an experiment's TOML file to the list of its runs."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aucmax import checks
+from aucmax.checks import choice
+
+HERE = Path(__file__).parent
+EXPERIMENTS = ("figure1", "figure2", "figure3")
+PROTOCOLS = ("paper", "strong")
+STAGED = ("ppd-sg", "ppd-adagrad", "pga")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: everything that decides its result, as plain values.
+
+    Attributes:
+        experiment: such as "figure1".
+        protocol: "paper" or "strong".
+        dataset: such as "cifar10".
+        partition: "halves" or "random": which classes are positive.
+        removed: fraction of the training negatives that is removed.
+        line: the curve that the run belongs to.
+        seed: of the data's thinning and split, the weights and the batches.
+        options: what the settings say of data set, protocol and line, the later ones above all.
+        tag: what tells a trial from the others of its line.
+    """
+
+    experiment: str
+    protocol: str
+    dataset: str
+    partition: str
+    removed: float
+    line: str
+    seed: int
+    options: dict[str, Any]
+    tag: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.study}-seed{self.seed}{self.tag and '-'}{self.tag}"
+
+    @property
+    def ratio(self) -> str:
+        """Positives to negatives, from balanced classes: "91/9", of random partitions "10:1"."""
+        if self.partition == "random":
+            return f"{round(1 / (1 - self.removed))}:1"
+        positives = round(100 / (2 - self.removed))
+        return f"{positives}/{100 - positives}"
+
+    @property
+    def study(self) -> str:
+        """The name that the runs of all seeds share, which are tuned together."""
+        return study_name(self.protocol, self.dataset, self.ratio, self.line)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def with_options(self, **options: Any) -> Run:
+        """The same run with some options replaced."""
+        return replace(self, options={**self.options, **options})
+
+
+def study_name(protocol: str, dataset: str, ratio: str, line: str) -> str:
+    """What tells one curve from another, as part of a file's name."""
+    return f"{protocol}-{dataset}-{ratio.replace('/', '-').replace(':', '-')}-{line}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of an experiment on one data set, and what is said about it."""
+
+    title: str
+    runs: list[Run]
+    wanted_seeds: int
+    wanted_steps: int
+    grid: dict[str, list[Any]]
+
+
+def make_plan(
+    experiment: str,
+    dataset: str,
+    *,
+    protocols: Sequence[str] | None = None,
+    removed: Sequence[float] | None = None,
+    lines: Sequence[str] | None = None,
+    seeds: int | None = None,
+    steps: int | None = None,
+) -> Plan:
+    """The runs that the experiment's file lists, or those of them that are asked for.
+
+    Args:
+        experiment: "figure1", "figure2" or "figure3".
+        dataset: one of the data sets in ``settings.toml``.
+        protocols: some of "paper" and "strong"; None for both.
+        removed: fractions of the negatives to remove; None for the experiment's.
+        lines: some of the lines in ``settings.toml``; None for the experiment's.
+        seeds: how many seeds; None for the experiment's.
+        steps: of each run; None for the data set's.
+
+    Example:
+        >>> plan = make_plan("figure1", "digits", protocols=["strong"], seeds=1)
+        >>> len(plan.runs), plan.runs[0].name
+        (24, 'strong-digits-91-9-ppd-sg-seed0')
+    """
+    choice("experiment", experiment, EXPERIMENTS)
+    settings, own = _read("settings"), _read(experiment)
+    choice("dataset", dataset, tuple(settings["datasets"]))
+    about = settings["datasets"][dataset]
+    chosen = [choice("protocols", name, PROTOCOLS) for name in protocols or PROTOCOLS]
+    count = own["seeds"] if seeds is None else checks.count("seeds", seeds)
+    steps = about["steps"] if steps is None else checks.count("steps", steps)
+    runs = [
+        Run(experiment, protocol, dataset, own["partition"], fraction, line, seed, options)
+        for protocol in chosen
+        for line in lines or own["lines"][protocol]
+        for options in [_options(settings, dataset, protocol, line, steps)]
+        for fraction in map(_fraction, removed or own["removed"])
+        for seed in range(count)
+    ]  # fmt: skip
+    # All lines of a seed before the next seed: whatever is done so far can be compared.
+    runs.sort(key=lambda run: (-run.removed, run.seed))
+    names = [run.name for run in runs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"lines and removed must name every run once, found more of {twice[0]}")
+    title = f"{own['title']}, {about['title']}"
+    return Plan(title, runs, own["seeds"], about["steps"], settings["grid"])
+
+
+def _options(
+    settings: dict[str, Any], dataset: str, protocol: str, line: str, steps: int
+) -> dict[str, Any]:
+    """Data set, protocol and line, from the general to the special; the last word counts."""
+    choice("lines", line, tuple(settings["lines"]))
+    data, about = settings["datasets"][dataset], settings["lines"][line]
+    special = about.get(protocol, {})
+    layers = (
+        data, data.get(protocol, {}), settings["protocols"][protocol],
+        about, special, special.get(dataset, {}),
+    )  # fmt: skip
+    merged = {
+        key: value
+        for layer in layers
+        for key, value in layer.items()
+        if key != "title" and not isinstance(value, dict)
+    }
+    merged |= {"steps": steps, "eval_every": min(merged["eval_every"], max(1, steps // 40))}
+    if merged["method"] not in STAGED and not merged.get("staged"):
+        del merged["first_stage"], merged["factor"]
+    return merged
+
+
+def _fraction(value: object) -> float:
+    return checks.check_number(
+        "removed", value, "a fraction from 0 up to but not 1", lambda x: 0 <= x < 1
+    )
+
+
+def _read(name: str) -> dict[str, Any]:
+    with (HERE / f"{name}.toml").open("rb") as file:
+        return tomllib.load(file)

@@ -1,0 +1,179 @@
+"""An experiment from its plan to its page: tune if asked, run what is missing, draw."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aucmax import checks
+from aucmax.paper import datasets, verdicts
+from aucmax.paper.figures import figure
+from aucmax.paper.job import commit
+from aucmax.paper.libauc import require_libauc
+from aucmax.paper.page import write_page
+from aucmax.paper.plan import Plan, Run, make_plan
+from aucmax.paper.progress import Bar
+from aucmax.paper.results import read_results, summarize
+from aucmax.paper.text_tables import text_table
+from aucmax.paper.timing import time_lines, with_times
+from aucmax.paper.tune import command_options, plan_trials, tuned
+from aucmax.paper.workshop import Workshop, taken
+from aucmax.report.drawing import svg
+from aucmax.train._options import find_device
+from aucmax.train._signals import saying_so
+
+
+def reproduce(
+    experiment: str,
+    *,
+    dataset: str = "digits",
+    protocols: Sequence[str] | None = None,
+    removed: Sequence[float] | None = None,
+    lines: Sequence[str] | None = None,
+    seeds: int | None = None,
+    steps: int | None = None,
+    tune: bool | Mapping[str, Sequence[Any]] = False,
+    tune_steps: int | None = None,
+    trials: int | None = None,
+    data: str | Path | None = None,
+    download: bool = False,
+    out: str | Path | None = None,
+    reuse: str | Path | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    time_limit: float | None = None,
+    time_alone: bool = False,
+    progress: bool = True,
+) -> Path:
+    """Run an experiment of the paper and draw its figure.
+
+    Interrupted, however roughly, the same call goes on and gives the same results: a run that is
+    finished is a JSON file in ``out/runs``, and one that is not goes on from its last checkpoint.
+
+    Args:
+        experiment: "figure1", "figure2" or "figure3".
+        dataset: "cifar10", "cifar100", "stl10", "catdog", or "digits", which needs no files.
+        protocols: some of "paper" and "strong"; None for both.
+        removed: fractions of the training negatives to remove; None for the experiment's.
+        lines: some of the lines in ``settings.toml``; None for the experiment's.
+        seeds: how many seeds; None for the experiment's three.
+        steps: of each run; None for the data set's.
+        tune: True first searches the paper's grid of eta0 ("lr"), gamma and the share of the first
+            stage, T0 ("first_stage"), on validation AUC, one seed each; the runs then use what
+            was found. A mapping is a grid of your own, such as ``{"lr": [0.1, 0.01]}``. Needs
+            Optuna, whose tools can look at the search.
+        tune_steps: of each trial; None for a sixteenth of ``steps``, the paper's 5,000.
+        trials: at most so many of the grid's points for each line; None for all.
+        data: the folder of the data sets' files, see :func:`aucmax.paper.datasets.load`.
+        download: fetch the files from the data set's own page if they are not there.
+        out: a folder for the results; ``runs/EXPERIMENT-DATASET`` by default.
+        reuse: a folder of earlier results, of another figure perhaps, from which runs of the very
+            same settings are taken.
+        workers: runs at once; None for one per core, or eight on a GPU. On a CPU they are
+            processes, on a GPU they take turns in this one, see :func:`aucmax.sweep`.
+        device: "auto" is the GPU if there is one.
+        time_limit: begin no more runs after so many seconds.
+        time_alone: then time some steps of every line, one after the other, for the figure by
+            seconds; otherwise its times are those of ``workers`` runs at once.
+        progress: a bar in a terminal, lines elsewhere.
+
+    Returns:
+        The page, ``out/index.html``.
+
+    Raises:
+        ValueError: for arguments that cannot be right, files that are not there or altered, or a
+            folder that holds results of other settings.
+    """
+    where, count = str(find_device(device)), _worker_count(workers, str(find_device(device)))
+    deadline = None if time_limit is None else time.monotonic() + _seconds(time_limit)
+    plan = make_plan(
+        experiment, dataset, protocols=protocols, removed=removed, lines=lines, seeds=seeds,
+        steps=steps,
+    )  # fmt: skip
+    if any(run.options["method"] == "libauc" for run in plan.runs):
+        require_libauc()
+    grid = plan.grid if tune is True else {k: list(v) for k, v in dict(tune or {}).items()}
+    studies = {} if tune is False else plan_trials(plan.runs, grid, tune_steps, trials)
+    folder = Path(out or f"runs/{experiment}-{dataset}")
+    source = None if reuse is None else _folder_of_results(reuse)
+    images = datasets.load(dataset, data, download=download, progress=progress)
+    os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
+    with saying_so(), taken(folder), Bar(folder, progress) as bar:
+        workshop = Workshop(folder, where, count, bar, deadline, images, source)
+        runs = plan.runs
+        if studies:
+            runs = tuned(runs, studies, grid, workshop, command_options(tune, tune_steps, trials))
+        workshop.perform("training", runs)
+        if time_alone:
+            time_lines([run for run in runs if run.seed == 0], workshop)
+        workshop.tidy()
+        return _write_report(plan, [run for run in runs if workshop.is_done(run)], folder)
+
+
+def finished_results(folder: Path) -> list[dict[str, Any]]:
+    """The results in a folder, with the times that were measured alone where there are any."""
+    return with_times(read_results(folder / "runs"), folder)
+
+
+def _write_report(plan: Plan, runs: list[Run], folder: Path) -> Path:
+    """Figures, table and page of the runs, which are done."""
+    if not runs:
+        raise ValueError("time_limit must leave time for a run, found none finished")
+    keys = ("protocol", "ratio", "line", "seed")
+    wanted = {(run.protocol, run.ratio, run.line, run.seed) for run in runs}
+    done = [r for r in finished_results(folder) if tuple(r[key] for key in keys) in wanted]
+    rows = summarize(done)
+    table = f"{text_table(rows)}\n{verdicts.overview(rows)}\n".lstrip()
+    (folder / "table.txt").write_text(table, encoding="utf-8")
+    for by in ("step", "seconds"):
+        drawn = svg(figure(done, by=by))
+        (folder / f"by-{by}.svg").write_text(drawn, encoding="utf-8")
+    page = folder / "index.html"
+    write_page(
+        page, done, title=plan.title, wanted_seeds=plan.wanted_seeds,
+        wanted_steps=plan.wanted_steps, command=command_of(done),
+    )  # fmt: skip
+    return page
+
+
+def command_of(results: list[dict[str, Any]]) -> str:
+    """The command that repeats results, as far as they differ from the experiment's own plan."""
+    first = results[0]
+    plan = make_plan(first["experiment"], first["dataset"])
+
+    def found(key: str) -> list[Any]:
+        return list(dict.fromkeys(result[key] for result in results))
+
+    removed = sorted({result["configuration"]["removed"] for result in results})
+    options = {
+        "dataset": found("dataset"),
+        "protocol": found("protocol") if len(found("protocol")) == 1 else [],
+        "removed": [] if removed == sorted({run.removed for run in plan.runs}) else removed,
+        "lines": [] if set(found("line")) == {run.line for run in plan.runs} else found("line"),
+        "seeds": [] if len(found("seed")) == plan.wanted_seeds else [len(found("seed"))],
+        "steps": [] if max(found("steps")) == plan.wanted_steps else [max(found("steps"))],
+    }
+    given = [f"--{name} {' '.join(map(str, values))}" for name, values in options.items() if values]
+    tuned = first["configuration"].get("tuned")
+    return " ".join(
+        [f"aucmax reproduce {first['experiment']}", *given, *([tuned] if tuned else [])]
+    )
+
+
+def _folder_of_results(reuse: str | Path) -> Path:
+    if not (Path(reuse) / "runs").is_dir():
+        raise ValueError(f"reuse must be a folder of results, with runs in it, found {reuse}")
+    return Path(reuse)
+
+
+def _seconds(time_limit: float) -> float:
+    return checks.check_number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
+
+
+def _worker_count(workers: int | None, device: str) -> int:
+    if workers is not None:
+        return checks.count("workers", workers)
+    return 8 if device.startswith("cuda") else max(1, os.cpu_count() or 1)

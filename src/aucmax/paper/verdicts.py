@@ -1,0 +1,164 @@
+"""What the numbers say, in sentences: who is ahead, by how much, and where nobody is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from aucmax.paper.results import Row, Run, grouped
+from aucmax.paper.text_tables import block_name, stat_text
+from aucmax.report.style import AUC_METHODS, CROSS_ENTROPY, is_a
+
+
+def full_title(title: str, runs: Sequence[Run], wanted_seeds: int, wanted_steps: int | None) -> str:
+    """The title, with the seeds and steps behind it where they are fewer than wanted.
+
+    Args:
+        title: what the page is about.
+        runs: results of one experiment.
+        wanted_seeds: how many each line ought to have.
+        wanted_steps: how many each run ought to have; None for as many as it has.
+    """
+    groups = list(grouped(runs).values())
+    seeds = sorted({len(group) for group in groups})
+    steps = sorted({group[0]["steps"] for group in groups})
+    short = []
+    if seeds[0] < wanted_seeds:
+        short.append(f"{_span(seeds)} seed{'' if seeds[-1] == 1 else 's'}")
+    if wanted_steps is not None and steps[0] < wanted_steps:
+        short.append(f"{_span(steps)} of {wanted_steps:,} steps")
+    return f"{title} — {', '.join(short)}" if short else title
+
+
+def findings(rows: Sequence[Row]) -> list[str]:
+    """A sentence or two for each protocol, dataset and ratio.
+
+    Compared is the final test AUC of the iterate that a line's curve shows.
+
+    Args:
+        rows: from :func:`aucmax.paper.summarize`.
+    """
+    return [f"{block_name(block[0])}: {_finding(block)}" for block in _blocks(rows)]
+
+
+def overview(rows: Sequence[Row]) -> str:
+    """In how many settings AUC maximization is ahead of cross-entropy, and in which it is not.
+
+    Args:
+        rows: from :func:`aucmax.paper.summarize`.
+    """
+    final = _contest(rows)
+    if not final:
+        return ""
+    ahead = [pair for pair in final if pair[0].shown.mean > pair[1].shown.mean]
+    behind = [block_name(auc) for auc, plain in final if auc.shown.mean <= plain.shown.mean]
+    said = (
+        "The AUC method that does best on validation data is, by mean final test AUC, ahead of the "
+        "cross-entropy line that does best there "
+        f"in {len(ahead)} of {_settings(len(final))}{_how_clearly(ahead)}."
+    )
+    if behind and ahead:
+        said += f" It is not ahead in: {'; '.join(behind)}."
+    won = sum(auc.chosen.mean > plain.chosen.mean for auc, plain in final)
+    by_choice = f" With the weights that validation data chose, it is ahead in {won} of "
+    return said + f"{by_choice}{_settings(len(final))}."
+
+
+def _contest(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """The AUC method and the line of cross-entropy that validation prefers, where there are both.
+
+    To take the best of several by their test AUC would flatter the side that has more of them.
+    """
+    pairs = [
+        (_best(block, AUC_METHODS, "valid"), _best(block, CROSS_ENTROPY, "valid"))
+        for block in _blocks(rows)
+    ]
+    return [(auc, plain) for auc, plain in pairs if auc is not None and plain is not None]
+
+
+def _how_clearly(ahead: list[tuple[Row, Row]]) -> str:
+    if not ahead:
+        return ""
+    single = sum(min(auc.shown.n, plain.shown.n) < 2 for auc, plain in ahead)
+    if single:
+        of_them = "" if single == len(ahead) else f"{single} of them "
+        return f", {of_them}on one seed, which says nothing about chance"
+    clear = sum(not plain.shown.is_near(auc.shown) for auc, plain in ahead)
+    return f", {clear} of them by more than one standard error of the difference"
+
+
+def _settings(n: int) -> str:
+    return f"{n} setting{'' if n == 1 else 's'}"
+
+
+def _finding(block: list[Row]) -> str:
+    best = _best(block)
+    if best is None:
+        return f"no line has a result.{_diverged(block)}"
+    spread = f"{stat_text(best.shown)} ({best.iterate} iterate, n = {best.shown.n})"
+    said = f"{best.label} is best with {spread}"
+    ends = f"{_by_choice(block)}{_diverged(block)}"
+    if is_a(best.line, CROSS_ENTROPY):
+        return f"{said}. {_not_beaten(block, best)}{ends}"
+    baseline = _best(block, CROSS_ENTROPY)
+    if baseline is None:
+        return f"{said}; there is no result of cross-entropy to compare it with.{ends}"
+    plain = f"{baseline.label}, {baseline.iterate} iterate"
+    said += f", {_difference(best, baseline)} cross-entropy ({plain})"
+    if baseline.shown.is_near(best.shown):
+        said += ", which is within one standard error"
+    return f"{said}.{_below(block, baseline)}{ends}"
+
+
+def _not_beaten(block: list[Row], best: Row) -> str:
+    """The best line minimizes cross-entropy: say how far AUC maximization is behind."""
+    auc = _best(block, AUC_METHODS)
+    if auc is None:
+        return "It minimizes cross-entropy; there is no result of an AUC method."
+    near = ", which is within one standard error" if auc.shown.is_near(best.shown) else ""
+    return f"AUC maximization does not win: {auc.label} is {_difference(auc, best)} it{near}."
+
+
+def _by_choice(block: list[Row]) -> str:
+    """The same contest between the weights that validation data chose."""
+    pair = _contest(block)
+    if not pair or not pair[0][0].chosen.n or not pair[0][1].chosen.n:
+        return ""
+    shown = [f"{row.label} {stat_text(row.chosen)}" for row in pair[0]]
+    return f" With the weights that validation chose: {', '.join(shown)}."
+
+
+def _below(block: list[Row], baseline: Row) -> str:
+    lower = [
+        row.label
+        for row in block
+        if is_a(row.line, AUC_METHODS) and row.shown.n and row.shown.mean < baseline.shown.mean
+    ]
+    return f" Below {baseline.label}: {', '.join(lower)}." if lower else ""
+
+
+def _diverged(block: list[Row]) -> str:
+    lost = [f"{row.label} {row.diverged} of {row.seeds}" for row in block if row.diverged]
+    return f" Diverged: {', '.join(lost)}." if lost else ""
+
+
+def _difference(row: Row, other: Row) -> str:
+    difference = row.shown.mean - other.shown.mean
+    if f"{abs(difference):.4f}" == "0.0000":
+        return "level with"
+    return f"{abs(difference):.4f} {'above' if difference > 0 else 'below'}"
+
+
+def _best(block: list[Row], names: tuple[str, ...] = (), what: str = "shown") -> Row | None:
+    """The row with the highest mean, of all or of those that are one of ``names``."""
+    known = [row for row in block if getattr(row, what).n and (not names or is_a(row.line, names))]
+    return max(known, key=lambda row: float(getattr(row, what).mean), default=None)
+
+
+def _blocks(rows: Sequence[Row]) -> list[list[Row]]:
+    return [list(block) for _, block in groupby(rows, key=lambda row: row.block)]
+
+
+def _span(numbers: list[int]) -> str:
+    first, last = f"{numbers[0]:,}", f"{numbers[-1]:,}"
+    return first if first == last else f"{first} to {last}"

@@ -1,0 +1,55 @@
+"""How every figure is drawn, and written as an SVG that can stand in a page."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from aucmax.report.style import MATPLOTLIB
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def svg(figure: Figure, prefix: str = "") -> str:
+    """The figure as an ``<svg>`` element; the same runs give the same text.
+
+    Args:
+        figure: from :func:`figure`.
+        prefix: put before every id, so that several figures can stand on one page.
+    """
+    target = io.StringIO()
+    with plot_style():
+        figure.savefig(target, format="svg", metadata=dict.fromkeys(("Date", "Creator")))
+    text = target.getvalue()
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r'(?<=\sd=")[^"]+', lambda path: _rounded(path.group()), text)
+    text = re.sub(r'(\sid="|url\(#|href="#)', rf"\g<1>{prefix}", text) if prefix else text
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _rounded(path: str) -> str:
+    """The path with hundredths of a point, which is finer than any screen."""
+    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number.group()):.2f}", path)
+
+
+def short(value: float) -> str:
+    """A number for an axis: 500, 20k, 1.5M."""
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
+@contextmanager
+def plot_style() -> Iterator[None]:
+    """Our settings, whatever the user's are, for a while."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(MATPLOTLIB)
+        yield

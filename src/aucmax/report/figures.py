@@ -1,0 +1,312 @@
+"""The figures of a classifier's page, each an ``<svg>`` that follows the page's colours.
+
+Lines differ in their dashes and areas in their lightness: nothing is told by colour alone.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aucmax.judge.evaluation import Curves, Floats, Group, Held, Point, chosen, counts_at, known
+from aucmax.report import drawing
+from aucmax.report.base import colour_names
+from aucmax.report.style import COLOURS, INK, PAPER
+from aucmax.report.words import ITERATES, quoted, short, threshold_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+WIDTH, SQUARE, FLAT = 4.3, 4.1, 3.0  # inches: a phone shows it whole
+BLUE, VERMILION = COLOURS[0][0], COLOURS[1][0]
+REFERENCE: Any = {"color": INK, "linewidth": 1.0, "dashes": (3, 3)}
+CUT: Any = {"color": INK, "linewidth": 1.3, "dashes": (6, 2)}
+SPOT: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.8, "zorder": 5}
+LEGEND: Any = {"handlelength": 2.6, "columnspacing": 1.2, "frameon": False}
+LEAST, BINS = 1e-4, 30  # the smallest probability with a place of its own; bars
+COARSE = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
+FINE = (0.0002, 0.0005, 0.002, 0.005, 0.02, 0.05, 0.2, 0.3, 0.7, 0.8, 0.95, 0.98, 0.995, 0.998)
+ROOT_TICKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)
+MOST_BARS, MOST_LETTERS = 20, 22
+
+
+def drawn(
+    name: str, label: str, height: float, paint: Callable[[Figure], None], width: float = WIDTH
+) -> str:
+    """The figure in colours of the style sheet; ``name`` makes its ids its own."""
+    from matplotlib.figure import Figure
+
+    with drawing.plot_style(), warnings.catch_warnings():
+        # The browser draws the text, with fonts that have what matplotlib's lacks.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        warnings.filterwarnings("ignore", "Matplotlib currently does not support")
+        figure = Figure(figsize=(width, height), layout="constrained")
+        paint(figure)
+        text = drawing.svg(figure, prefix=f"{name}-")
+    for colour, variable in colour_names().items():
+        text = text.replace(colour, f"var(--{variable})")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
+
+
+def roc(rows: Held, found: Curves) -> Callable[[Figure], None]:
+    """The ROC curve with its band, the diagonal and the model's threshold."""
+
+    def paint(figure: Figure) -> None:
+        ax = _square(figure)
+        _roc_lines(ax, found)
+        counts = counts_at(rows, rows.threshold)
+        _spot(ax, 1 - counts.specificity, counts.recall, "its threshold")
+        ax.set_xlabel(f"share of {quoted(rows.no, 16)} flagged by mistake\n(false positive rate)")
+        ax.set_ylabel(f"share of {quoted(rows.yes, 16)} found\n(recall, true positive rate)")
+        _legend(figure)
+
+    return paint
+
+
+def small_roc(found: Curves) -> Callable[[Figure], None]:
+    """The ROC curve with its band, as one of several panels."""
+
+    def paint(figure: Figure) -> None:
+        ax = _square(figure)
+        ax.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+        _roc_lines(ax, found)
+        ax.set_xlabel("flagged by mistake")
+        ax.set_ylabel("found")
+
+    return paint
+
+
+def _roc_lines(ax: Axes, found: Curves) -> None:
+    x = np.concatenate([[0], found.fpr_low, [1], found.fpr_high[::-1]])
+    y = np.concatenate([[0], found.tpr_high, [1], found.tpr_low[::-1]])
+    ax.fill(x, y, color=BLUE, alpha=0.16, linewidth=0)
+    ax.plot([0, 1], [0, 1], label="guessing", **REFERENCE)
+    ax.plot(found.fpr, found.tpr, color=BLUE, label="this model")
+
+
+def precision_recall(rows: Held, found: Curves) -> Callable[[Figure], None]:
+    """Precision against recall, with the base rate and the model's threshold."""
+
+    def paint(figure: Figure) -> None:
+        ax = _square(figure)
+        ax.plot([0, 1], [rows.base_rate] * 2, label="guessing", **REFERENCE)
+        line = {"drawstyle": "steps-pre", "color": BLUE, "label": "this model"}
+        ax.plot(found.recall, found.precision, **line)  # type: ignore[arg-type]
+        counts = counts_at(rows, rows.threshold)
+        if counts.precision is not None:
+            _spot(ax, counts.recall, counts.precision, "its threshold")
+        ax.set_xlabel(f"share of {quoted(rows.yes, 16)} found\n(recall)")
+        ax.set_ylabel(f"share of {quoted(rows.yes, 16)} among the flagged\n(precision)")
+        _legend(figure)
+
+    return paint
+
+
+def histogram(rows: Held) -> Callable[[Figure], None]:
+    """A panel of probabilities per class; what is not flagged is pale."""
+    by_odds = is_by_odds(rows.probability)
+    place = _log_odds if by_odds else np.asarray
+    x, cut = place(rows.probability), float(place(np.array(rows.threshold)))
+    edges = _edges(x, cut)
+    counts = counts_at(rows, rows.threshold)
+
+    def paint(figure: Figure) -> None:
+        top, bottom = figure.subplots(2, 1, sharex=True)
+        found = f"{counts.missed:,} missed", f"{counts.found:,} found"
+        alarms = f"{counts.left:,} left alone", f"{counts.alarms:,} false alarms"
+        panels = (
+            (top, rows.positive, VERMILION, rows.yes, found),
+            (bottom, ~rows.positive, BLUE, rows.no, alarms),
+        )
+        for ax, of_class, colour, label, (below, above) in panels:
+            _bars(ax, np.histogram(x[of_class], edges)[0], edges, cut, colour)
+            ax.set_title(f"{quoted(label, 12)}: {below}", loc="left", fontsize=9)
+            ax.set_title(above, loc="right", fontsize=9)
+            ax.set_ylabel("rows")
+        if by_odds:
+            _probability_ticks(bottom, edges)
+        else:
+            _in_percent(bottom.xaxis)
+        bottom.set_xlabel(
+            f"predicted probability (dashed: threshold {threshold_text(rows.threshold)})"
+        )
+
+    return paint
+
+
+def is_by_odds(probability: Floats) -> bool:
+    """Whether most probabilities crowd at one end, where only log-odds show them apart."""
+    return is_crowded(probability) or is_crowded(1 - probability)
+
+
+def is_crowded(probability: Floats) -> bool:
+    """Whether most probabilities are small."""
+    return float(np.median(probability)) < 0.1
+
+
+def calibration(rows: Held, found: Sequence[Group], observed: str) -> Callable[[Figure], None]:
+    """Observed shares against predicted ones, with intervals, and where they would be equal."""
+
+    def paint(figure: Figure) -> None:
+        ax = figure.subplots()
+        x, y = np.array([g.predicted for g in found]), np.array([g.observed for g in found])
+        bars = [y - [g.low for g in found], [g.high for g in found] - y]
+        end = min(1.0, 1.05 * max(*(g.high for g in found), *x, 0.01))
+        ax.plot([0, end], [0, end], label="as it should be", **REFERENCE)
+        look = {"color": BLUE, "capsize": 2.5, "elinewidth": 1.0, "label": "test rows"}
+        ax.errorbar(x, y, yerr=np.maximum(bars, 0), fmt="o", clip_on=False, **look)  # type: ignore[arg-type]
+        if is_crowded(rows.probability):
+            _stretch(ax, end)
+        else:
+            ax.set(xlim=(0, end), ylim=(0, end))
+            _in_percent(ax.xaxis, ax.yaxis)
+        ax.set_aspect("equal")
+        ax.set_xlabel("predicted probability, mean of a group")
+        ax.set_ylabel(observed)
+        _legend(figure)
+
+    return paint
+
+
+def training(points: Mapping[str, Sequence[Point]]) -> Callable[[Figure], None]:
+    """Validation AUC by step, the kept weights marked."""
+    best = chosen(points)
+    looks: dict[str, Any] = {
+        "last": {"color": VERMILION, "dashes": (5, 2), "marker": "s", "markersize": 3},
+        "average": {"color": BLUE, "marker": "o", "markersize": 3},
+    }
+
+    def paint(figure: Figure) -> None:
+        from matplotlib.ticker import FuncFormatter
+
+        ax = figure.subplots()
+        for iterate, line in points.items():
+            steps, aucs = [x.step for x in line], [x.auc for x in line]
+            every = max(1, len(line) // 12)
+            ax.plot(steps, aucs, label=ITERATES[iterate], markevery=every, **looks[iterate])
+        if best is not None:
+            _spot(ax, best.step, best.auc, "kept")
+        ax.set_xlabel("training step")
+        ax.set_ylabel("AUC on the validation rows")
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.short(value)))
+        _legend(figure)
+
+    return paint
+
+
+def importance(found: Sequence[Mapping[str, Any]]) -> tuple[float, Callable[[Figure], None]]:
+    """The height, and a bar per column with its spread, the longest on top."""
+
+    def paint(figure: Figure) -> None:
+        ax = figure.subplots()
+        places = np.arange(len(found))[::-1]
+        spread = [known(x.get("sd")) or 0.0 for x in found]
+        look: Any = {"ecolor": INK, "capsize": 2, "error_kw": {"elinewidth": 1.0}}
+        ax.barh(
+            places, [x["drop"] for x in found], 0.62, xerr=spread, color=BLUE, alpha=0.7, **look
+        )
+        ax.axvline(0, color=INK, linewidth=0.8)
+        ax.set_yticks(places, [short(x["column"], MOST_LETTERS) for x in found])
+        ax.set_ylim(-0.6, len(found) - 0.4)
+        ax.grid(axis="y", visible=False)
+        ax.locator_params(axis="x", nbins=5)
+        ax.set_xlabel("loss of test AUC when the column is shuffled")
+
+    return 0.7 + 0.23 * len(found), paint
+
+
+def _square(figure: Figure) -> Axes:
+    ax: Axes = figure.subplots()
+    quarters = np.linspace(0, 1, 5)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=quarters, yticks=quarters, aspect="equal")
+    _in_percent(ax.xaxis, ax.yaxis)
+    return ax
+
+
+def _in_percent(*axes: Axis) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    for axis in axes:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
+
+
+def _stretch(ax: Axes, end: float) -> None:
+    """Both axes by the root, which leaves the diagonal straight and has a zero."""
+    ticks = _spaced([x for x in ROOT_TICKS if x <= end], math.sqrt, 0.115 * math.sqrt(end))
+    for axis in ("x", "y"):
+        getattr(ax, f"set_{axis}scale")("function", functions=(_root, np.square))
+        getattr(ax, f"set_{axis}lim")(0, end)
+        getattr(ax, f"set_{axis}ticks")(ticks, [f"{100 * x:g} %" for x in ticks])
+
+
+def _spaced(ticks: Sequence[float], place: Callable[[float], float], least: float) -> list[float]:
+    """The first and those after it that leave room for each other's labels."""
+    found = list(ticks[:1])
+    for tick in ticks[1:]:
+        if place(tick) - place(found[-1]) > least:
+            found.append(tick)
+    return found
+
+
+def _root(x: Floats) -> Floats:
+    root: Floats = np.sqrt(np.maximum(x, 0))
+    return root
+
+
+def _legend(figure: Figure) -> None:
+    """Below the panel, where it hides nothing."""
+    figure.legend(loc="outside lower center", ncols=3, **LEGEND)
+
+
+def _spot(ax: Axes, x: float, y: float, label: str) -> None:
+    """A marked point on a line."""
+    ax.plot([x], [y], "D", color=INK, markersize=7, label=label, clip_on=False, **SPOT)
+
+
+def _log_odds(probability: Floats) -> Floats:
+    p = np.clip(probability, LEAST, 1 - LEAST)
+    odds: Floats = np.log(p / (1 - p))
+    return odds
+
+
+def _edges(x: Floats, cut: float) -> Floats:
+    """Of equal bars that hold all of ``x``; the cut is one of them."""
+    low, high = min(float(x.min()), cut), max(float(x.max()), cut)
+    width = (high - low) / BINS or 0.05
+    first, last = np.floor((low - cut) / width), np.floor((high - cut) / width) + 1
+    edges: Floats = cut + width * np.arange(first, last + 1)
+    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
+    return edges
+
+
+def _bars(ax: Axes, heights: Any, edges: Floats, cut: float, colour: str) -> None:
+    """Bars, pale below the cut."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    for flagged in (False, True):
+        here = (edges[:-1] >= cut) == flagged
+        look: Any = {"edgecolor": colour, "linewidth": 0.7, "color": colour}
+        look |= {"alpha": None if flagged else 0.3}
+        ax.bar(edges[:-1][here], heights[here], np.diff(edges)[here], align="edge", **look)
+    ax.axvline(cut, **CUT)
+    ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.short(value)))
+
+
+def _probability_ticks(ax: Axes, edges: Floats) -> None:
+    """The axis is in log-odds and labelled in probabilities."""
+    low, high = (1 / (1 + math.exp(-x)) for x in (edges[0] - 1e-9, edges[-1] + 1e-9))
+    ticks = [p for p in COARSE if low <= p <= high]
+    if len(ticks) < 4:
+        ticks = sorted(p for p in (*COARSE, *FINE) if low <= p <= high)
+    ticks = ticks if len(ticks) > 1 else [low, high]
+    ticks = _spaced(ticks, lambda p: math.log(p / (1 - p)), 0.1 * float(edges[-1] - edges[0]))
+    places = [math.log(p / (1 - p)) for p in ticks]
+    ax.set_xticks(places, [f"{100 * p:.4g} %" for p in ticks])

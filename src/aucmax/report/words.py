@@ -1,0 +1,207 @@
+"""What the page of a classifier says: numbers as people write them, and plain sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aucmax.judge.evaluation import Group, Held, Point, known
+
+SIGNIFICANT = 0.05
+FEW = 30  # rows of a class
+MOST_NAMED = 4  # names in a sentence; the others are counted
+UNKNOWN = "–"
+KINDS = {
+    "better": "It ranks better than {}.",
+    "same": "It is not distinguishable from {}: the difference may be chance.",
+    "worse": "It ranks worse than {}.",
+    "untested": "It was not tested against {}.",
+}
+ITERATES = {"last": "latest weights", "average": "averaged weights"}
+
+
+def short(text: object, most: int = 40) -> str:
+    """One line of text without characters that cannot be shown, cut if it is long."""
+    line = " ".join(str(text).split())
+    line = "".join(letter for letter in line if letter.isprintable())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def quoted(label: str, most: int = 24) -> str:
+    """A label of the data, as one."""
+    return f"“{short(label, most)}”"
+
+
+def percent(value: float | None) -> str:
+    """A share: 8.7 %, and more digits next to 0 and 100, which stand for exactly that."""
+    if value is None:
+        return UNKNOWN
+    edge = 100 * min(value, 1 - value)
+    if edge <= 0:
+        return f"{100 * value:.0f} %"
+    return f"{100 * value:.{_digits(edge)}f} %"
+
+
+def threshold_text(value: float) -> str:
+    """A probability with two digits at least, and no zero that says nothing: 12 %, 0.48 %."""
+    edge = 100 * min(value, 1 - value)
+    digits = max(1, 1 - math.floor(math.log10(edge))) if edge > 0 else 0
+    number = f"{100 * value:.{digits}f}"
+    return f"{number.rstrip('0').rstrip('.') if digits else number} %"
+
+
+def _digits(edge: float) -> int:
+    return max(1, -math.floor(math.log10(edge)))
+
+
+def of_hundred(auc: Mapping[str, Any]) -> list[str]:
+    """An AUC and its bounds as cases of 100, with as many digits as the interval is fine."""
+    width = 100 * (auc["high"] - auc["low"])
+    digits = 0 if width >= 2 else 1 if width >= 0.2 else 2
+    edge = 100 * min(auc["value"], 1 - auc["value"])
+    digits = max(digits, _digits(edge)) if 0 < edge < 1 else digits
+    return [f"{100 * auc[name]:.{digits}f}" for name in ("value", "low", "high")]
+
+
+def decimals(auc: Mapping[str, Any]) -> int:
+    """Digits of an AUC: three, four where the interval is finer, more if it would look perfect."""
+    digits = 3 if auc["high"] - auc["low"] >= 0.01 else 4
+    while auc["value"] < 1 and digits < 8 and float(f"{auc['value']:.{digits}f}") == 1:
+        digits += 1
+    return digits
+
+
+def signed(value: float | None, digits: int) -> str:
+    """A difference with its sign."""
+    if value is None:
+        return UNKNOWN
+    text = f"{abs(value):.{digits}f}"
+    zero = not float(text)
+    return text if zero else f"{'+' if value > 0 else '−'}{text}"
+
+
+def p_text(p: float | None) -> str:
+    """A p value, with more digits where it matters."""
+    if p is None:
+        return UNKNOWN
+    if p < 0.001:
+        return "< 0.001"
+    near = abs(p - SIGNIFICANT) < 0.0005
+    return f"{p:.4f}" if near else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def seconds_text(value: float | None) -> str:
+    """A time in the unit that suits it."""
+    if value is None:
+        return UNKNOWN
+    if value >= 5400:
+        return f"{value / 3600:.1f} h"
+    if value >= 90:
+        return f"{value / 60:.1f} min"
+    return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
+
+
+def plural(count: int, name: str) -> str:
+    """A number with its noun."""
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+def listed(names: Iterable[object]) -> str:
+    """Some names as a part of a sentence."""
+    found = [short(name) for name in names]
+    if len(found) > MOST_NAMED + 1:
+        found = [*found[:MOST_NAMED], f"{len(found) - MOST_NAMED} others"]
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+
+
+def headline(rows: Held, auc: Mapping[str, Any]) -> str:
+    """What the AUC means."""
+    value, low, high = of_hundred(auc)
+    return (
+        f"Ranks a random {quoted(rows.yes)} above a random {quoted(rows.no)} in {value} of 100 "
+        f"cases ({percent_of_level(rows.level)} interval {low} to {high})."
+    )
+
+
+def percent_of_level(level: float) -> str:
+    """A level of confidence: 95 %."""
+    return f"{100 * level:g} %"
+
+
+def against_guessing(auc: Mapping[str, Any]) -> str:
+    """Whether it is better than nothing."""
+    said = "Guessing would be right in 50, a perfect model in 100."
+    if auc["low"] > 0.5:
+        return said
+    if auc["high"] < 0.5:
+        return f"{said} This model is worse than guessing: something is the wrong way round."
+    return f"{said} The interval holds 50: it is not shown that the model is better than guessing."
+
+
+def on_size(rows: Held) -> str:
+    """A warning if a class is small."""
+    positives = int(rows.positive.sum())
+    count, label = min((positives, rows.yes), (len(rows.positive) - positives, rows.no))
+    if count >= FEW:
+        return ""
+    return f"Only {count} of the test rows are {quoted(label)}: all numbers on this page are rough."
+
+
+def verdict(ours: float, peers: Sequence[Mapping[str, Any]]) -> str:
+    """Whether it was worth it, without making it look better than it is."""
+    if not peers:
+        return (
+            "It was not compared with other models, so this page cannot say whether a simpler one "
+            "would have done as well."
+        )
+    kinds: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for peer in sorted(peers, key=lambda x: -(known(x.get("auc")) or 0.0)):
+        kinds[against(ours, peer)].append(peer["name"])
+    said = [KINDS[kind].format(listed(names)) for kind, names in kinds.items() if names]
+    return " ".join([*said, _conclusion(kinds)]).strip()
+
+
+def against(ours: float, peer: Mapping[str, Any]) -> str:
+    """How it compares with one peer, by the p value alone."""
+    p, auc = known(peer.get("p_value")), known(peer.get("auc"))
+    if p is None or auc is None:
+        return "untested"
+    return "same" if p >= SIGNIFICANT else "better" if ours > auc else "worse"
+
+
+def _conclusion(kinds: Mapping[str, Sequence[str]]) -> str:
+    if kinds["worse"]:
+        return f"For ranking, {listed(kinds['worse'][:1])} is the better choice."
+    if kinds["same"]:
+        which = "that is" if len(kinds["same"]) == 1 else "one of these is"
+        return f"If {which} simpler to keep, it may serve as well."
+    return "As far as ranking goes, it was worth it." if kinds["better"] else ""
+
+
+def on_groups(level: float, found: Sequence[Group]) -> str:
+    """How well predicted and observed shares agree."""
+    agree = sum(group.agrees for group in found)
+    if len(found) == 1:
+        near = "lies" if agree else "does not lie"
+        return f"There is one group only, and what was predicted {near} in its interval."
+    return (
+        f"In {agree} of {len(found)} groups the interval holds what was predicted; if the "
+        f"probabilities are right, about {percent_of_level(level)} of such groups do."
+    )
+
+
+def on_training(points: Mapping[str, Sequence[Point]], best: Point | None, steps: int) -> str:
+    """Which weights were kept."""
+    if best is None and not steps:
+        return "No history was recorded."
+    if best is None:
+        return (
+            f"Trained for {plural(steps, 'step')} without validation rows, so there is no curve "
+            "and no step to choose."
+        )
+    count = sum(map(len, points.values()))
+    said = f"AUC {best.auc:.4f} on the validation rows at step {best.step:,.0f}"
+    if count == 1:
+        return f"Evaluated once: {said}."
+    return f"Kept: the {ITERATES[best.iterate]} with {said}, the best of {count:,} evaluations."

@@ -1,0 +1,162 @@
+"""One column of a table: how it is encoded, learned from its training values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aucmax.tables import _values
+from aucmax.tables._scale import Scale
+from aucmax.tables._values import Numbers, Values
+
+DAY = np.timedelta64(1, "D")
+HOUR = np.timedelta64(1, "h")
+
+
+class Settings(NamedTuple):
+    """What a user may choose; see :class:`TableEncoder`."""
+
+    quantiles: int
+    max_categories: int
+    min_count: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """How a column is encoded.
+
+    Attributes:
+        name: of the raw column.
+        kind: number, bool, date or text; unused if it tells nothing.
+        scales: of its numeric outputs, by their names.
+        indicator: whether another output says where it is missing.
+        categories: of a text, those with a code of their own: 1, 2, ...; None is missing.
+        why: it is unused.
+    """
+
+    name: str
+    kind: str
+    scales: dict[str, Scale] = field(default_factory=dict)
+    indicator: bool = False
+    categories: tuple[str | None, ...] = ()
+    why: str = ""
+
+    @classmethod
+    def fit(cls, name: str, values: Values, settings: Settings) -> Field:
+        """Learn from the training values."""
+        if _values.kind_of(values) == "text":
+            return cls._fit_text(name, values, settings)
+        return cls._fit_numeric(name, values, settings)
+
+    @classmethod
+    def _fit_numeric(cls, name: str, values: Values, settings: Settings) -> Field:
+        kind = _values.kind_of(values)
+        parts = numeric_parts(kind, name, values)
+        missing = np.isnan(next(iter(parts.values())))
+        if missing.all():
+            return cls(name, "unused", why="it had no values in training")
+        fitted = {
+            output: Scale.flag(part) if kind == "bool" else Scale.fit(part, settings.quantiles)
+            for output, part in parts.items()
+        }
+        scales = {output: scale for output, scale in fitted.items() if scale is not None}
+        if not scales and not missing.any():
+            return cls(name, "unused", why="it was constant in training")
+        return cls(name, kind, scales, indicator=bool(missing.any()))
+
+    @classmethod
+    def _fit_text(cls, name: str, values: Values, settings: Settings) -> Field:
+        counts = Counter(values.tolist())
+        missing = counts.pop(None, 0)
+        common = [text for text in counts if counts[text] >= settings.min_count]
+        kept = sorted(common, key=lambda text: (-counts[text], text))[: settings.max_categories]
+        pooled = len(values) - missing - sum(counts[text] for text in kept)
+        if len(kept) + (missing > 0) + (pooled > 0) < 2:
+            return cls(name, "unused", why=_why_unused(missing, pooled))
+        return cls(name, "text", categories=(*kept, *([None] if missing else [])))
+
+    @property
+    def numeric_names(self) -> list[str]:
+        """Of its numeric outputs."""
+        return [*self.scales, *([f"{self.name} is missing"] if self.indicator else [])]
+
+    def encode(self, values: Values, numeric: Values, categorical: Values) -> None:
+        """Write the outputs, to a column each."""
+        if self.kind == "text":
+            codes = {category: code for code, category in enumerate(self.categories, start=1)}
+            texts = _values.to_text(values).tolist()
+            categorical[:, 0] = [codes.get(text, 0) for text in texts]
+            return
+        parts = numeric_parts(self.kind, self.name, values)
+        absent = np.isnan(next(iter(parts.values())))
+        missing = absent if absent.any() else None
+        for j, (output, scale) in enumerate(self.scales.items()):
+            numeric[:, j] = scale.encode(parts[output], missing)
+        if self.indicator:
+            numeric[:, -1] = absent
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        if self.kind == "unused":
+            return {"name": self.name, "kind": self.kind, "why": self.why}
+        if self.kind == "text":
+            return {"name": self.name, "kind": self.kind, "categories": list(self.categories)}
+        scales = [{"name": output, **scale.to_dict()} for output, scale in self.scales.items()]
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "scales": scales,
+            "indicator": self.indicator,
+        }
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Field:
+        """From JSON."""
+        scales = {scale["name"]: Scale.from_dict(scale) for scale in d.get("scales", [])}
+        categories = tuple(d.get("categories", ()))
+        indicator = bool(d.get("indicator", False))
+        return cls(d["name"], d["kind"], scales, indicator, categories, d.get("why", ""))
+
+
+def _why_unused(missing: int, pooled: int) -> str:
+    if missing:
+        return "it had no values in training"
+    return "all its categories were rare in training" if pooled else "it was constant in training"
+
+
+def numeric_parts(kind: str, name: str, values: Values) -> dict[str, Numbers]:
+    """The numbers that a column holds, by the names of their outputs: several for dates.
+
+    Raises:
+        ValueError: if a value is infinite, or cannot be read as this kind.
+    """
+    if kind == "date":
+        return _date_parts(name, _values.to_dates(name, values))
+    if kind == "bool":
+        return {name: _values.to_flags(name, values)}
+    numbers = np.ascontiguousarray(_values.to_numbers(name, values))  # read more than once
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        row = int(np.argmax(infinite))
+        raise ValueError(f"column {name!r} must be finite, found {numbers[row]} in row {row}")
+    return {name: numbers}
+
+
+def _date_parts(name: str, dates: Values) -> dict[str, Numbers]:
+    """Days since 1970 with the time of day as their fraction, and the calendar's numbers."""
+    days, months, years = (dates.astype(f"datetime64[{unit}]") for unit in "DMY")
+    start = np.datetime64("1970-01-01")
+    whole = (days - start) / DAY
+    parts = {
+        "days": (dates - start) / DAY,
+        "year": (years - np.datetime64("1970", "Y")) / np.timedelta64(1, "Y") + 1970,
+        "month": (months - years.astype("datetime64[M]")) / np.timedelta64(1, "M") + 1,
+        "day": (days - months.astype("datetime64[D]")) / DAY + 1,
+        "weekday": (whole + 3) % 7,  # 0 is Monday
+        "hour": (dates - days) / HOUR,
+    }
+    return {f"{name}: {part}": values for part, values in parts.items()}

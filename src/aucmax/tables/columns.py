@@ -1,0 +1,164 @@
+"""Any table, column by column.
+
+Tables are told by the library their type comes from, so that none of the libraries is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from aucmax.tables import _values
+from aucmax.tables._values import Values
+
+LIBRARIES = ("pandas", "polars", "pyarrow", "scipy")
+
+
+class Columns(NamedTuple):
+    """Any table, column by column.
+
+    Attributes:
+        names: of the columns; ``x0``, ``x1``, ... if the table has none.
+        values: float64 with NaN for missing, bool, datetime64[us] with NaT, or object with str
+            and None. True or false with missing values is float64: 0, 1 and NaN.
+        rows: how many there are.
+        named: whether the names are the table's own; if not, columns are told by their position.
+    """
+
+    names: list[str]
+    values: list[Values]
+    rows: int
+    named: bool = True
+
+
+def columns_of(X: Any) -> Columns:
+    """Read a table column by column.
+
+    Objects that are all numbers become numbers, all bools true or false, all dates dates, else
+    text by ``str``; categories of every type are text. Dates with a time zone are moved to UTC,
+    durations and times of day are seconds.
+
+    Args:
+        X: a NumPy array or torch tensor of two dimensions, a list of rows, a DataFrame of pandas
+            or polars, a pyarrow Table or RecordBatch, a sparse matrix or array of SciPy, or
+            :class:`Columns`, which are returned as they are.
+
+    Raises:
+        ValueError: if X is no table, two columns have one name, or a column holds complex numbers,
+            lists or other nested values.
+
+    Example:
+        >>> columns_of([[1, "a"], [None, "b"]])
+        Columns(names=['x0', 'x1'], values=[array([ 1., nan]), array(['a', 'b'], dtype=object)], \
+rows=2, named=False)
+    """
+    if isinstance(X, Columns):
+        return X
+    library = _library(X)
+    if library == "pandas" and hasattr(X, "iloc") and hasattr(X, "columns"):
+        return _named(X.columns, [X.iloc[:, j] for j in range(X.shape[1])], len(X), _of_pandas)
+    if library == "polars" and hasattr(X, "get_columns"):
+        return _named(X.columns, X.get_columns(), X.height, _of_polars)
+    if library == "pyarrow" and hasattr(X, "schema") and hasattr(X, "columns"):
+        return _named(X.schema.names, X.columns, X.num_rows, _of_arrow)
+    if library == "scipy" and hasattr(X, "tocsc") and X.ndim == 2:
+        return _unnamed(X.tocsc(), lambda table, j: table[:, [j]].toarray()[:, 0])
+    return _unnamed(_array(X), lambda table, j: table[:, j])
+
+
+def _library(X: Any) -> str:
+    """The library a table, or what it derives from, comes from."""
+    roots = [each.__module__.partition(".")[0] for each in type(X).__mro__]
+    return next((root for root in roots if root in LIBRARIES), "")
+
+
+def _named(names: Any, values: Any, rows: int, read: Any) -> Columns:
+    texts = [str(name) for name in names]
+    seen: set[str] = set()
+    for text in texts:
+        if text in seen:
+            raise ValueError(f"X must have a name of its own for each column, found {text!r} twice")
+        seen.add(text)
+    return Columns(texts, [read(*pair) for pair in zip(texts, values, strict=True)], rows)
+
+
+def _unnamed(table: Any, column: Any) -> Columns:
+    rows, count = table.shape
+    names = [f"x{j}" for j in range(count)]
+    values = [_values.plain(name, column(table, j)) for j, name in enumerate(names)]
+    return Columns(names, values, rows, named=False)
+
+
+def _array(X: Any) -> Values:
+    """An array, a tensor or a list of rows as an array of two dimensions."""
+    if isinstance(X, torch.Tensor):
+        X = X.detach().cpu()
+        X = X.double().numpy() if X.is_floating_point() else X.numpy()  # NumPy has no bfloat16
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.where(np.ma.getmaskarray(X), np.array(None), X.data.astype(object))
+    if isinstance(X, (list, tuple)):
+        X = np.array(X, dtype=object)
+    if not isinstance(X, np.ndarray):
+        raise ValueError(
+            "X must be an array, a list of rows, a DataFrame of pandas or polars, a pyarrow Table "
+            f"or a sparse matrix, found {type(X).__name__}"
+        )
+    if X.ndim != 2:
+        raise ValueError(
+            f"X must have rows and columns, every row of one length, found shape {X.shape}"
+        )
+    return np.asarray(X)
+
+
+def _of_pandas(name: str, series: Any) -> Values:
+    dtype = type(series.dtype).__name__
+    if dtype == "ArrowDtype":
+        return _of_arrow(name, series.array.__arrow_array__())
+    if dtype == "CategoricalDtype":
+        names = _values.to_text(_values.plain(name, series.cat.categories.to_numpy()))
+        codes: Values = series.cat.codes.to_numpy()
+        return np.append(names, np.array([None]))[codes]  # a missing value's code is -1
+    kind = series.dtype.kind
+    if kind in "iuf":
+        return _values.plain(name, series.to_numpy(np.float64, na_value=np.nan))
+    if kind == "M":
+        return _values.plain(name, series.to_numpy("datetime64[us]"))  # in UTC
+    return _values.plain(name, series.to_numpy())
+
+
+def _of_polars(name: str, series: Any) -> Values:
+    if series.dtype.is_nested():
+        raise _values.refused(name, f"dtype {series.dtype}")
+    try:
+        values = series.to_numpy()
+    except Exception:  # integers of 128 bits
+        return _values.objects(name, series.to_list())
+    return _values.plain(name, values)
+
+
+def _of_arrow(name: str, column: Any) -> Values:
+    import pyarrow as pa
+
+    kind, types = column.type, pa.types
+    if types.is_nested(kind):
+        raise _values.refused(name, f"type {kind}")
+    if types.is_dictionary(kind):
+        return _values.to_text(_of_arrow(name, column.cast(kind.value_type)))
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return _arrow_array(column.cast(pa.float64(), safe=False))
+    if types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind):
+        return _values.plain(name, _arrow_array(column))  # in UTC
+    if types.is_string(kind) or types.is_large_string(kind):
+        return _arrow_array(column)
+    if types.is_boolean(kind) and column.null_count == 0:
+        return _arrow_array(column)
+    return _values.objects(name, column.to_pylist())
+
+
+def _arrow_array(column: Any) -> Values:
+    """A pyarrow Array or ChunkedArray as an array."""
+    chunked = hasattr(column, "chunks")
+    values: Values = column.to_numpy() if chunked else column.to_numpy(zero_copy_only=False)
+    return values

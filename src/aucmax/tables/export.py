@@ -1,0 +1,155 @@
+"""A model as one ONNX file, for other runtimes than torch."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aucmax import checks
+from aucmax._version import __version__
+from aucmax.checkpoint import replacing
+from aucmax.judge.calibration import Temperature
+from aucmax.tables.classifier import AUCClassifier
+
+ROWS = 3
+"""Of the example that is traced; the file takes any number."""
+
+
+def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
+    """Write a model as ONNX: encoded columns in, the probabilities of ``predict_proba`` out.
+
+    The graph holds the network, the mean over its members and the calibration, in double
+    precision, where ``predict_proba`` is content with single for TabM. What turns a table's columns
+    into numbers is not in it: its inputs are what ``model.encoder_.transform(table)`` gives, and
+    without aucmax's model folder ``TableEncoder.from_dict`` makes the same encoder of the file's
+    metadata.
+
+    ============= =============================================================
+    input         ``numeric`` (rows, n) float32 and ``codes`` (rows, m) int64, but for one that
+                  has no columns
+    output        ``probabilities`` (rows, classes) float64
+    metadata      ``aucmax`` (version), ``threshold``, and as JSON ``columns`` (of the table),
+                  ``numeric`` and ``codes`` (names of the inputs' columns), ``classes``, ``encoder``
+    ============= =============================================================
+
+    Args:
+        model: a fitted classifier, or the folder of one.
+        path: of the file, which ends with .onnx.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: if the packages of ``aucmax[onnx]`` are missing, or the folder holds no model.
+    """
+    path = Path(path)
+    checks.choice("onnx", path.suffix, (".onnx",))
+    _require_packages()
+    if not isinstance(model, AUCClassifier):
+        model = AUCClassifier.load(model)
+    served = Served(model)
+    program = _traced(served, served.example())
+    program.model.metadata_props.update(metadata(model))
+    with replacing(path) as temporary:
+        program.save(temporary)
+    return path
+
+
+class Served(nn.Module):
+    """From encoded columns to probabilities, in operations that ONNX has.
+
+    Args:
+        model: a fitted classifier.
+    """
+
+    slope: Tensor
+    shifts: Tensor
+
+    def __init__(self, model: AUCClassifier) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(model.network_).cpu().double().eval()
+        encoder, calibration = model.encoder_, model.calibration_
+        sizes = {"numeric": len(encoder.numeric_names), "codes": len(encoder.cardinalities)}
+        self.columns = {name: size for name, size in sizes.items() if size}
+        self.register_buffer("slope", torch.tensor(calibration.slope, dtype=torch.float64))
+        shifts = calibration.shifts if isinstance(calibration, Temperature) else calibration.shift
+        self.register_buffer("shifts", torch.tensor(shifts, dtype=torch.float64))
+
+    def example(self) -> dict[str, Tensor]:
+        """Inputs of the right shapes and types."""
+        kinds = {"numeric": torch.float32, "codes": torch.int64}
+        return {name: torch.zeros(ROWS, n, dtype=kinds[name]) for name, n in self.columns.items()}
+
+    def forward(self, numeric: Tensor | None = None, codes: Tensor | None = None) -> Tensor:
+        """The classes' probabilities (N, c)."""
+        known = numeric if numeric is not None else codes
+        assert known is not None
+        empty = known[:, :0]
+        numeric = (empty if numeric is None else numeric).double()
+        codes = (empty if codes is None else codes).long()
+        logits = self.slope * self._scores(numeric, codes) + self.shifts
+        if logits.shape[1] > 1:
+            return logits.softmax(1)
+        return torch.cat([torch.sigmoid(-logits), torch.sigmoid(logits)], 1)
+
+    def _scores(self, numeric: Tensor, codes: Tensor) -> Tensor:
+        scores: Tensor = self.network((numeric, codes))
+        return scores.flatten(1) if scores.ndim > 1 else scores[:, None]
+
+
+def metadata(model: AUCClassifier) -> dict[str, str]:
+    """What a server needs to know beside the graph."""
+    encoder = model.encoder_
+    return {
+        "aucmax": __version__,
+        "threshold": repr(float(model.threshold_)),
+        "classes": json.dumps(model.classes_.tolist()),
+        "columns": json.dumps(encoder.names),
+        "numeric": json.dumps(encoder.numeric_names),
+        "codes": json.dumps(encoder.categorical_names),
+        "encoder": json.dumps(encoder.to_dict()),
+    }
+
+
+def _traced(served: Served, example: dict[str, Tensor]) -> Any:
+    shapes = {name: {0: torch.export.Dim("rows")} for name in example}
+    with _quiet(), torch.no_grad():
+        program = torch.export.export(served, (), example, dynamic_shapes=shapes)
+        return torch.onnx.export(
+            program, dynamo=True, verbose=False, dynamic_shapes=shapes,
+            input_names=list(example), output_names=["probabilities"],
+        )  # fmt: skip
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the exporter says of itself and of packages that are not needed."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _require_packages() -> None:
+    try:
+        for name in ("onnx", "onnxscript"):
+            importlib.import_module(name)
+    except ImportError as error:
+        raise ValueError(
+            f"export needs the packages onnx and onnxscript: pip install 'aucmax[onnx]' ({error})"
+        ) from None

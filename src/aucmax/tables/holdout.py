@@ -1,0 +1,64 @@
+"""The rows that a classifier keeps back to stop by, and to calibrate on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aucmax.tables.encoder import Encoded
+
+DISTINCT = 0.5
+"""The share of rows that differ from which on repeats are kept together."""
+FEWEST = 4
+"""Rows, not repeats, of a class below which nothing is kept back: a share of them says nothing."""
+
+
+def hold_out(
+    encoded: Encoded,
+    classes: NDArray[np.int64],
+    weight: NDArray[Any] | None,
+    share: float,
+    seed: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on and rows to validate on: of each class the share, repeats together.
+
+    Rows that are alike in every column would be known before they are judged, so all of them are
+    on one side; but where most rows are repeats, as in a table of a few categories, new rows will
+    be repeats too, and rows are taken one by one. Without enough rows of a class, nothing is held
+    out.
+
+    Args:
+        encoded: the table.
+        classes: each row's class.
+        weight: rows that weigh nothing are on neither side.
+        share: of the rows to hold out.
+        seed: of the choice.
+    """
+    rows = np.arange(len(classes)) if weight is None else np.flatnonzero(weight)
+    classes, group = classes[rows], _alike(encoded)[rows]
+    _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    if len(first) < DISTINCT * len(rows):
+        first, group = np.arange(len(rows)), np.arange(len(rows))
+    of_group = classes[first]  # a repeat with another label goes where the first one goes
+    counts = np.bincount(of_group, minlength=int(classes.max()) + 1)
+    if share == 0 or counts.min() < FEWEST:
+        return rows, rows[:0]
+    random, chosen = np.random.default_rng(seed), np.zeros(len(first), bool)
+    for number, count in enumerate(counts):
+        members = random.permutation(np.flatnonzero(of_group == number))
+        chosen[members[: max(1, round(share * count))]] = True
+    held = chosen[group]
+    if any(len(np.unique(classes[part])) < len(counts) for part in (~held, held)):
+        return rows, rows[:0]
+    return rows[~held], rows[held]
+
+
+def _alike(encoded: Encoded) -> NDArray[Any]:
+    """A number for every row, the same for rows that are alike."""
+    parts = [np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1) for x in encoded]
+    rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    keys = rows.view(np.dtype((np.void, rows.shape[1]))).reshape(-1)
+    _, group = np.unique(keys, return_inverse=True)
+    return group.reshape(-1)

@@ -1,0 +1,120 @@
+"""Learning from rows as they come: once each, the classes' shares unknown."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from aucmax import checks, metrics
+from aucmax.judge.calibration import Platt, Temperature, softmax
+from aucmax.loss import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, minmax_groups
+from aucmax.tables.scoring import Rows, calibrate
+from aucmax.train._methods import SADDLE_LR
+from aucmax.train._step import Objective
+
+REMEMBERED = 20_000
+"""Rows, the latest, whose scores before they were learned make the AUC."""
+CALIBRATED_ON = 2_000
+"""Rows, the latest, that calibrate the probabilities, by their scores now."""
+
+
+class Online:
+    """One pass over a stream with AdamW on the AUC objective and cross-entropy.
+
+    Of two classes the share is estimated as labels come (Algorithm 4); of more by counting.
+
+    Args:
+        network: is trained in place.
+        classes: how many there are.
+        lr: step size.
+        weight_decay: of the network's weights.
+    """
+
+    def __init__(self, network: nn.Module, classes: int, lr: float, weight_decay: float) -> None:
+        self.network, self.counts, self.rows = network, np.ones(classes), 0
+        auc: Any = (
+            AUCLoss(link="identity") if classes == 2 else MulticlassAUCLoss([1 / classes] * classes)
+        )
+        self.loss = AUCWithCrossEntropy(auc)
+        self.objective = Objective(network, self.loss)
+        groups = minmax_groups(network, self.loss, saddle_lr=SADDLE_LR["adamw"])
+        for group in groups:
+            group["lr"] = lr * group.get("lr_scale", 1.0)
+        self.optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)
+        self.history: list[dict[str, Any]] = []
+        self.seen: deque[tuple[NDArray[np.float64], int]] = deque(maxlen=REMEMBERED)
+        self.latest: Rows | None = None
+
+    def learn(self, rows: Rows, batch_size: int) -> None:
+        """Score the rows, then learn from them, batch by batch in the order they come."""
+        with torch.random.fork_rng(devices=[]):  # dropout's, the same for the same rows
+            torch.manual_seed(self.rows)
+            for start in range(0, len(rows), batch_size):
+                part = rows.take(np.arange(start, min(start + batch_size, len(rows))))
+                self._remember(part)
+                self._step(part)
+        self.latest = _last(self.latest, rows)
+        self.rows += len(rows)
+        self.history.append({"rows": self.rows, "valid_auc": self.auc()})
+
+    def _remember(self, rows: Rows) -> None:
+        self.network.eval()
+        with torch.no_grad():
+            scores = self.network((rows.numeric, rows.codes)).double().reshape(len(rows), -1)
+        self.seen.extend(zip(scores.numpy(), rows.classes.tolist(), strict=True))
+
+    def _step(self, rows: Rows) -> None:
+        self.network.train()
+        self.counts += np.bincount(rows.classes, minlength=len(self.counts))
+        if isinstance(self.loss.auc, MulticlassAUCLoss):
+            self.loss.auc.priors.copy_(torch.from_numpy(self.counts / self.counts.sum()))
+        if rows.weight is not None and not rows.weight.any():
+            return
+        loss = self.objective(*rows.for_fit())
+        checks.check_finite("loss", loss.detach().reshape(1))
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        self.optimizer.step()
+
+    def _scored(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        scores, classes = zip(*self.seen, strict=True)
+        return np.stack(scores), np.array(classes)
+
+    def auc(self) -> float:
+        """Of the latest rows, each scored before it was learned from; NaN if a class is missing."""
+        scores, classes = self._scored()
+        if len(np.unique(classes)) < len(self.counts):
+            return math.nan
+        if scores.shape[1] == 1:
+            return metrics.roc_auc(scores[:, 0], classes)
+        return metrics.hand_till(softmax(scores), classes)
+
+    def calibrated(self, rule: str) -> tuple[Platt | Temperature, float]:
+        """The map to probabilities that the latest rows give now, and the threshold."""
+        assert self.latest is not None
+        return calibrate(self.network, self.latest, torch.device("cpu"), rule)
+
+
+def _last(before: Rows | None, rows: Rows) -> Rows:
+    """The latest rows of both, at most CALIBRATED_ON; those without weights weigh one."""
+    rows = rows.take(np.arange(max(0, len(rows) - CALIBRATED_ON), len(rows)))
+    if before is None or len(rows) >= CALIBRATED_ON:
+        return rows
+    before = before.take(np.arange(max(0, len(before) + len(rows) - CALIBRATED_ON), len(before)))
+    weights = [
+        np.ones(len(x), np.float32) if x.weight is None else x.weight for x in (before, rows)
+    ]
+    weighed = before.weight is not None or rows.weight is not None
+    return Rows(
+        torch.cat([before.numeric, rows.numeric]),
+        torch.cat([before.codes, rows.codes]),
+        np.concatenate([before.classes, rows.classes]),
+        np.concatenate(weights) if weighed else None,
+    )

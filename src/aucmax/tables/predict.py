@@ -1,0 +1,78 @@
+"""Predictions for the rows of a file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aucmax import checks
+from aucmax.checkpoint import replacing
+from aucmax.tables.classifier import AUCClassifier
+from aucmax.tables.columns import columns_of
+from aucmax.tables.files import read_table
+
+
+def predict_file(
+    folder: str | Path,
+    data: str | Path,
+    out: str | Path | None = None,
+    keep: Sequence[str] = (),
+) -> tuple[str | None, list[str]]:
+    """Probabilities and labels for the rows of a file, in its order.
+
+    Columns are matched by name. Categories that training has not seen count as rare ones.
+
+    Args:
+        folder: of the model.
+        data: CSV, Parquet or Arrow.
+        out: a .csv or .parquet file; None gives CSV as text.
+        keep: columns of the data to copy, such as a key.
+
+    Returns:
+        The text, if ``out`` is None, and notes.
+    """
+    if out is not None:
+        checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
+        if Path(out).resolve() == Path(data).resolve():
+            raise ValueError(f"out must be another file than the data, found {out} for both")
+    model = AUCClassifier.load(folder)
+    table = read_table(data, text=[*model.encoder_.text_names, *keep])
+    for name in keep:
+        checks.choice("keep", name, tuple(table.column_names))
+    columns = columns_of(table)
+    found = _predictions(model, columns, {name: table[name] for name in keep})
+    notes = model.encoder_.notes(columns)
+    if out is None:
+        return _csv(found), notes
+    with replacing(Path(out)) as temporary:
+        if Path(out).suffix == ".csv":
+            temporary.write_text(_csv(found), encoding="utf-8")
+        else:
+            import pyarrow.parquet
+
+            pyarrow.parquet.write_table(found, temporary)
+    return None, notes
+
+
+def _predictions(model: AUCClassifier, columns: Any, kept: dict[str, Any]) -> Any:
+    import pyarrow
+
+    probabilities = model.predict_proba(columns)
+    labels = [str(label) for label in model.predict(columns)]
+    names = [str(label) for label in model.classes_]
+    shown = range(1, 2) if len(names) == 2 else range(len(names))
+    made: dict[str, Any] = {f"probability of {names[k]}": probabilities[:, k] for k in shown}
+    made["prediction"] = labels
+    if clash := sorted(kept.keys() & made.keys()):
+        raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
+    return pyarrow.table({**kept, **made})
+
+
+def _csv(table: Any) -> str:
+    import pyarrow.csv
+
+    buffer = io.BytesIO()
+    pyarrow.csv.write_csv(table, buffer)
+    return buffer.getvalue().decode()

@@ -1,0 +1,128 @@
+"""Rows on their way through the network, and what the scores decide."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from aucmax import checks, metrics
+from aucmax.judge import calibration
+from aucmax.judge.calibration import Platt, Temperature
+from aucmax.models.tabular import TabularEnsemble
+from aucmax.tables.encoder import Encoded
+
+CHUNK = 512
+"""Rows scored at once, always as many: hidden units stay near the processor."""
+
+
+class Rows(NamedTuple):
+    """Rows as numbers, with their classes and weights."""
+
+    numeric: Tensor
+    codes: Tensor
+    classes: NDArray[np.int64]
+    weight: NDArray[np.float32] | None
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    @classmethod
+    def of(
+        cls, encoded: Encoded, classes: NDArray[np.int64], weight: NDArray[np.float32] | None
+    ) -> Rows:
+        """Share the memory of an encoded table."""
+        numeric, codes = (torch.from_numpy(part) for part in encoded)
+        return cls(numeric, codes, classes, weight)
+
+    def take(self, rows: NDArray[np.int64]) -> Rows:
+        """Some of the rows."""
+        index = torch.from_numpy(rows)
+        weight = None if self.weight is None else self.weight[rows]
+        return Rows(self.numeric[index], self.codes[index], self.classes[rows], weight)
+
+    def for_fit(self) -> tuple[Any, ...]:
+        """As :func:`aucmax.fit` takes them."""
+        parts = ((self.numeric, self.codes), torch.from_numpy(self.classes))
+        return parts if self.weight is None else (*parts, torch.from_numpy(self.weight))
+
+
+@torch.no_grad()
+def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[np.float64]:
+    """Raw scores (N, outputs); a row's do not depend on its neighbours or on how many there are.
+
+    A product of matrices rounds otherwise with other numbers of rows. So TabM, in single precision,
+    always gets as many, some of them empty; other networks compute in double precision.
+    """
+    scorer, kind = _scorer(network)
+    scorer = scorer.to(device).eval()
+    found = []
+    for start in range(0, len(rows), CHUNK):
+        part = slice(start, start + CHUNK)
+        numeric, codes = (_filled(x[part]) for x in (rows.numeric, rows.codes))
+        scores = scorer((numeric.to(device, kind), codes.to(device)))
+        found.append(scores.reshape(CHUNK, -1).cpu().double().numpy())
+    scored = np.concatenate(found)[: len(rows)]
+    checks.check_finite("scores", scored)
+    return scored
+
+
+def _scorer(network: nn.Module) -> tuple[nn.Module, torch.dtype]:
+    if isinstance(network, TabularEnsemble):
+        return network.folded().float(), torch.float32
+    return copy.deepcopy(network).double(), torch.float64
+
+
+def _filled(part: Tensor) -> Tensor:
+    """With rows of zeros up to the number that is scored at once."""
+    return functional.pad(part, (0, 0, 0, CHUNK - len(part)))
+
+
+def calibrate(
+    network: nn.Module, rows: Rows, device: torch.device, rule: str
+) -> tuple[Platt | Temperature, float]:
+    """The map from the network's scores to probabilities that the rows give, and the threshold."""
+    scores = score_rows(network, rows, device)
+    if scores.shape[1] > 1:
+        return calibration.fit_temperature(scores, rows.classes, rows.weight), 0.5
+    platt = calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)
+    if rule == "proba" or len(np.unique(rows.classes)) < 2:
+        return platt, 0.5
+    return platt, best_threshold(platt(scores[:, 0]), rows.classes, rows.weight)
+
+
+def best_threshold(
+    probabilities: NDArray[np.float64],
+    classes: NDArray[np.int64],
+    weight: NDArray[Any] | None = None,
+) -> float:
+    """Where predicting the second class from it on has the best balanced accuracy."""
+    curve = metrics.roc_curve(probabilities, classes, weight)
+    best = int(np.argmax(curve.tpr - curve.fpr))
+    cut = min(float(curve.thresholds[best]), float(probabilities.max()))
+    below = probabilities[probabilities < cut]
+    # Between two scores, so that rounding in another process changes no prediction.
+    return (cut + (float(below.max()) if len(below) else 0.0)) / 2
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Let torch use so many threads in the block; -1 for all cores, None as it is set."""
+    if count is None:
+        yield
+        return
+    import os
+
+    before = torch.get_num_threads()
+    torch.set_num_threads((os.cpu_count() or 1) if count == -1 else checks.count("n_jobs", count))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

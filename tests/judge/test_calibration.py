@@ -1,0 +1,116 @@
+"""Probabilities from scores, against scikit-learn and the definitions."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+from sklearn.calibration import _sigmoid_calibration
+from sklearn.metrics import roc_auc_score
+
+from aucmax.judge.calibration import Platt, Temperature, fit_platt, fit_temperature, from_dict
+
+RANDOM = np.random.default_rng(0)
+Y = (RANDOM.random(500) < 0.15).astype(int)
+S = RANDOM.normal(size=500) + 1.5 * Y
+WEIGHT = RANDOM.uniform(0.2, 3, 500)
+
+
+def test_as_scikit_learn_scales():
+    """Its a and b are those of 1 / (1 + exp(a s + b)), with the same smoothed targets."""
+    a, b = _sigmoid_calibration(S, Y)
+    found = fit_platt(S, Y)
+    np.testing.assert_allclose([found.slope, found.shift], [-a, -b], rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+def test_the_scale_of_the_scores_is_nothing(scale, shift):
+    p = fit_platt(S * scale + shift * scale, Y)(S * scale + shift * scale)
+    np.testing.assert_allclose(p, fit_platt(S, Y)(S), rtol=1e-5)
+
+
+def test_a_weight_is_so_many_rows():
+    counts = np.where(Y, 3, 1 + (S > 0))
+    repeated = fit_platt(np.repeat(S, counts), np.repeat(Y, counts))
+    weighed = fit_platt(S, Y, counts * 1.0)
+    # Only the smoothing of the targets counts rows: it is that of 500.
+    np.testing.assert_allclose(weighed(S), repeated(S), atol=0.02)
+    assert abs(weighed(S) - fit_platt(S, Y)(S)).max() > 0.05
+    np.testing.assert_allclose(fit_platt(S, Y, WEIGHT)(S), fit_platt(S, Y, WEIGHT * 8.0)(S))
+
+
+@pytest.mark.parametrize("scores", [S, -S, S * 1e-8, np.round(S)])
+def test_the_ranking_stays(scores):
+    platt = fit_platt(scores, Y)
+    assert platt.slope > 0
+    assert roc_auc_score(Y, platt(scores)) == roc_auc_score(Y, scores)
+
+
+def test_scores_the_wrong_way_round_say_the_share():
+    p = fit_platt(-S, Y)(-S)
+    np.testing.assert_allclose(p, Y.mean(), atol=5e-3)
+
+
+def test_classes_apart_stay_finite():
+    platt = fit_platt(np.array([-1.0, -2.0, 1.0, 2.0]), np.array([0, 0, 1, 1]))
+    assert np.isfinite([platt.slope, platt.shift]).all()
+    assert 0.5 < platt(np.array([1.0]))[0] < 1
+
+
+def test_scores_all_alike():
+    platt = fit_platt(np.ones(20), Y[:20] | (np.arange(20) == 0))
+    assert 0 < platt(np.ones(1))[0] < 1
+
+
+def test_extreme_scores_neither_overflow_nor_warn():
+    assert Platt(1.0, 0.0)(np.array([-1e6, 1e6])).tolist() == [0.0, 1.0]
+
+
+def test_probabilities_are_right_on_average():
+    """The mean of a maximum-likelihood fit with a shift is the share, but for the smoothing."""
+    assert abs(fit_platt(S, Y)(S).mean() - Y.mean()) < 5e-3
+    assert (
+        abs(np.average(fit_platt(S, Y, WEIGHT)(S), weights=WEIGHT) - np.average(Y, weights=WEIGHT))
+        < 5e-3
+    )
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+def test_the_temperature_and_the_shifts_are_the_likeliest(weight):
+    """Against scipy on the same smoothed likelihood."""
+    scores = RANDOM.normal(size=(500, 3)) * 4
+    truth = Temperature(0.3, (1.0, 0.0, -1.0))
+    target = np.array([RANDOM.choice(3, p=p) for p in truth(scores)])
+    w = np.ones(500) if weight is None else weight / weight.mean()
+    smooth = (np.eye(3)[target] * 500 + 1) / 503
+
+    def surprise(theta):
+        return -(w @ (smooth * log_softmax(theta[0] * scores + [0, *theta[1:]], axis=1)).sum(1))
+
+    best = minimize(surprise, [1.0, 0.0, 0.0], method="BFGS", options={"gtol": 1e-4}).x
+    found = fit_temperature(scores, target, weight)
+    shifts = np.subtract(found.shifts, found.shifts[0])
+    np.testing.assert_allclose([found.slope, *shifts[1:]], best, rtol=1e-3)
+    np.testing.assert_allclose(found(scores).sum(axis=1), 1)
+    np.testing.assert_allclose([found.slope, shifts[2]], [0.3, -2.0], rtol=0.3)
+
+
+def test_classes_at_other_levels_are_told_apart():
+    scores = np.eye(3)[np.arange(60) % 3] + [5.0, 0.0, -5.0]
+    found = fit_temperature(scores, np.arange(60) % 3)
+    assert (found(scores).argmax(axis=1) == np.arange(60) % 3).all()
+    assert np.isfinite([found.slope, *found.shifts]).all()
+
+
+def test_ranked_the_wrong_way_round_the_slope_stays_positive():
+    scores = np.eye(3)[np.arange(60) % 3]
+    found = fit_temperature(-scores, np.arange(60) % 3)
+    assert found.slope > 0
+    np.testing.assert_allclose(found(-scores), 1 / 3, atol=0.01)
+
+
+@pytest.mark.parametrize("kind", [Platt(0.1, 1 / 3), Temperature(2 / 3, (0.1, -0.1))])
+def test_through_json_and_back(kind):
+    assert from_dict(json.loads(json.dumps(kind.to_dict()))) == kind

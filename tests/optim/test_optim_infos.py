@@ -1,0 +1,738 @@
+"""The optimizers in the tables that torch tests its own with; the test bodies are ours."""
+
+import copy
+import math
+import pickle
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+from optim_helpers import (
+    assert_near,
+    assert_same,
+    everything,
+    make_batch,
+    make_params,
+    make_task,
+    set_grads,
+    train_step,
+    walk,
+    walk_two_stages,
+)
+from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR, ReduceLROnPlateau, StepLR
+from torch.testing._internal.common_optimizers import (
+    ErrorOptimizerInput,
+    OptimizerErrorEnum,
+    OptimizerInfo,
+    OptimizerInput,
+    get_error_inputs_for_all_optims,
+)
+
+from aucmax import OAUC, PGA, PPDSG, PPDAdaGrad, averaged
+from aucmax.optim import staged
+
+# Importing torch's tables loads torch's own hypothesis profile and locks the backend flags: undo.
+settings.load_profile("aucmax")
+torch.backends.__allow_nonbracketed_mutation_flag = True
+
+SHAPES = (3, 4), (4,), ()
+AVERAGES = {"average", "drift"}
+
+
+# ---- The tables --------------------------------------------------------------------------------
+
+
+def table(**inputs):
+    """A function of the kind OptimizerInfo takes; every optimizer has the first rows."""
+    rows = {
+        "default": {},
+        "lr": {"lr": 0.02},
+        "tensor_lr": {"lr": torch.tensor(0.02, dtype=torch.float64)},
+        "maximize": {"maximize": True},
+    }
+    return lambda device, dtype=None: [
+        OptimizerInput(params=None, kwargs=kwargs, desc=desc)
+        for desc, kwargs in (rows | inputs).items()
+    ]
+
+
+def complex_parameter():
+    p = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    p.grad = torch.ones_like(p)
+    return p
+
+
+def sparse_parameter():
+    p = nn.Parameter(torch.ones(2, 2))
+    p.grad = torch.ones_like(p).to_sparse()
+    return p
+
+
+def error_table(names_and_rules):
+    """Arguments that must raise, by their rule, and gradients that must."""
+
+    def errors(device, dtype):
+        rows = [
+            ErrorOptimizerInput(
+                OptimizerInput(None, {name: value}, desc=f"{name}={value}"),
+                error_type=ValueError,
+                error_regex=re.escape(f"{name} must be {rule}, found {value!r}"),
+            )
+            for name, rule in names_and_rules.items()
+            for value in BAD[rule]
+        ]
+        rows += [
+            ErrorOptimizerInput(
+                OptimizerInput([make()], {}, desc=make.__name__),
+                error_on=OptimizerErrorEnum.STEP_ERROR,
+                error_type=ValueError,
+                error_regex=regex,
+            )
+            for make, regex in [
+                (sparse_parameter, r"gradients must be dense, found layout torch.sparse_coo"),
+                (complex_parameter, r"real floating point, found torch.complex64"),
+            ]
+        ]
+        # torch's own rows; its words for a tensor lr of several elements are not ours
+        shared = get_error_inputs_for_all_optims(device, dtype)
+        return rows + [row for row in shared if "1-element" not in row.error_regex]
+
+    return errors
+
+
+NON_NEGATIVE, POSITIVE = "a finite number >= 0", "a number > 0"
+BAD = {
+    NON_NEGATIVE: [-0.1, math.nan, math.inf, "fast", None, torch.tensor([0.1, 0.2])],
+    POSITIVE: [0.0, -2.0, math.nan, "far", None],
+}
+
+
+def step_lr(optimizer):
+    return StepLR(optimizer, gamma=0.5, step_size=2)
+
+
+def cosine(optimizer):
+    return CosineAnnealingLR(optimizer, T_max=5)
+
+
+def plateau(optimizer):
+    return ReduceLROnPlateau(optimizer, patience=0)
+
+
+def one_cycle(optimizer):
+    """Cycles the momentum too, where there is one."""
+    cycle_momentum = "momentum" in optimizer.defaults
+    return OneCycleLR(optimizer, max_lr=0.1, total_steps=8, cycle_momentum=cycle_momentum)
+
+
+SCHEDULERS = [step_lr], [cosine], [plateau], [one_cycle], [step_lr, cosine]
+
+
+INFOS = [
+    OptimizerInfo(
+        PPDSG,
+        optim_inputs_func=table(
+            gamma={"gamma": 0.7},
+            no_prox={"gamma": math.inf},
+            momentum={"gamma": 2.0, "momentum": 0.9},
+            weight_decay={"gamma": 2.0, "weight_decay": 0.3},
+            everything={"lr": 0.05, "gamma": 2.0, "momentum": 0.9, "weight_decay": 0.3},
+            dual_momentum={"momentum": 0.9, "maximize": True},
+        ),
+        optim_error_inputs_func=error_table(
+            dict.fromkeys(["lr", "momentum", "weight_decay"], NON_NEGATIVE) | {"gamma": POSITIVE}
+        ),
+        scheduler_inputs=SCHEDULERS,
+        supported_impls=("foreach",),
+        supports_complex=False,
+    ),
+    OptimizerInfo(
+        PPDAdaGrad,
+        optim_inputs_func=table(
+            gamma={"gamma": 0.7},
+            no_prox={"gamma": math.inf},
+            delta={"gamma": 2.0, "delta": 0.01},
+        ),
+        optim_error_inputs_func=error_table(
+            {"lr": NON_NEGATIVE, "gamma": POSITIVE, "delta": POSITIVE}
+        ),
+        scheduler_inputs=SCHEDULERS,
+        supported_impls=("foreach",),
+        supports_complex=False,
+    ),
+    OptimizerInfo(
+        PGA,
+        optim_inputs_func=table(
+            gamma={"gamma": 0.7},
+            no_prox={"gamma": math.inf},
+            radius={"gamma": 2.0, "radius": 1.5, "seed": 7},
+            dual_radius={"maximize": True, "dual_radius": 1.5},
+        ),
+        optim_error_inputs_func=error_table(
+            {"lr": NON_NEGATIVE} | dict.fromkeys(["gamma", "radius", "dual_radius"], POSITIVE)
+        ),
+        scheduler_inputs=SCHEDULERS,
+        supported_impls=("foreach",),
+        supports_complex=False,
+    ),
+    OptimizerInfo(
+        OAUC,
+        optim_inputs_func=table(),
+        optim_error_inputs_func=error_table({"lr": NON_NEGATIVE}),
+        scheduler_inputs=SCHEDULERS,
+        supported_impls=("foreach",),
+        supports_complex=False,
+    ),
+]
+
+INPUTS = [(info, given) for info in INFOS for given in info.optim_inputs_func("cpu")]
+ERRORS = [(i, e) for i in INFOS for e in i.optim_error_inputs_func("cpu", torch.float32)]
+
+each_info = pytest.mark.parametrize("info", INFOS, ids=lambda info: info.name)
+each_input = pytest.mark.parametrize(
+    ("info", "given"), INPUTS, ids=[f"{info.name}-{given.desc}" for info, given in INPUTS]
+)
+each_error = pytest.mark.parametrize(
+    ("info", "error"),
+    ERRORS,
+    ids=[f"{info.name}-{error.optimizer_error_input.desc}" for info, error in ERRORS],
+)
+each_scheduler = pytest.mark.parametrize(
+    ("info", "make_schedulers"),
+    [
+        pytest.param(info, makers, id="-".join([info.name, *(make.__name__ for make in makers)]))
+        for info in INFOS
+        for makers in info.scheduler_inputs
+    ],
+)
+
+
+def build(info, given, params, **more):
+    return info.optim_cls(params, **(copy.deepcopy(given.kwargs) | more))
+
+
+def trained(info, given, params=None, **more):
+    """Everything the optimizer holds after two stages."""
+    params = make_params(*SHAPES) if params is None else params
+    optimizer = build(info, given, params, **more)
+    walk_two_stages(optimizer, params)
+    return everything(optimizer)
+
+
+def plain(info):
+    """The optimizer with the prox on, as a function of the parameters."""
+    options = {"lr": 0.1, "gamma": 2.0} if info.optim_cls is not OAUC else {"lr": 0.1}
+    return partial(info.optim_cls, **options)
+
+
+# ---- The step ----------------------------------------------------------------------------------
+
+
+@each_input
+def test_steps_go_in_the_right_direction(info, given):
+    """Downhill on a bowl, uphill on its mirror image."""
+    (p,) = make_params((6,))
+    start = p.detach().square().sum()
+    optimizer = build(info, given, [p])
+    sign = -1.0 if given.kwargs.get("maximize") else 1.0
+    for _ in range(20):
+        p.grad = sign * p.detach()
+        optimizer.step()
+    assert p.detach().square().sum() < 0.95 * start
+
+
+@each_input
+def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned(info, given):
+    params, closed = make_params(*SHAPES), make_params(*SHAPES)
+    optimizer, with_closure = build(info, given, params), build(info, given, closed)
+
+    def evaluate(params, optimizer):
+        optimizer.zero_grad()
+        loss = sum((p**2).sum() for p in params)
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        expected = evaluate(params, optimizer)
+        assert optimizer.step() is None
+        assert torch.equal(with_closure.step(lambda: evaluate(closed, with_closure)), expected)
+    assert_same(everything(with_closure), everything(optimizer))
+
+
+@each_input
+def test_zero_grad(info, given):
+    params = make_params(*SHAPES)
+    optimizer = build(info, given, params)
+    set_grads(params, 0)
+    optimizer.zero_grad(set_to_none=False)
+    assert all((p.grad == 0).all() for p in params)
+    optimizer.zero_grad()
+    assert all(p.grad is None for p in params)
+
+
+@each_info
+def test_each_group_goes_by_its_own_learning_rate(info):
+    lrs = (0.1, 0.01)
+    groups = [make_params(*SHAPES, seed=seed) for seed in (0, 1)]
+    together = plain(info)([{"params": g, "lr": lr} for g, lr in zip(groups, lrs, strict=True)])
+    for t in range(4):
+        for params in groups:
+            set_grads(params, t)
+        together.step()
+    held = everything(together)
+    for i, lr in enumerate(lrs):
+        params = make_params(*SHAPES, seed=i)
+        alone = plain(info)([{"params": params, "lr": lr}])
+        walk(alone, params, 4)
+        mine = {name: value for name, value in held.items() if name.startswith(f"{i}.")}
+        assert_same(mine, {f"{i}{name[1:]}": v for name, v in everything(alone).items()})
+
+
+@each_info
+def test_a_tensor_lr_is_a_number_lr(info):
+    results = []
+    for lr in (0.25, torch.tensor(0.25)):
+        params = make_params(*SHAPES)
+        optimizer = info.optim_cls(params, lr=lr)
+        walk_two_stages(optimizer, params)
+        results.append({k: v for k, v in everything(optimizer).items() if not k.endswith(".lr")})
+    assert_same(*results)
+
+
+# ---- Schedulers --------------------------------------------------------------------------------
+
+
+@each_scheduler
+@pytest.mark.parametrize("lr", [0.1, torch.tensor(0.1, dtype=torch.float64)], ids=["", "tensor"])
+def test_schedulers_of_torch_set_the_step_size(info, make_schedulers, lr):
+    """What a scheduler does is what the same numbers set by hand do."""
+    params, by_hand = make_params(*SHAPES), make_params(*SHAPES)
+    scheduled, other = (info.optim_cls(ps, lr=copy.deepcopy(lr)) for ps in (params, by_hand))
+    chain = [make(scheduled) for make in make_schedulers]
+    used = []
+    for t in range(7):
+        names = ("lr", "momentum") if "momentum" in scheduled.defaults else ("lr",)
+        used.append({name: float(scheduled.param_groups[0][name]) for name in names})
+        walk(scheduled, params, 1, first=t)
+        other.param_groups[0].update(used[-1])
+        walk(other, by_hand, 1, first=t)
+        for scheduler in chain:
+            scheduler.step(*([1.0] if isinstance(scheduler, ReduceLROnPlateau) else []))
+    assert len({numbers["lr"] for numbers in used}) > 2
+    for a, b in zip(params, by_hand, strict=True):
+        assert torch.equal(a, b)
+
+
+# ---- Copies ------------------------------------------------------------------------------------
+
+
+def by_pickle(thing):
+    return pickle.loads(pickle.dumps(thing))
+
+
+@each_input
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, by_pickle])
+def test_a_copy_made_mid_stage_goes_on_identically_and_apart(info, given, duplicate):
+    params = make_params(*SHAPES)
+    optimizer = build(info, given, params)
+    walk_two_stages(optimizer, params)
+    copied_params, copied = duplicate((params, optimizer))
+    before = everything(copied)
+    walk(optimizer, params, 3, first=7)
+    assert_same(everything(copied), before)
+    walk(copied, copied_params, 3, first=7)
+    assert_same(everything(copied), everything(optimizer))
+    optimizer.end_stage()
+    copied.end_stage()
+    assert_same(everything(copied), everything(optimizer))
+
+
+@each_input
+def test_a_loaded_state_goes_on_identically(info, given):
+    params, other = make_params(*SHAPES), make_params(*SHAPES, seed=5)
+    optimizer, loaded = build(info, given, params), info.optim_cls(other)
+    walk_two_stages(optimizer, params)
+    loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    with torch.no_grad():
+        for p, value in zip(other, params, strict=True):
+            p.copy_(value)
+    walk(optimizer, params, 3, first=7)
+    walk(loaded, other, 3, first=7)
+    assert_same(everything(loaded), everything(optimizer))
+
+
+# ---- Errors ------------------------------------------------------------------------------------
+
+
+@each_error
+@pytest.mark.filterwarnings("default")
+def test_error_inputs(info, error):
+    given = error.optimizer_error_input
+    params = make_params((2,)) if given.params is None else given.params
+    warning = issubclass(error.error_type, Warning)
+    expectation = (pytest.warns if warning else pytest.raises)(
+        error.error_type, match=error.error_regex
+    )
+    if error.error_on is OptimizerErrorEnum.CONSTRUCTION_ERROR:
+        with expectation:
+            info.optim_cls(params, **given.kwargs)
+    else:
+        optimizer = info.optim_cls(params, **given.kwargs)
+        with expectation:
+            optimizer.step()
+
+
+CHECKED = "lr", "gamma", "momentum", "weight_decay", "delta", "radius", "dual_radius"
+
+
+@pytest.mark.parametrize(
+    ("info", "name"),
+    [
+        pytest.param(info, name, id=f"{info.name}-{name}")
+        for info in INFOS
+        for name in CHECKED
+        if name in info.optim_cls(make_params((2,))).defaults
+    ],
+)
+def test_the_arguments_of_a_group_are_checked_too(info, name):
+    with pytest.raises(ValueError, match=rf"{name} must be .*, found -1"):
+        info.optim_cls([{"params": make_params((2,)), name: -1}])
+    optimizer = info.optim_cls(make_params((2,)))
+    with pytest.raises(ValueError, match=rf"{name} must be .*, found -1"):
+        optimizer.add_param_group({"params": make_params((3,)), name: -1})
+
+
+@each_info
+@pytest.mark.parametrize("restart", ["median", None, 1])
+def test_an_unknown_restart_is_refused_and_changes_nothing(info, restart):
+    params = make_params(*SHAPES)
+    optimizer = plain(info)(params)
+    walk(optimizer, params, 2)
+    before = everything(optimizer)
+    with pytest.raises(ValueError, match=re.escape(f"found {restart!r}")):
+        optimizer.end_stage(restart)
+    assert_same(everything(optimizer), before)
+
+
+def test_pga_restarts_at_the_average_only():
+    with pytest.raises(ValueError, match="restart must be 'average' for PGA, found 'last'"):
+        PGA(make_params((2,))).end_stage("last")
+
+
+# ---- Lists against single tensors --------------------------------------------------------------
+
+
+def awkward_params(dtype):
+    """Empty, without dimensions, around the block's size, transposed, channels last."""
+    flat_shapes = (), (0,), (7,), (63,), (64,), (65,), (3, 70), (2, 0, 3)
+    params = make_params(*flat_shapes, dtype=dtype)
+    transposed, images, small_images = make_params(
+        (40, 5), (2, 8, 4, 4), (1, 3, 2, 2), dtype=dtype, seed=1
+    )
+    layouts = (
+        transposed.t(),
+        *(x.to(memory_format=torch.channels_last) for x in (images, small_images)),
+    )
+    return params + [nn.Parameter(x.detach()) for x in layouts]
+
+
+def walk_with_other_strides(optimizer, params):
+    """Every second gradient of two dimensions comes transposed in memory."""
+    for t in range(6):
+        set_grads(params, t)
+        for p in params:
+            if p.ndim == 2 and t % 2:
+                p.grad = p.grad.t().contiguous().t()
+        optimizer.step()
+        if t == 3:
+            optimizer.end_stage()
+
+
+@each_input
+@pytest.mark.parametrize("foreach", [None, True])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)], ids=["f64", "f32"]
+)
+def test_lists_do_what_single_tensors_do(monkeypatch, info, given, foreach, dtype, tolerance):
+    monkeypatch.setattr(staged, "BLOCK", 64)
+    results = []
+    for choice in (foreach, False):
+        params = awkward_params(dtype)
+        optimizer = build(info, given, params, foreach=choice)
+        walk_with_other_strides(optimizer, params)
+        assert all(
+            p.stride() == q.stride() for p, q in zip(params, awkward_params(dtype), strict=True)
+        )
+        results.append(everything(optimizer))
+    assert_near(*results, rtol=tolerance, atol=tolerance)
+
+
+@each_info
+def test_the_size_of_the_blocks_changes_no_bit(monkeypatch, info):
+    results = []
+    for block in (64, 1 << 19):
+        monkeypatch.setattr(staged, "BLOCK", block)
+        params = awkward_params(torch.float64)
+        optimizer = plain(info)(params)
+        walk(optimizer, params, 3)
+        results.append(everything(optimizer))
+    assert_near(*results, rtol=1e-15, atol=1e-15)
+
+
+@each_input
+def test_half_precision_moves_as_single_precision_does_up_to_its_own_rounding(info, given):
+    half, single = (make_params((50,), dtype=d) for d in (torch.bfloat16, torch.float32))
+    with torch.no_grad():
+        single[0].copy_(half[0])
+    results = []
+    for params in (half, single):
+        optimizer = build(info, given, params)
+        walk(optimizer, params, 3)
+        results.append(params[0].detach().float())
+        assert {x.dtype for x in optimizer.state[params[0]].values()} <= {torch.float32}
+    torch.testing.assert_close(*results, rtol=0.02, atol=0.02)
+
+
+# ---- Averages ----------------------------------------------------------------------------------
+
+
+def average_by_hand(cls, points, lr):
+    """What each method averages, from the points v_0, v_1, ... of a stage."""
+    if cls is OAUC:
+        steps = [lr / math.sqrt(t) for t in range(1, len(points))]
+        return np.average(points[:-1], axis=0, weights=steps)
+    return np.mean(points[1:] if cls is PGA else points, axis=0)
+
+
+@pytest.mark.parametrize("present", ["1111", "1010", "0011", "1100", "0101"])
+@pytest.mark.parametrize(
+    ("info", "given"),
+    [
+        pytest.param(info, given, id=f"{info.name}-{given.desc}")
+        for info, given in INPUTS
+        if info.optim_cls in (PGA, OAUC) or not given.kwargs.get("maximize")  # it has no average
+    ],
+)
+def test_the_average_is_that_of_the_iterates_also_without_a_gradient(info, given, present):
+    """One parameter has gradients at some steps only; in the others it stands still."""
+    steady, sporadic = make_params((3,), (4,))
+    optimizer = build(info, given, [steady, sporadic])
+    lr = float(optimizer.param_groups[0]["lr"])
+    for stage in range(2):
+        points = [sporadic.detach().numpy().copy()]
+        for t, has_gradient in enumerate(present):
+            set_grads([steady, sporadic], 10 * stage + t)
+            if has_gradient == "0":
+                sporadic.grad = None
+            optimizer.step()
+            points.append(sporadic.detach().numpy().copy())
+        if stage == 0 or info.optim_cls is not OAUC:
+            expected = average_by_hand(info.optim_cls, points, lr)
+            if info.optim_cls is PGA:  # what it returns is drawn; this is the running one
+                optimizer.state[sporadic].pop("drawn", None)
+            found = {id(p): x for p, x in optimizer.averages()}.get(id(sporadic), sporadic.detach())
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+        optimizer.end_stage()
+
+
+@each_info
+def test_a_parameter_that_never_has_a_gradient_has_no_state_and_stays(info):
+    moving, resting = make_params((3,), (4,))
+    start = resting.detach().clone()
+    optimizer = plain(info)([moving, resting])
+    walk(optimizer, [moving], 3)
+    optimizer.end_stage()
+    assert resting not in optimizer.state
+    assert torch.equal(resting.detach(), start)
+
+
+# ---- Mixed precision ---------------------------------------------------------------------------
+
+
+@each_input
+def test_a_step_that_gradscaler_skips_leaves_no_trace(info, given):
+    params, other = make_params(*SHAPES), make_params(*SHAPES)
+    optimizer, unscaled = build(info, given, params), build(info, given, other)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
+    for t in range(4):
+        optimizer.zero_grad()
+        scaler.scale(sum((p**2).sum() for p in params)).backward()
+        if t == 2:
+            params[0].grad[0, 0] = math.inf
+        before = everything(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        if t == 2:
+            assert_same(everything(optimizer), before)
+            continue
+        unscaled.zero_grad()
+        sum((p**2).sum() for p in other).backward()
+        unscaled.step()
+    assert optimizer.param_groups[0]["stage_steps"] == 3
+    assert_same(everything(optimizer), everything(unscaled))
+
+
+# ---- Groups and hooks --------------------------------------------------------------------------
+
+
+@each_info
+def test_a_group_added_mid_stage_counts_from_there(info):
+    old, new = make_params(*SHAPES), make_params((5,), seed=3)
+    optimizer = plain(info)(old)
+    walk(optimizer, old, 2)
+    optimizer.add_param_group({"params": new, "lr": 0.05})
+    for t in range(2, 5):
+        set_grads(old, t)
+        set_grads(new, t)
+        optimizer.step()
+
+    old_alone, new_alone = make_params(*SHAPES), make_params((5,), seed=3)
+    first, second = plain(info)(old_alone), plain(info)([{"params": new_alone, "lr": 0.05}])
+    walk(first, old_alone, 5)
+    walk(second, new_alone, 3, first=2)
+    added = {"1" + name[1:]: value for name, value in everything(second).items()}
+    assert_same(everything(optimizer), everything(first) | added)
+
+
+@each_info
+def test_hooks_see_the_step(info):
+    params = make_params(*SHAPES)
+    optimizer = plain(info)(params)
+    seen = []
+    for register in (optimizer.register_step_pre_hook, optimizer.register_step_post_hook):
+        register(lambda opt, args, kwargs: seen.append(opt.param_groups[0]["stage_steps"].item()))
+    walk(optimizer, params, 2)
+    assert seen == [0, 1, 1, 2]
+
+
+@each_info
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_hooks_of_the_state_dict_are_heard(info, dtype):
+    """Saved averages doubled on the way out and negated on the way in."""
+
+    def multiply_averages(state_dict, factor):
+        state = {
+            key: {n: factor * x if n in AVERAGES else x for n, x in entry.items()}
+            for key, entry in state_dict["state"].items()
+        }
+        return {**state_dict, "state": state}
+
+    params = make_params((3,), dtype=dtype)
+    optimizer, loaded = plain(info)(params), plain(info)(params)
+    walk(optimizer, params, 2)
+    heard = []
+    optimizer.register_state_dict_pre_hook(lambda opt: heard.append("saving"))
+    optimizer.register_state_dict_post_hook(lambda opt, sd: multiply_averages(sd, 2.0))
+    loaded.register_load_state_dict_pre_hook(lambda opt, sd: multiply_averages(sd, -1.0))
+    loaded.register_load_state_dict_post_hook(lambda opt: heard.append("loaded"))
+    loaded.load_state_dict(optimizer.state_dict())
+    assert heard == ["saving", "loaded"]
+    (name,) = AVERAGES & optimizer.state[params[0]].keys()
+    average = optimizer.state[params[0]][name]
+    assert torch.equal(loaded.state[params[0]][name], -2.0 * average)
+    assert loaded.state[params[0]][name].dtype == average.dtype
+
+
+# ---- torch.compile -----------------------------------------------------------------------------
+
+
+def compiled_and_eager(make, backend, lrs, set_lr):
+    """Train two copies for a stage per lr; their numbers, and the graphs built by each step."""
+    counter, counts, results = CompileCounterWithBackend(backend), [], []
+    for compiled in (True, False):
+        task = make_task()
+        optimizer = make(task.groups())
+        if compiled:
+            optimizer.step = torch.compile(optimizer.step, backend=counter)
+        for lr in lrs:
+            set_lr(optimizer, lr)
+            for t in range(5):
+                train_step(task, optimizer, make_batch(t))
+                counts += [counter.frame_count] if compiled else []
+            optimizer.end_stage()
+        train_step(task, optimizer, make_batch(9))
+        results.append(everything(optimizer))
+    return *results, counts
+
+
+def fill_lr(optimizer, lr):
+    for group in optimizer.param_groups:
+        group["lr"].fill_(lr)
+
+
+def put_lr(optimizer, lr):
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+COMPILED = {
+    "PPDSG": partial(PPDSG, gamma=3.0, momentum=0.9, weight_decay=0.1),
+    "PPDAdaGrad": partial(PPDAdaGrad, gamma=3.0),
+    "PGA": partial(PGA, gamma=3.0, radius=2.2, dual_radius=0.05),
+    "OAUC": OAUC,
+}
+each_compiled = pytest.mark.parametrize("name", COMPILED)
+
+
+@each_compiled
+def test_a_compiled_step_is_the_eager_one_and_compiles_once_for_a_tensor_lr(fresh_compiler, name):
+    def make(groups):
+        return COMPILED[name](groups, lr=torch.tensor(0.1, dtype=torch.float64))
+
+    compiled, eager, counts = compiled_and_eager(make, "aot_eager", (0.3, 0.1, 0.03), fill_lr)
+    assert_near(compiled, eager, rtol=1e-12, atol=1e-12)
+    # the first steps of the first two stages begin states; from then on nothing is new
+    assert counts[1] == counts[4], "compiled again within the first stage"
+    assert counts[6] == counts[-1], "compiled again for a new lr or a new stage"
+
+
+def test_a_compiled_step_with_a_number_lr_compiles_by_the_stage_not_by_the_step(fresh_compiler):
+    make = COMPILED["PPDSG"]
+    compiled, eager, counts = compiled_and_eager(make, "aot_eager", (0.3, 0.1), put_lr)
+    assert_near(compiled, eager, rtol=1e-12, atol=1e-12)
+    assert counts[1] == counts[4]
+    assert counts[6] == counts[9]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
+def test_an_inductor_step_is_the_eager_one(fresh_compiler):
+    results = []
+    for backend in ("inductor", None):
+        params = make_params((8,))
+        optimizer = PPDSG(params, gamma=3.0)
+        walk(optimizer, params, 1)  # begins the states: one graph is enough here
+        if backend:
+            optimizer.step = torch.compile(optimizer.step, backend=backend)
+        walk(optimizer, params, 3, first=1)
+        results.append(everything(optimizer))
+    assert_near(*results, rtol=1e-12, atol=1e-12)
+
+
+@each_compiled
+def test_the_step_is_one_graph(fresh_compiler, name):
+    task = make_task()
+    optimizer = COMPILED[name](task.groups())
+    for t in range(2):  # states begin in the first step
+        train_step(task, optimizer, make_batch(t))
+    counter = CompileCounterWithBackend("eager")
+    optimizer.step = torch.compile(optimizer.step, backend=counter)
+    train_step(task, optimizer, make_batch(2))
+    assert counter.frame_count == 1
+
+
+# ---- Through the real loss ---------------------------------------------------------------------
+
+
+@each_info
+def test_training_through_the_loss_lowers_it(info):
+    task = make_task()
+    optimizer = plain(info)(task.groups())
+    losses = [train_step(task, optimizer, make_batch(t, n=64)).item() for t in range(120)]
+    assert np.mean(losses[-20:]) < 0.8 * np.mean(losses[:20])
+    with averaged(task.model, optimizer):
+        assert all(torch.isfinite(p).all() for p in task.primal())

@@ -1,0 +1,309 @@
+"""The parts the optimizers are made of, and corners that a user can reach."""
+
+import math
+
+import pytest
+import torch
+from optim_helpers import assert_near, average_of, everything, make_params, set_grads, walk
+from torch import nn
+
+from aucmax import OAUC, PGA, PPDSG, PPDAdaGrad
+from aucmax.optim import staged
+from aucmax.optim.oauc import take_in
+
+ALL = pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad, PGA, OAUC])
+FOREACH = pytest.mark.parametrize("foreach", [None, False], ids=["foreach", "single"])
+
+
+# ---- Blocks ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def block(monkeypatch):
+    """Blocks of 64 elements."""
+    monkeypatch.setattr(staged, "BLOCK", 64)
+    return 64
+
+
+def columns_of(*shapes):
+    """Two columns of tensors numbered through, the second ten times the first."""
+    tensors, start = [], 0
+    for shape in shapes:
+        n = math.prod(shape)
+        tensors.append(torch.arange(start, start + n, dtype=torch.float64).reshape(shape))
+        start += n
+    return [tensors, [10 * t for t in tensors]]
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [],
+        [()],
+        [(0,)],
+        [(64,)],
+        [(65,)],
+        [(64,), (1,)],
+        [(1,), (64,)],
+        [(10,), (0,), (200,), (), (7, 9)],
+        [(130, 2), (128,), (63,), (2,)],
+        [(30,)] * 9,
+    ],
+    ids=str,
+)
+def test_blocks_hold_every_element_once_in_order_and_few_at_a_time(block, shapes):
+    columns = columns_of(*shapes)
+    parts = list(staged.blocks(columns))
+    assert all(sum(x.numel() for x in part[0]) <= block for part in parts)
+    for i, column in enumerate(columns):
+        seen = [x.flatten() for part in parts for x in part[i]]
+        expected = [x.flatten() for x in column]
+        torch.testing.assert_close(
+            torch.cat([*seen, torch.empty(0)]), torch.cat([*expected, torch.empty(0)])
+        )
+    for part in parts:
+        assert [x.shape for x in part[0]] == [x.shape for x in part[1]]
+
+
+def test_blocks_are_views_of_the_tensors(block):
+    columns = columns_of((200,), (3,))
+    for part in staged.blocks(columns):
+        for x in part[0]:
+            x.zero_()
+    assert all((x == 0).all() for x in columns[0])
+
+
+def test_small_tensors_share_a_block_and_a_large_one_without_flat_memory_has_its_own(block):
+    columns = columns_of((20,), (20,), (40, 5), (20,))
+    columns[1][2] = columns[1][2].t().contiguous().t()
+    sizes = [[x.numel() for x in part[0]] for part in staged.blocks(columns)]
+    assert sizes == [[20, 20], [200], [20]]
+
+
+# ---- Small helpers -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept"),
+    [
+        (torch.bfloat16, torch.float32),
+        (torch.float16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ],
+)
+def test_state_is_a_copy_in_single_precision_or_better(dtype, kept):
+    (p,) = make_params((3,), dtype=dtype)
+    copy = staged.copy_of(p)
+    assert copy.dtype == kept
+    assert not copy.requires_grad
+    assert torch.equal(copy.to(dtype), p.detach())
+    assert copy.data_ptr() != p.data_ptr()
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.2, 0.8, 1.0, torch.tensor(0.2, dtype=torch.float64)])
+def test_take_in_moves_the_average_by_the_weight(weight):
+    average, p = torch.tensor([1.0, -2.0]), torch.tensor([3.0, 5.0])
+    expected = average + float(weight) * (p - average)
+    take_in(average, p, weight)
+    torch.testing.assert_close(average, expected)
+
+
+def test_a_number_stays_a_number_and_a_tensor_is_read():
+    assert staged.scalar(0.5) == 0.5
+    assert staged.scalar(torch.tensor(0.5)) == 0.5
+    assert isinstance(staged.scalar(torch.tensor(0.5)), float)
+
+
+def test_half_precision_is_moved_in_single_precision_and_written_back():
+    (p,) = make_params((4,), dtype=torch.bfloat16)
+    with torch.no_grad(), staged.in_single_precision(p) as exact:
+        assert exact.dtype == torch.float32
+        exact.fill_(0.3)
+    assert torch.equal(p.detach(), torch.full((4,), 0.3, dtype=torch.bfloat16))
+
+
+def test_an_average_in_half_precision_still_moves_after_many_steps():
+    p = nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
+    optimizer = PPDSG([p], lr=0.0)
+    for _ in range(300):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+    with torch.no_grad():
+        p.fill_(2.0)
+    optimizer.step()
+    torch.testing.assert_close(average_of(optimizer, p), torch.tensor([1 + 1 / 302]))
+
+
+def test_a_captured_graph_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(RuntimeError, match="CUDA graph"):
+        PPDSG(make_params((2,))).step()
+
+
+@ALL
+def test_the_counters_live_on_the_cpu_whatever_the_default_device(cls):
+    """They are read at every step; on an accelerator that would wait for it."""
+    params = make_params((2,))
+    with torch.device("meta"):
+        optimizer = cls(params)
+    counters = {k: v for k, v in optimizer.param_groups[0].items() if isinstance(v, torch.Tensor)}
+    assert {name: value.device.type for name, value in counters.items()} == dict.fromkeys(
+        counters, "cpu"
+    )
+
+
+def test_pga_draws_whatever_the_default_device():
+    params = make_params((2,))
+    optimizer = PGA(params)
+    walk(optimizer, params, 2)
+    with torch.device("meta"):
+        optimizer.end_stage()
+    assert "drawn" in optimizer.state[params[0]]
+
+
+# ---- Settings at the edge ----------------------------------------------------------------------
+
+
+@ALL
+def test_a_group_may_be_empty(cls):
+    (p,) = make_params((3,))
+    start = p.detach().clone()
+    optimizer = cls([{"params": []}, {"params": [p]}], lr=0.1)
+    walk(optimizer, [p], 1)
+    assert not torch.equal(p.detach(), start)
+
+
+@ALL
+@FOREACH
+def test_a_warm_up_from_lr_zero_leaves_the_parameters_where_they_are(cls, foreach):
+    params = make_params((3,), ())
+    start = [p.detach().clone() for p in params]
+    optimizer = cls(params, lr=0.0, foreach=foreach)
+    walk(optimizer, params, 2)
+    for p, value in zip(params, start, strict=True):
+        assert torch.equal(p.detach(), value)
+    averages = dict(optimizer.averages())
+    assert all(torch.equal(averages[p], p.detach()) for p in params)
+
+
+@ALL
+@FOREACH
+def test_a_warm_up_from_lr_zero_goes_on(cls, foreach):
+    params = make_params((3,))
+    optimizer = cls(params, lr=0.0, foreach=foreach)
+    walk(optimizer, params, 2)
+    optimizer.param_groups[0]["lr"] = 0.1
+    start = params[0].detach().clone()
+    walk(optimizer, params, 3, first=2)
+    assert torch.isfinite(params[0]).all()
+    assert not torch.equal(params[0].detach(), start)
+    assert torch.isfinite(average_of(optimizer, params[0])).all()
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_ppdsg_where_weight_decay_erases_the_point(momentum):
+    """lr * weight_decay = 1: nothing of the point is kept, in lists and one by one."""
+    results = []
+    for foreach in (None, False):
+        params = make_params((3,), (2, 2))
+        optimizer = PPDSG(
+            params, lr=2.0, weight_decay=0.5, gamma=3.0, momentum=momentum, foreach=foreach
+        )
+        walk(optimizer, params, 3)
+        results.append(everything(optimizer))
+    assert_near(*results, rtol=1e-12, atol=1e-12)
+
+
+@FOREACH
+def test_momentum_may_be_switched_on_during_training(foreach):
+    """As with torch's SGD, which is the same here: no prox."""
+    ours, theirs = make_params((3,)), make_params((3,))
+    optimizers = (
+        PPDSG(ours, lr=0.1, gamma=math.inf, foreach=foreach),
+        torch.optim.SGD(theirs, lr=0.1),
+    )
+    for optimizer, params in zip(optimizers, (ours, theirs), strict=True):
+        walk(optimizer, params, 2)
+        optimizer.param_groups[0]["momentum"] = 0.9
+        walk(optimizer, params, 4, first=2)
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-13, atol=1e-13)
+
+
+# ---- PGA's ball holds what is trained ----------------------------------------------------------
+
+
+@FOREACH
+def test_pga_does_not_move_frozen_parameters(foreach):
+    moving, frozen = make_params((3,), (4,))
+    frozen.requires_grad_(False)
+    start = frozen.detach().clone()
+    optimizer = PGA([moving, frozen], lr=0.1, radius=0.5, foreach=foreach)
+    walk(optimizer, [moving], 1)
+    assert torch.equal(frozen, start)
+    assert moving.norm().item() == pytest.approx(0.5)
+
+
+def test_pga_averages_the_projected_points_of_a_parameter_without_a_gradient_yet():
+    first, late = make_params((3,), (4,))
+    optimizer = PGA([first, late], lr=0.1, radius=0.5)
+    points = []
+    for t in range(4):
+        set_grads([first, late] if t >= 2 else [first], t)
+        optimizer.step()
+        points.append(late.detach().clone())
+    average = dict(optimizer.averages())[late]
+    torch.testing.assert_close(average, torch.stack(points).mean(0), rtol=1e-12, atol=0)
+
+
+# ---- Precision ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        (PPDSG, {"gamma": 3.0, "momentum": 0.9}),
+        (PPDAdaGrad, {"gamma": 3.0, "delta": 0.1}),
+        (PGA, {"gamma": 3.0, "radius": 1.3}),
+        (OAUC, {}),
+    ],
+)
+def test_a_single_precision_neighbour_costs_double_precision_nothing(cls, options):
+    results = []
+    for foreach in (None, False):
+        params = [*make_params((3,), dtype=torch.float32), *make_params((5,), seed=1)]
+        walk(cls(params, lr=0.1, foreach=foreach, **options), params, 4)
+        results.append(params[1].detach())
+        assert params[0].dtype == torch.float32
+    # PGA's common norm is that of the single-precision one; the others do not mix
+    tolerance = 1e-6 if cls is PGA else 1e-13
+    torch.testing.assert_close(*results, rtol=tolerance, atol=tolerance)
+
+
+# ---- should_stop -------------------------------------------------------------------------------
+
+
+def test_should_stop_is_false_before_the_first_step():
+    assert PPDAdaGrad(make_params((2,))).should_stop(M=1e-9, lipschitz=0.0) is False
+
+
+def test_should_stop_with_an_empty_parameter():
+    params = make_params((3,), (0,))
+    optimizer = PPDAdaGrad(params)
+    walk(optimizer, params, 1)
+    assert optimizer.should_stop(M=1e-9, lipschitz=0.1) is True
+    assert optimizer.should_stop(M=1e9, lipschitz=0.1) is False
+
+
+@pytest.mark.parametrize(
+    ("M", "lipschitz", "match"),
+    [
+        (0.0, 1.0, "M must be a number > 0, found 0.0"),
+        (math.nan, 1.0, "M must be a number > 0, found nan"),
+        (1.0, -1.0, "lipschitz must be a finite number >= 0, found -1.0"),
+    ],
+)
+def test_should_stop_refuses(M, lipschitz, match):
+    with pytest.raises(ValueError, match=match):
+        PPDAdaGrad(make_params((2,))).should_stop(M, lipschitz)

@@ -1,0 +1,731 @@
+"""Reports: every number is the one that NumPy finds, and nothing that went wrong is hidden."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+import zlib
+from html.parser import HTMLParser
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from aucmax import paper
+from aucmax.paper import figures, page, results, series, text_tables, verdicts
+from aucmax.report import style
+
+LABELS = {
+    "ppd-sg": "PPD-SG",
+    "ppd-adagrad": "PPD-AdaGrad",
+    "pga": "PGA",
+    "oauc": "OAUC",
+    "sgd": "SGD",
+    "adagrad": "AdaGrad",
+}
+TOPS = dict(zip(LABELS, (0.95, 0.945, 0.93, 0.9, 0.94, 0.935), strict=True))
+VOID = {"meta", "br", "hr", "img", "link", "input", "col"}
+
+
+def make_run(line="ppd-sg", seed=0, ratio="91/9", protocol="paper", points=30, **changes):
+    """A run whose curve saturates, with noise that its name and seed fix."""
+    rng = np.random.default_rng(zlib.crc32(f"{line} {seed} {ratio} {protocol}".encode()))
+    top = TOPS.get(line, 0.92) + rng.normal(0, 0.002)
+    steps = [100 * k for k in range(1, points + 1)]
+    average = [top - (top - 0.5) * math.exp(-step / 300) + rng.normal(0, 0.001) for step in steps]
+    last = [x - 0.01 + rng.normal(0, 0.004) for x in average]
+    history = [
+        {"step": s, "phase": line, "test_auc_last": x, "test_auc_average": y, "loss": None}
+        for s, x, y in zip(steps, last, average, strict=True)
+    ]
+    final = {"last": last[-1], "average": average[-1]}
+    chosen = {"step": steps[-3], "iterate": "average", "valid_auc": 0.9, "test_auc": average[-3]}
+    return {
+        "format": 1,
+        "experiment": "figure1",
+        "protocol": protocol,
+        "dataset": "cifar10",
+        "ratio": ratio,
+        "line": line,
+        "label": LABELS.get(line, line),
+        "seed": seed,
+        "steps": steps[-1],
+        "configuration": {"method": line, "lr": 0.1, "stages": {"T0": 1234}},
+        "counts": {"train": [20000, 2222], "valid": [2500, 250], "test": [5000, 5001]},
+        "history": history,
+        "iterate": "last" if line in ("sgd", "adagrad") else "average",
+        "result": {"final": final, "chosen": chosen},
+        "seconds_per_step": 0.002 + 0.001 * seed,
+        "seconds": 44.0,
+        "commit": "abc1234",
+        "versions": {"python": "3.12.3", "torch": "2.11.0"},
+        "hardware": "A big GPU",
+        "date": "2026-01-02",
+        **changes,
+    }
+
+
+def make_runs(lines=LABELS, seeds=3, **options):
+    return [make_run(line, seed, **options) for line in lines for seed in range(seeds)]
+
+
+def diverged(run, history=()):
+    return {**run, "error": "training diverged at step 812", "result": None, "history": history}
+
+
+def write(path, runs, **options):
+    paper.write_page(path, runs, **{"title": "Figure 1", **options})
+    return path.read_text("utf-8")
+
+
+def plain(text):
+    return text.replace("&nbsp;", " ")
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def test_results_are_read_from_all_folders_and_sorted_by_name(tmp_path):
+    (tmp_path / "b").mkdir()
+    for name, seed in (("z.json", 2), ("b/a.json", 1), ("a.json", 0)):
+        (tmp_path / name).write_text(json.dumps(make_run(seed=seed)))
+    (tmp_path / "other.json").write_text('{"key": 1}')
+    (tmp_path / "list.json").write_text("[1, 2]")
+    (tmp_path / "notes.txt").write_text("no result")
+    runs = paper.read_results(tmp_path)
+    assert [run["seed"] for run in runs] == [0, 1, 2]
+    assert runs == paper.read_results(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "bad.json must be a JSON file"),
+        ('{"format": 2}', "bad.json must have format 1, found 2"),
+        ('{"format": 1, "experiment": "a"}', "bad.json must be the result of a run, found no prot"),
+        (json.dumps(make_run(iterate="best")), "'last' or 'average', .*bad.json has 'best'"),
+    ],
+)
+def test_a_file_that_is_no_result_is_named(tmp_path, text, message):
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        paper.read_results(tmp_path)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match="found no folder"):
+        paper.read_results(tmp_path / "none")
+
+
+# --- summing up ---------------------------------------------------------------------------------
+
+
+def test_rows_have_the_mean_and_spread_that_numpy_finds():
+    runs = make_runs()
+    rows = paper.summarize(runs)
+    assert [row.line for row in rows] == list(LABELS)
+    for row in rows:
+        own = [run["result"] for run in runs if run["line"] == row.line]
+        for stat, values in (
+            (row.last, [x["final"]["last"] for x in own]),
+            (row.average, [x["final"]["average"] for x in own]),
+            (row.chosen, [x["chosen"]["test_auc"] for x in own]),
+        ):
+            assert stat.n == 3
+            assert stat.mean == pytest.approx(np.mean(values), rel=1e-13)
+            assert stat.sd == pytest.approx(np.std(values, ddof=1), rel=1e-9)
+        assert row.shown is (row.last if row.line in ("sgd", "adagrad") else row.average)
+
+
+def test_the_order_is_fixed_where_it_is_known():
+    runs = make_runs(["new", "sgd", "also-new", "ppd-sg"], 1)
+    runs += make_runs(["sgd"], 1, protocol="strong") + make_runs(["sgd"], 1, ratio="50/50")
+    runs += make_runs(["sgd"], 1, ratio="odd")
+    found = [(row.protocol, row.ratio, row.line) for row in paper.summarize(runs[::-1])]
+    assert found == [
+        ("paper", "50/50", "sgd"),
+        *[("paper", "91/9", line) for line in ("ppd-sg", "sgd", "also-new", "new")],
+        ("paper", "odd", "sgd"),
+        ("strong", "91/9", "sgd"),
+    ]
+
+
+def test_ratios_with_a_colon_are_sorted_as_numbers():
+    assert sorted(("20:1", "5:1", "10:1"), key=style.positives_share) == ["5:1", "10:1", "20:1"]
+
+
+def test_one_seed_has_no_spread():
+    (row,) = paper.summarize([make_run()])
+    assert row.average.n == 1
+    assert math.isnan(row.average.sd)
+    assert f"{row.average.mean:.4f}" in paper.text_table([row])
+
+
+def test_diverged_runs_are_counted_and_in_no_mean():
+    runs = [make_run(seed=seed) for seed in range(4)]
+    (clean,) = paper.summarize(runs[1:])
+    (row,) = paper.summarize([diverged(runs[0], runs[0]["history"][:2]), *runs[1:]])
+    assert (row.seeds, row.diverged) == (4, 1)
+    assert (row.last, row.average, row.chosen) == (clean.last, clean.average, clean.chosen)
+    assert "1 of 4" in paper.text_table([row])
+
+
+def test_a_line_that_diverged_in_every_run_is_still_there():
+    rows = paper.summarize([diverged(run) for run in make_runs(["pga"])] + make_runs(["sgd"]))
+    text = paper.text_table(rows)
+    assert re.search(r"PGA +0 +diverged +diverged +diverged +3 of 3", text)
+    assert "Diverged: PGA 3 of 3" in verdicts.findings(rows)[0]
+
+
+def test_missing_numbers_are_dashes_and_lower_n():
+    runs = make_runs(["sgd"])
+    runs[0]["result"]["final"]["average"] = None
+    runs[1]["result"]["final"]["average"] = math.nan
+    for run in runs:
+        run["result"]["chosen"] = None
+    (row,) = paper.summarize(runs)
+    assert (row.last.n, row.average.n, row.chosen.n) == (3, 1, 0)
+    cells = [cell.text for cell in text_tables.cells_of([row])[0]]
+    assert cells[3:5] == [f"{row.average.mean:.4f} (n = 1)", "–"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"steps": 99},
+            r"steps must be the same .*sg \(paper, cifar10, 91/9\), found 3000, 99",
+        ),
+        ({"iterate": "last"}, "iterate must be the same"),
+        ({"seed": 0}, r"must be there once, found more of \[0\]"),
+        ({"experiment": "figure3"}, "one experiment, found figure1, figure3"),
+        ({"result": {"final": {"last": "0.9"}}}, "must be a number or null, found '0.9'"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        paper.summarize([make_run(), {**make_run(seed=1), **changes}])
+
+
+def test_no_runs_are_refused(tmp_path):
+    for call in (paper.summarize, paper.figure, lambda x: write(tmp_path / "a", x)):
+        with pytest.raises(ValueError, match="at least one"):
+            call([])
+
+
+def test_two_lines_of_one_name_are_told_apart():
+    runs = [make_run("pga", label="X"), make_run("sgd", label="X"), make_run("oauc")]
+    assert results.labels(runs) == {"pga": "X (pga)", "sgd": "X (sgd)", "oauc": "OAUC"}
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def exact_runs(values):
+    """Runs whose every test AUC is given, by line."""
+    runs = []
+    for line, aucs in values.items():
+        for seed, auc in enumerate(aucs):
+            result = {
+                "final": {"last": auc, "average": auc},
+                "chosen": {"test_auc": auc, "valid_auc": auc},
+            }
+            runs.append(make_run(line, seed, result=result))
+    return runs
+
+
+def test_the_best_is_marked_and_so_is_what_is_near_it():
+    values = {"ppd-sg": [0.90, 0.92], "pga": [0.915, 0.895], "oauc": [0.89, 0.91], "sgd": [0.87]}
+    rows = paper.summarize(exact_runs(values))
+    gaps = np.subtract(values["ppd-sg"], values["pga"])
+    assert 0 < gaps.mean() < gaps.std(ddof=1) / math.sqrt(2)  # PGA is within
+    assert np.allclose(np.subtract(values["ppd-sg"], values["oauc"]), 0.01)  # OAUC never is
+    marks = [
+        [(cell.best, cell.near) for cell in cells[2:5]] for cells in text_tables.cells_of(rows)
+    ]
+    expected = [(True, False), (False, True), (False, False), (False, False)]
+    assert marks == [[mark] * 3 for mark in expected]
+
+
+def test_the_same_cells_are_in_every_table():
+    rows = paper.summarize(exact_runs({"ppd-sg": [0.90, 0.92], "pga": [0.915, 0.895]}))
+    best, near = "0.9100 ± 0.0141", "0.9050 ± 0.0141"
+    assert f"{best} *" in paper.text_table(rows)
+    assert f"{near} †" in paper.text_table(rows)
+    assert f"- **{best}**\n" in paper.rst_table(rows)
+    assert f"- {near} †\n" in paper.rst_table(rows)
+    assert f"<td><strong>{best}</strong></td>" in paper.html_table(rows)
+    assert f"<td>{near} †</td>" in paper.html_table(rows)
+
+
+def test_blocks_have_a_best_each():
+    runs = make_runs(["ppd-sg", "sgd"]) + make_runs(["ppd-sg", "sgd"], protocol="strong")
+    cells = text_tables.cells_of(paper.summarize(runs))
+    assert [row[3].best for row in cells] == [True, False, True, False]
+
+
+def test_markup_in_a_label_stays_text():
+    rows = paper.summarize([make_run(label="a*b_|`<b>")])
+    assert r"- a\*b\_\|\`<b>" in paper.rst_table(rows)
+    assert "a*b_|`&lt;b&gt;" in paper.html_table(rows)
+
+
+def test_sphinx_can_read_the_table():
+    docutils = pytest.importorskip("docutils.core")
+    text = paper.rst_table(paper.summarize(make_runs([*LABELS, "odd_name_"])))
+    strict = {"halt_level": 2, "report_level": 2}
+    tree = docutils.publish_doctree(text, settings_overrides=strict)
+    assert len(list(tree.findall(lambda node: node.tagname == "row"))) == 8
+
+
+# --- sentences ----------------------------------------------------------------------------------
+
+
+def test_a_finding_says_who_is_best_and_by_how_much():
+    rows = paper.summarize(exact_runs({"ppd-sg": [0.95] * 3, "pga": [0.9] * 3, "sgd": [0.94] * 3}))
+    (said,) = verdicts.findings(rows)
+    assert said.startswith("CIFAR-10, 91/9, paper's protocol: PPD-SG is best with 0.9500 ± 0.0000")
+    assert "0.0100 above cross-entropy (SGD, last iterate). Below SGD: PGA." in said
+    lead = verdicts.overview(rows)
+    assert "best there in 1 of 1 setting, 1 of them by more" in lead
+
+
+def test_a_finding_compares_the_iterates_that_the_curves_show():
+    runs = exact_runs({"ppd-sg": [0.95], "sgd": [0.94]})
+    runs[0]["result"]["final"]["last"], runs[1]["result"]["final"]["average"] = 0.5, 0.99
+    (said,) = verdicts.findings(paper.summarize(runs))
+    assert "PPD-SG is best with 0.9500 (average iterate, n = 1), 0.0100 above" in said
+
+
+def test_it_is_said_where_auc_maximization_does_not_win():
+    rows = paper.summarize(exact_runs({"ppd-sg": [0.93] * 3, "sgd": [0.94] * 3}))
+    (said,) = verdicts.findings(rows)
+    assert "SGD is best" in said
+    assert "AUC maximization does not win: PPD-SG is 0.0100 below it" in said
+    lead = verdicts.overview(rows)
+    assert "in 0 of 1 setting. With the weights" in lead
+    assert "weights that validation data chose, it is ahead in 0 of 1 setting" in lead
+
+
+def test_another_cross_entropy_line_may_be_the_one_that_wins():
+    rows = paper.summarize(exact_runs({"ppd-sg": [0.95], "sgd": [0.94], "adagrad": [0.96]}))
+    assert "AUC maximization does not win: PPD-SG is 0.0100 below it." in verdicts.findings(rows)[0]
+    assert "in 0 of 1 setting" in verdicts.overview(rows)
+
+
+def test_each_side_is_the_line_that_validation_prefers():
+    runs = exact_runs({"ppd-sg": [0.95], "pga": [0.93], "sgd": [0.94]})
+    runs[1]["result"]["chosen"]["valid_auc"] = 0.99
+    rows = paper.summarize(runs)
+    assert "in 0 of 1 setting" in verdicts.overview(rows)
+    assert "validation chose: PGA 0.9300, SGD 0.9400." in verdicts.findings(rows)[0]
+
+
+def test_a_difference_within_the_noise_is_called_so():
+    rows = paper.summarize(exact_runs({"ppd-sg": [0.93, 0.96], "sgd": [0.92, 0.96]}))
+    assert "which is within one standard error" in verdicts.findings(rows)[0]
+    assert "0 of them by more than one standard error" in verdicts.overview(rows)
+    assert "on one seed" in verdicts.overview(paper.summarize([make_run(), make_run("sgd")]))
+
+
+def test_without_cross_entropy_nothing_is_compared_with_it():
+    rows = paper.summarize(make_runs(["ppd-sg", "t0-500"]))
+    assert "no result of cross-entropy" in verdicts.findings(rows)[0]
+    assert verdicts.overview(rows) == ""
+
+
+@pytest.mark.parametrize(
+    ("seeds", "wanted_seeds", "wanted_steps", "expected"),
+    [
+        ((1, 1), 3, 80_000, "A — 1 seed, 3,000 of 80,000 steps"),
+        ((2, 2), 3, None, "A — 2 seeds"),
+        ((1, 3), 3, None, "A — 1 to 3 seeds"),
+        ((3, 3), 3, 3_001, "A — 3,000 of 3,001 steps"),
+        ((3, 3), 3, 3_000, "A"),
+        ((1, 1), 1, None, "A"),
+    ],
+)
+def test_the_title_says_what_is_missing(seeds, wanted_seeds, wanted_steps, expected):
+    runs = make_runs(["ppd-sg"], seeds[0]) + make_runs(["sgd"], seeds[1])
+    assert verdicts.full_title("A", runs, wanted_seeds, wanted_steps) == expected
+
+
+# --- curves -------------------------------------------------------------------------------------
+
+
+def aucs(run, iterate):
+    return [record[f"test_auc_{iterate}"] for record in run["history"]]
+
+
+@pytest.mark.parametrize(("line", "iterate"), [("ppd-sg", "average"), ("sgd", "last")])
+def test_a_curve_is_the_mean_of_the_iterate_that_the_run_names(line, iterate):
+    runs = make_runs([line])
+    values = np.array([aucs(run, iterate) for run in runs])
+    found = series.curve(runs)
+    np.testing.assert_allclose(found.mean, values.mean(0), rtol=1e-12)
+    np.testing.assert_array_equal(found.high, values.max(0))
+    np.testing.assert_array_equal(found.low, values.min(0))
+    assert found.steps.tolist() == [record["step"] for record in runs[0]["history"]]
+
+
+def test_one_seed_has_no_band():
+    runs = make_runs(["ppd-sg"], 2)
+    assert np.isnan(series.curve(runs[:1]).high).all()
+    assert len(panels(paper.figure(runs))[0].collections) == 1
+    assert not panels(paper.figure(runs[:1]))[0].collections
+
+
+def test_times_alone_and_times_shared_do_not_stand_in_one_panel():
+    shared = make_runs(["sgd", "pga"], at_once=11) + make_runs(
+        ["sgd"], protocol="strong", at_once=9
+    )
+    alone = make_runs(["ppd-sg"], at_once=1)
+    first, second = panels(paper.figure(shared + alone, by="seconds"))
+    assert (len(first.lines), len(second.lines)) == (1, 1)
+    assert sum(len(ax.lines) for ax in panels(paper.figure(shared + alone))) == 4
+    said = paper.caption_of_seconds(shared + alone)
+    assert "up to 9 runs at once" in said
+    assert "timed alone" in said
+    assert "alone" not in paper.caption_of_seconds(shared)
+
+
+def test_seconds_are_steps_times_the_mean_over_seeds():
+    runs = make_runs(["sgd"])
+    seconds = np.mean([run["seconds_per_step"] for run in runs])
+    steps = np.array([record["step"] for record in runs[0]["history"]])
+    (line,) = panels(paper.figure(runs, by="seconds"))[0].lines
+    np.testing.assert_allclose(line.get_xdata(), steps * seconds, rtol=1e-12)
+    (line,) = panels(paper.figure(runs))[0].lines
+    np.testing.assert_array_equal(line.get_xdata(), steps)
+
+
+def test_a_point_is_drawn_where_every_seed_has_a_value():
+    runs = make_runs(["ppd-sg"], points=6)
+    runs[0]["history"][2]["test_auc_average"] = None
+    del runs[1]["history"][4]["test_auc_average"]
+    runs[2]["history"] = runs[2]["history"][1:]
+    assert series.curve(runs).steps.tolist() == [200, 400, 600]
+    assert series.curve([*runs, diverged(make_run(seed=3))]).steps.tolist() == [200, 400, 600]
+
+
+def test_seeds_without_a_common_step_are_refused():
+    runs = make_runs(["ppd-sg"], 2)
+    runs[0]["history"], runs[1]["history"] = runs[0]["history"][:5], runs[1]["history"][5:]
+    with pytest.raises(ValueError, match="'ppd-sg' have no step in common"):
+        paper.figure(runs)
+
+
+def test_pretraining_is_a_part_of_the_curve():
+    run = make_run(points=6)
+    for record in run["history"][:2]:
+        record.update(phase="sgd", test_auc_average=None)
+    run["history"][3]["test_auc_average"] = None  # not pretraining: there is no value
+    found = series.curve([run])
+    assert found.steps.tolist() == [100, 200, 300, 500, 600]
+    assert found.mean[:2].tolist() == aucs(run, "last")[:2]
+
+
+def panels(figure):
+    return [ax for ax in figure.axes if ax.axison]
+
+
+def test_a_row_per_protocol_and_a_column_per_ratio():
+    runs = make_runs(["sgd"]) + make_runs(["sgd"], protocol="strong", ratio="50/50")
+    figure = paper.figure(runs)
+    assert len(figure.axes) == 4
+    assert [ax.get_title() for ax in figure.axes] == ["", "91/9", "50/50", ""]
+    named = [ax.get_ylabel().split("\n")[0] for ax in panels(figure)]
+    assert named == ["CIFAR-10, paper's protocol", "CIFAR-10, strong protocol"]
+    runs = make_runs(["sgd"]) + make_runs(["sgd"], ratio="50/50")
+    assert [ax.get_title() for ax in paper.figure(runs).axes] == ["50/50", "91/9"]
+
+
+def test_by_must_be_known():
+    with pytest.raises(ValueError, match="by must be one of 'step', 'seconds', found 'epoch'"):
+        paper.figure([make_run()], by="epoch")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (500, "500"), (20000, "20k"), (2500, "2.5k"), (1.5e6, "1.5M")]
+)
+def test_numbers_on_axes_are_short(value, text):
+    assert figures.short(value) == text
+
+
+def test_later_values_lie_inside_the_panel():
+    runs = make_runs()
+    ax = panels(paper.figure(runs))[0]
+    low, high = ax.get_ylim()
+    assert low > 0.7  # the start at 0.6 is cut off
+    for line in ax.lines:
+        late = line.get_ydata()[len(line.get_ydata()) // 2 :]
+        assert low < late.min()
+        assert late.max() < high
+
+
+def test_a_row_shares_its_range_unless_a_panel_were_pressed_flat():
+    near, far = {"a": (0.8, 0.9), "b": (0.81, 0.91)}, {"a": (0.8, 0.9), "b": (0.5, 0.6)}
+    assert figures._shared(near) == {"a": (0.8, 0.91), "b": (0.8, 0.91)}
+    assert figures._shared(far) == far
+
+
+def test_what_diverged_is_named_in_the_panel():
+    runs = make_runs(["sgd"]) + [diverged(run) for run in make_runs(["pga"])]
+    figure = paper.figure(runs)
+    (ax,) = panels(figure)
+    assert len(ax.lines) == 1
+    assert [text.get_text() for text in ax.texts] == ["PGA diverged (3 of 3)"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PGA", "SGD"]
+    assert "PGA diverged (3 of 3)" in paper.svg(figure)
+
+
+def test_runs_without_values_or_times_are_named_too():
+    runs = [make_run("sgd", history=[]), make_run("pga", seconds_per_step=None)]
+    (ax,) = panels(paper.figure(runs, by="seconds"))
+    assert ax.texts[0].get_text() == "PGA: no times; SGD: no values"
+    assert not ax.lines
+
+
+def test_all_diverged_is_a_figure_still():
+    assert "<svg" in paper.svg(paper.figure([diverged(make_run())]))
+
+
+@pytest.mark.parametrize("length", [3, 20, 30, 48])
+def test_the_legend_is_no_wider_than_the_figure(length):
+    figure = paper.figure([make_run(line, label=line[:4].ljust(length, "e")) for line in LABELS])
+    paper.svg(figure)
+    legend = figure.legends[0].get_window_extent()
+    assert legend.x0 >= 0
+    assert legend.width <= figure.bbox.width
+
+
+# --- black and white ----------------------------------------------------------------------------
+
+
+def lightness(colour):
+    """CIE L* of a colour, from 0 for black to 100 for white."""
+    linear = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in linear]
+    y = np.dot(linear, (0.2126, 0.7152, 0.0722))
+    return 116 * y ** (1 / 3) - 16 if y > 0.008856 else 903.3 * y
+
+
+def test_no_two_lines_share_dashes_and_marker():
+    looks = style.looks([*LABELS, *(f"other-{i}" for i in range(50))]).values()
+    assert len({(look.dashes, look.marker) for look in looks}) == len(looks) == 56
+    (ax,) = panels(paper.figure(make_runs([*LABELS, "x", "y"], 1)))
+    drawn = [(str(line._unscaled_dash_pattern), line.get_marker()) for line in ax.lines]
+    assert len(set(drawn)) == len(drawn) == 8
+    assert len({marker for _, marker in drawn}) == 8
+    assert len({dashes for dashes, _ in drawn}) == 7
+
+
+@pytest.mark.parametrize("ground", [0, 1])
+def test_the_first_eight_lines_differ_in_lightness(ground):
+    paper = (style.PAPER, page.GROUND[style.PAPER][1])[ground]
+    values = [lightness(pair[ground]) for pair in style.COLOURS]
+    assert len(values) == 8
+    assert min(abs(x - y) for x, y in combinations(values, 2)) > 6
+    assert min(abs(x - lightness(paper)) for x in values) > 20
+
+
+def test_known_lines_keep_their_look_and_others_take_what_is_free():
+    every, few = style.looks(LABELS), style.looks(["new", "sgd", "pga"])
+    assert (few["sgd"], few["pga"]) == (every["sgd"], every["pga"])
+    assert few["new"] == every["ppd-sg"]
+
+
+def test_markers_are_few():
+    (ax,) = panels(paper.figure(make_runs(seeds=1, points=100)))
+    for line in ax.lines:
+        first, every = line.get_markevery()
+        assert 3 <= len(range(first, 100, every)) <= 8
+
+
+# --- SVG ----------------------------------------------------------------------------------------
+
+
+def test_the_same_runs_give_the_same_bytes():
+    import matplotlib as mpl
+
+    runs = make_runs(["ppd-sg", "sgd"])
+    figure = paper.figure(runs)
+    text = paper.svg(figure)
+    assert text == paper.svg(figure)
+    with mpl.rc_context({"font.size": 30, "svg.fonttype": "path", "lines.linewidth": 9}):
+        assert text == paper.svg(paper.figure(runs))
+    assert "2026" not in text
+    assert text.startswith("<svg ")
+
+
+def test_labels_are_text_as_they_are():
+    text = paper.svg(paper.figure([make_run(label="_a $b$ <b>")]))
+    assert "_a $b$ &lt;b&gt;</text>" in text
+
+
+def test_drawing_leaves_no_settings_behind():
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    paper.svg(paper.figure([make_run()]))
+    assert dict(mpl.rcParams) == before
+
+
+def test_importing_the_report_imports_no_matplotlib():
+    code = "import sys, aucmax.paper; print('matplotlib' in sys.modules)"
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "False"
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+class Balance(HTMLParser):
+    """Fails at a tag that closes another than the last one opened; collects ids and text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.ids, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.handle_startendtag(tag, attributes)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.ids += [value for name, value in attributes if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def parse(text):
+    parser = Balance()
+    parser.feed(text)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+def test_the_page_is_whole_html_that_loads_nothing(tmp_path):
+    text = write(tmp_path / "new" / "page.html", make_runs(), command="aucmax reproduce figure1")
+    parser = parse(text)
+    assert parser.tags.count("svg") == 2
+    assert parser.tags.count("h1") == 1
+    assert not {"script", "link", "img", "iframe"} & set(parser.tags)
+    assert len(set(parser.ids)) == len(parser.ids)
+    addresses = re.findall(r'(\S*?)="?https?://', text)
+    assert set(addresses) <= {"xmlns", "xmlns:xlink"}
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["page.html"]
+
+
+def test_what_a_figure_refers_to_is_in_that_figure(tmp_path):
+    text = write(tmp_path / "page.html", make_runs())
+    ids = set(parse(text).ids)
+    found = re.findall(r'(?:url\(|href=")#([^)"]+)', text)
+    assert found
+    assert set(found) <= ids
+
+
+def test_the_page_has_the_numbers_and_where_they_come_from(tmp_path):
+    runs = make_runs()
+    text = plain(write(tmp_path / "page.html", runs, text="One.\n\nTwo.", command="repeat me"))
+    for row in paper.summarize(runs):
+        assert f"{row.average.mean:.4f} ± {row.average.sd:.4f}" in text
+    for expected in ("<p>One.</p>", "<p>Two.</p>", "repeat me", "abc1234", "torch 2.11.0"):
+        assert expected in text
+    assert "<td>20,000 + 2,222</td><td>2,500 + 250</td><td>5,000 + 5,001</td>" in text
+    assert text.count("<dt>stages.T0</dt><dd>1234</dd>") == len(runs)
+    assert "PPD-SG, seed 2: CIFAR-10, 91/9, paper&#x27;s protocol" in text
+    assert "A big GPU" in text
+    assert "2026-01-02" in text
+
+
+def test_everything_from_data_is_escaped(tmp_path):
+    bad = "<b>&\"'"
+    run = make_run(
+        label=bad,
+        dataset=bad,
+        ratio=bad,
+        protocol=bad,
+        hardware=bad,
+        commit=bad,
+        date=bad,
+        error=bad,
+        configuration={bad: {bad: bad}},
+        versions={bad: bad},
+    )
+    runs = [run, {**run, "seed": 1, "error": None}]
+    text = write(tmp_path / "page.html", runs, title=bad, text=bad, command=bad)
+    assert "<b>" not in text
+    assert "b" not in parse(text).tags
+    assert "&lt;b&gt;&amp;" in text
+
+
+def test_the_page_is_coloured_by_variables(tmp_path):
+    text = write(tmp_path / "page.html", make_runs())
+    head, body = text.split("</style>", 1)
+    for light, dark in style.COLOURS:
+        assert light in head
+        assert dark in head
+        assert light not in body
+    assert "stroke: var(--line-0)" in body
+    used = set(re.findall(r"var\((--[\w-]+)\)", text))
+    assert all(f"{name}: " in text for name in used)
+
+
+def test_the_page_says_what_diverged(tmp_path):
+    runs = [*make_runs(["sgd"]), *(diverged(run) for run in make_runs(["pga"]))]
+    text = write(tmp_path / "page.html", runs)
+    parse(text)
+    assert text.count("PGA diverged (3 of 3)") == 2
+    assert "<td>3 of 3</td>" in text
+    assert text.count("training diverged at step 812") == 3
+    assert "PGA, seed 0: CIFAR-10, 91/9, paper&#x27;s protocol (diverged)" in text
+
+
+def test_the_title_of_a_page_says_what_is_missing(tmp_path):
+    text = write(tmp_path / "page.html", [make_run()], wanted_steps=80_000)
+    for tag in ("h1", "title"):
+        assert f"<{tag}>Figure 1 — 1 seed, 3,000 of 80,000 steps</{tag}>" in text
+
+
+def test_a_page_of_next_to_nothing(tmp_path):
+    empty = {"counts": None, "configuration": None, "versions": None, "seconds_per_step": None}
+    text = write(tmp_path / "page.html", [{**diverged(make_run()), **empty}])
+    parse(text)
+    assert "No run has recorded its time." in text
+    assert "<td>–</td><td>–</td><td>–</td>" in text
+
+
+def test_the_same_runs_give_the_same_page(tmp_path):
+    runs = make_runs(["ppd-sg", "sgd"])
+    assert write(tmp_path / "a.html", runs) == write(tmp_path / "b.html", runs)
+
+
+def test_a_page_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write(path, [make_run()])
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("options", [{"wanted_seeds": 0}, {"wanted_steps": 1.5}])
+def test_wanted_numbers_are_counts(tmp_path, options):
+    with pytest.raises(ValueError, match="must be an integer >= 1"):
+        write(tmp_path / "page.html", [make_run()], **options)
+
+
+def test_every_public_name_is_there_and_described():
+    assert all(getattr(paper, name).__doc__ for name in paper.__all__)

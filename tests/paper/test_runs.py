@@ -1,0 +1,791 @@
+"""The experiments: which runs they have, what decides a run, and what is left of it on disk."""
+
+import itertools
+import json
+import math
+import os
+import re
+import resource
+import sys
+import threading
+import warnings
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+import optuna
+import pytest
+import torch
+from experiment_helpers import results, stamps, timeless
+from fit_data import one_thread  # noqa: F401
+
+import aucmax
+from aucmax import history, paper, stages
+from aucmax.checkpoint import write_json
+from aucmax.models import mlp
+from aucmax.paper import datasets, prepare, reproduce
+from aucmax.paper.datasets import ImageData
+from aucmax.paper.job import (
+    describe,
+    fit_options,
+    make_model,
+    make_parts,
+    perform,
+    perform_in_turn,
+    store_images,
+    stored_images,
+)
+from aucmax.paper.libauc import with_libauc
+from aucmax.paper.plan import EXPERIMENTS, _options, make_plan
+from aucmax.paper.progress import Bar
+from aucmax.paper.tune import PLACE, command_options, plan_trials, tuned
+from aucmax.paper.workshop import Workshop
+
+pytestmark = pytest.mark.xdist_group("experiments")
+SMALL = {"protocols": ["strong"], "removed": [0.9], "seeds": 1}
+LINES = ("ppd-sg", "sgd")
+EVERY_LINE = (
+    "ppd-sg", "ppd-sg-normalized", "ppd-sg-pretrained", "ppd-adagrad", "pga", "oauc", "sgd",
+    "sgd-staged", "adagrad", "libauc",
+)  # fmt: skip
+
+
+def one_run(line, dataset="digits", experiment="figure1", protocol="strong", **options):
+    options = {"removed": [0.9], "seeds": 1, **options}
+    (found,) = make_plan(experiment, dataset, protocols=[protocol], lines=[line], **options).runs
+    return found
+
+
+def workshop(folder):
+    return Workshop(folder, "cpu", 1, Bar(folder, show=False))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return datasets.load("digits")
+
+
+# ---- The plan ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("experiment", "curves", "ratios"),
+    [
+        ("figure1", 6 + 6, ["50/50", "71/29", "83/17", "91/9"]),
+        ("figure2", 3 + 4, ["50/50", "71/29", "83/17", "91/9"]),
+        ("figure3", 6 + 5, ["10:1", "20:1"]),
+    ],
+)
+@pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "stl10", "catdog", "digits"])
+def test_every_figure_has_its_curves_at_every_ratio_for_three_seeds(
+    experiment, curves, ratios, dataset
+):
+    plan = make_plan(experiment, dataset)
+    assert len(plan.runs) == curves * len(ratios) * 3
+    assert sorted({run.ratio for run in plan.runs}) == ratios
+    assert {run.seed for run in plan.runs} == {0, 1, 2}
+    assert {run.experiment for run in plan.runs} == {experiment}
+    assert len({run.name for run in plan.runs}) == len(plan.runs)
+    assert len({run.study for run in plan.runs}) == curves * len(ratios)
+    assert plan.wanted_seeds == 3
+
+
+def test_the_lists_of_experiments_and_lines_are_whole():
+    assert EXPERIMENTS == ("figure1", "figure2", "figure3")
+    for line in EVERY_LINE:
+        assert one_run(line).line == line
+
+
+def test_all_lines_of_a_seed_come_before_the_next_seed():
+    """Whatever is done so far can be compared; the strongest imbalance first."""
+    runs = make_plan("figure1", "digits").runs
+    order = [(-run.removed, run.seed) for run in runs]
+    assert order == sorted(order)
+    assert len({(run.protocol, run.line) for run in runs[:12]}) == 12
+
+
+@pytest.mark.parametrize(
+    ("experiment", "removed", "ratio"),
+    [
+        ("figure1", 0.0, "50/50"),
+        ("figure1", 0.6, "71/29"),
+        ("figure1", 0.8, "83/17"),
+        ("figure1", 0.9, "91/9"),
+        ("figure3", 0.95, "20:1"),
+        ("figure3", 0.9, "10:1"),
+    ],
+)
+def test_a_ratio_is_named_as_in_the_paper(experiment, removed, ratio):
+    run = one_run("ppd-sg", experiment=experiment, removed=[removed])
+    assert run.ratio == ratio
+    assert run.name == f"strong-digits-{ratio.replace('/', '-').replace(':', '-')}-ppd-sg-seed0"
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        {"removed": [0.9, 0.9]},
+        {"removed": [0.9, 0.901]},  # both are 91/9: their results would be one file
+        {"lines": ["sgd", "sgd"]},
+        {"protocols": ["paper", "paper"]},
+    ],
+    ids=str,
+)
+def test_no_run_is_planned_twice(twice):
+    with pytest.raises(ValueError, match="once, found more of paper-digits-"):
+        make_plan("figure1", "digits", **twice)
+
+
+def test_what_is_asked_for_is_what_is_planned():
+    asked = {"protocols": ["paper"], "removed": [0.5], "lines": ["pga", "oauc"]}
+    plan = make_plan("figure2", "stl10", seeds=2, steps=7, **asked)
+    assert [(run.line, run.seed) for run in plan.runs] == [
+        ("pga", 0), ("oauc", 0), ("pga", 1), ("oauc", 1),
+    ]  # fmt: skip
+    assert {(r.protocol, r.removed, r.options["steps"]) for r in plan.runs} == {("paper", 0.5, 7)}
+    assert (plan.wanted_seeds, plan.wanted_steps) == (3, 80_000)
+    assert "Figure 2" in plan.title
+    assert "STL-10" in plan.title
+
+
+def test_the_last_word_counts():
+    """Line above protocol above data set."""
+    paper, strong = (one_run("ppd-sg", protocol=name).options for name in ("paper", "strong"))
+    assert (paper["normalize"], strong["normalize"]) == (False, True)
+    assert one_run("ppd-sg-normalized", protocol="paper").options["normalize"] is True
+    assert one_run("sgd", protocol="paper").options["iterate"] == "last"
+    assert one_run("sgd", protocol="strong").options["iterate"] == "average"
+    assert one_run("libauc").options["positives"] == 0.8
+    assert strong["positives"] == 0.5
+    assert "positives" not in paper
+    assert (strong["batch_size"], one_run("sgd", "cifar10").options["batch_size"]) == (32, 128)
+    assert one_run("sgd", "stl10").options["batch_size"] == 32
+    for run in make_plan("figure1", "cifar10").runs:
+        assert not any(isinstance(value, dict) for value in run.options.values())
+        assert "title" not in run.options
+
+
+def test_from_the_general_to_the_special():
+    """Data set, it under the protocol, protocol, line, line under it, and that on the data set."""
+    keys = ("a", "b", "c", "d", "e")
+    last = {"digits": {"e": 5}}
+    settings = {
+        "datasets": {"digits": dict.fromkeys(keys, 1) | {"eval_every": 50, "title": "Digits"}},
+        "protocols": {"strong": dict.fromkeys(keys[1:], 2) | {"first_stage": 0.5, "factor": 3}},
+        "lines": {"mine": dict.fromkeys(keys[2:], 3) | {"method": "pga"}},
+    }
+    settings["lines"]["mine"]["strong"] = dict.fromkeys(keys[3:], 4) | last
+    settings["lines"]["mine"]["paper"] = dict.fromkeys(keys, 6)
+    settings["datasets"]["digits"] |= {"strong": {"b": 7, "valid": 0.1}, "paper": {"a": 8}}
+    found = _options(settings, "digits", "strong", "mine", 100)
+    assert [found[key] for key in keys] == [1, 2, 3, 4, 5]
+    known = {"method", "first_stage", "factor", "steps", "eval_every", "valid"}
+    assert found.keys() == {*keys, *known}
+
+
+@pytest.mark.parametrize(
+    ("line", "protocol", "steps", "first"),
+    [
+        ("ppd-sg", "paper", 80_000, 2_000),
+        ("ppd-sg", "strong", 80_000, 40_000),
+        ("sgd-staged", "strong", 80_000, 40_000),
+        ("pga", "paper", 80_000, 208),
+        ("ppd-sg", "paper", 39, 1),
+        ("ppd-sg", "paper", 41, 2),
+    ],
+)
+def test_the_first_stage_takes_its_share(line, protocol, steps, first):
+    run = one_run(line, "cifar10", protocol=protocol, steps=steps)
+    assert fit_options(run)["stages"][0].steps == first
+
+
+@pytest.mark.parametrize("line", ["sgd", "adagrad", "oauc"])
+def test_what_has_no_stages_has_no_first(line):
+    assert not {"first_stage", "factor"} & one_run(line).options.keys()
+    assert "stages" not in fit_options(one_run(line))
+
+
+@pytest.mark.parametrize(("steps", "every"), [(1, 1), (39, 1), (400, 10), (2_000, 50), (8_000, 50)])
+def test_a_short_run_is_evaluated_as_often_as_a_long_one(steps, every):
+    assert one_run("sgd", steps=steps).options["eval_every"] == every
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"experiment": "figure4"}, "experiment must be one of 'figure1'.*, found 'figure4'"),
+        ({"dataset": "mnist"}, "dataset must be one of .*'digits'.*, found 'mnist'"),
+        ({"protocols": ["weak"]}, "protocols must be one of 'paper', 'strong', found 'weak'"),
+        ({"lines": ["ppd"]}, "lines must be one of .*'ppd-sg'.*, found 'ppd'"),
+        ({"removed": [1.0]}, r"removed must be .*but not 1, found 1\.0"),
+        ({"removed": ["most"]}, "removed must be .*, found 'most'"),
+        ({"seeds": 0}, "seeds must be an integer >= 1, found 0"),
+        ({"seeds": 1.5}, r"seeds must be an integer >= 1, found 1\.5"),
+        ({"steps": -1}, "steps must be an integer >= 1, found -1"),
+    ],
+)
+def test_what_is_wrong_is_named_before_a_folder_is_made(tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        reproduce(**{"experiment": "figure1", "progress": False, **options})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "workers must be an integer >= 1, found 0"),
+        ({"device": "abacus"}, "device must be .*, found 'abacus'"),
+        ({"time_limit": -1.0}, r"time_limit must be .*, found -1\.0"),
+        ({"time_limit": math.nan}, "time_limit must be .*, found nan"),
+        ({"tune": True, "trials": 0}, "trials must be an integer >= 1, found 0"),
+        ({"tune": True, "tune_steps": 0}, "tune_steps must be an integer >= 1, found 0"),
+        ({"tune": {"momentum": [0.9]}}, "tune must be a grid of lr, .*, found .*momentum"),
+        ({"tune": {"lr": []}}, "tune must .*lr"),
+        ({"lines": ["libauc"]}, "libauc"),
+    ],
+)  # fmt: skip
+def test_so_is_what_is_wrong_with_the_way_it_is_run(tmp_path, monkeypatch, options, message):
+    monkeypatch.setitem(sys.modules, "libauc", None)
+    monkeypatch.chdir(tmp_path)
+    small = {"lines": ["sgd"], "steps": 2, "progress": False, **SMALL}
+    with pytest.raises(ValueError, match=message):
+        reproduce("figure1", **{**small, **options})
+    assert not list(tmp_path.iterdir())
+
+
+# ---- From a run to fit -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["paper", "strong"])
+@pytest.mark.parametrize("line", [line for line in EVERY_LINE if line != "libauc"])
+def test_every_line_is_an_option_of_fit(line, protocol):
+    """Momentum and weight decay reach those that have them; each has a loss of its own kind."""
+    run = one_run(line, protocol=protocol, steps=100)
+    found, strong, method = fit_options(run), protocol == "strong", run.options["method"]
+    parts = tuple(torch.zeros(60, 1, 8, 8, dtype=torch.uint8) for _ in range(2))
+    y = (torch.arange(60) % 3 == 0).float()
+    generator = torch.Generator().manual_seed(0)
+    x = [torch.randint(0, 17, part.shape, generator=generator) for part in parts]
+    result = aucmax.fit(
+        mlp(64, (4,)), (x[0], y), (x[1], y), test=(x[1], y),
+        **{**found, "steps": 3, "pretrain": min(2, found["pretrain"]), "progress": False},
+    )  # fmt: skip
+    assert result.steps == 3 + min(2, found["pretrain"])
+    staged = method in ("ppd-sg", "ppd-adagrad", "pga")
+    extras = {"ppd-sg": ("momentum", "weight_decay"), "sgd": ("momentum", "weight_decay")}
+    names = {**extras, "adagrad": ("weight_decay",)}.get(method, ()) if strong else ()
+    extra = {name: run.options[name] for name in names}
+    extra |= {"gamma": run.options["gamma"]} if staged else {}
+    extra |= {"output": "last"} if method == "pga" else {}
+    assert found["optimizer_options"] == extra
+    normalize = strong or line == "ppd-sg-normalized"
+    cross_entropy = method in ("sgd", "adagrad")
+    assert found["loss_options"] == ({} if cross_entropy else {"normalize": normalize})
+    in_stages = staged or line == "sgd-staged"
+    assert ("stages" in found, "lr" in found) == (in_stages, not in_stages)
+    assert found["pretrain"] == (25 if line == "ppd-sg-pretrained" else 0)  # a quarter at most
+    assert found["steps"] + found["pretrain"] == 100
+    assert found["positives"] == (0.5 if strong else None)
+    assert found["save_every"] == 5 * found["eval_every"]
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_the_runs_seed_is_fits(seed):
+    run = make_plan("figure1", "digits", seeds=5, lines=["sgd"]).runs
+    assert {fit_options(r)["seed"] for r in run if r.seed == seed} == {seed}
+
+
+def test_images_are_augmented_where_they_are_images():
+    assert fit_options(one_run("sgd", "digits"))["augment"] is None
+    shifted = fit_options(one_run("sgd", "cifar10"))["augment"]
+    assert repr(shifted) == "CropAndFlip(padding=4, flip=True)"
+    assert fit_options(one_run("sgd", "cifar10", protocol="paper"))["augment"] is None
+
+
+@pytest.mark.parametrize("share", [0.0025, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("steps", [1, 20, 2_000])
+@pytest.mark.parametrize("line", ["ppd-sg", "ppd-adagrad", "pga", "sgd-staged"])
+def test_the_stages_are_as_many_as_the_steps_need(line, steps, share):
+    run = one_run(line, steps=steps).with_options(first_stage=share, factor=4, lr=0.25)
+    found = fit_options(run)["stages"]
+    assert sum(stage.steps for stage in found) >= steps
+    assert sum(stage.steps for stage in found[:-1]) < steps
+    assert (found[0].steps, found[0].lr) == (math.ceil(share * steps), 0.25)
+    rule = stages.polynomial if line == "pga" else partial(stages.geometric, factor=4)
+    assert found == rule(0.25, found[0].steps, stages=len(found))
+
+
+def test_libauc_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "libauc", None)
+    with pytest.raises(
+        ValueError, match=r"line 'libauc' needs the package libauc, version 2\.0\.1"
+    ):
+        with_libauc(fit_options(one_run("libauc")), mlp(4), "cpu")
+
+
+# ---- Data and model ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("removed", "kept"), [(0.0, 678), (0.6, 271), (0.8, 136), (0.9, 68)])
+def test_the_parts_have_the_counts_that_were_wanted(digits, removed, kept):
+    """Of 674 positives and 678 negatives; validation has 200 in the share that is left."""
+    counts = make_parts(one_run("sgd", removed=[removed]), digits).counts()
+    share = round(200 * kept / (674 + kept))
+    assert counts["valid"] == [200 - share, share]
+    assert counts["train"] == [674 - (200 - share), kept - share]
+    assert counts["test"] == [222, 223]
+
+
+def test_the_parts_are_what_partition_thinning_and_split_leave(digits):
+    run = make_plan("figure3", "digits", lines=["sgd"], seeds=3, removed=[0.9]).runs[-1]
+    assert run.seed == 2
+    parts = make_parts(run, digits)
+    positive = prepare.random_halves(10, 2)
+    y = np.isin(digits.y_train, positive).astype(int)
+    rows = prepare.thin(y, 0.9, seed=2)
+    train, valid = (rows[part] for part in prepare.split(y[rows], 200, seed=2))
+    for (x, target), part in ((parts.train, train), (parts.valid, valid)):
+        assert torch.equal(x, torch.from_numpy(digits.x_train[part]).permute(0, 3, 1, 2))
+        assert target.tolist() == y[part].tolist()
+        assert target.dtype == torch.float32
+        assert x.dtype == torch.uint8
+        assert x.is_contiguous(memory_format=torch.channels_last)
+    assert len(parts.test[1]) == 445
+    assert parts.test[1].tolist() == np.isin(digits.y_test, positive).tolist()
+
+
+def test_a_seed_decides_rows_and_weights_and_another_decides_others(digits):
+    first, other = make_plan("figure1", "digits", lines=["sgd"], **{**SMALL, "seeds": 2}).runs
+    parts = [make_parts(run, digits) for run in (first, first, other)]
+    assert torch.equal(parts[0].train[0], parts[1].train[0])
+    assert not torch.equal(parts[0].train[0], parts[2].train[0])
+    models = [make_model(run, parts[0].train[0]).state_dict() for run in (first, first, other)]
+    name = "2.weight"
+    assert torch.equal(models[0][name], models[1][name])
+    assert not torch.equal(models[0][name], models[2][name])
+
+
+def test_the_lines_of_a_seed_share_data_and_weights(digits):
+    one, two = one_run("ppd-sg"), one_run("sgd", protocol="paper")
+    parts = [make_parts(run, digits) for run in (one, two)]
+    assert torch.equal(parts[0].train[0], parts[1].train[0])
+    models = [make_model(run, parts[0].train[0]).state_dict() for run in (one, two)]
+    assert all(torch.equal(models[1][name], x) for name, x in models[0].items())
+
+
+def test_the_model_standardizes_by_the_training_images(digits):
+    images = make_parts(one_run("sgd"), digits).train[0]
+    model = make_model(one_run("sgd"), images)
+    seen = model[0](images)
+    assert abs(seen.mean()) < 1e-4
+    assert abs(seen.std() - 1) < 1e-4
+    coloured = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)
+    resnet = make_model(one_run("sgd", "cifar10"), coloured)
+    assert type(resnet).__name__ == "ResNet20"
+    assert resnet.standardize(coloured).mean((0, 2, 3)).abs().max() < 1e-4
+
+
+def test_repeats_are_dropped_before_anything_is_drawn(tmp_path):
+    x = np.arange(40, dtype=np.uint8).reshape(10, 2, 2, 1)
+    rows, tested = [0, 1, 1, 2, 3, 4], [3, 5, 5]
+    images = ImageData(x[rows], np.array(rows), x[tested], np.array(tested), ("a", "b"))
+    store_images(tmp_path, images)
+    found = stored_images(tmp_path)
+    assert found.y_train.tolist() == [0, 1, 2, 4]
+    assert found.y_test.tolist() == [3, 5]
+    assert np.array_equal(found.x_train, x[[0, 1, 2, 4]])
+    assert np.array_equal(found.x_test, x[[3, 5]])
+    assert found.classes == ("a", "b")
+    assert isinstance(found.x_train, np.memmap)  # every worker shares it
+
+
+# ---- One run -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:the .* AUC is nan", "ignore:alpha = ")
+def test_a_run_that_diverges_is_recorded_and_counted(tmp_path, digits):
+    store_images(tmp_path, digits)
+    plan = make_plan("figure1", "digits", lines=["sgd", "ppd-sg"], steps=20, **SMALL)
+    wild = plan.runs[0].with_options(lr=1e30)
+    for run in (wild, plan.runs[1]):
+        assert not workshop(tmp_path).is_done(run)
+        perform(run, tmp_path, "cpu", 1)
+        assert workshop(tmp_path).is_done(run)
+    found = results(tmp_path)
+    assert "diverged at step" in found[wild.name]["error"]
+    assert found[wild.name]["result"] is None
+    assert "error" not in found[plan.runs[1].name]
+    assert not any((tmp_path / "unfinished" / "runs").iterdir())
+    rows = paper.summarize(paper.read_results(tmp_path / "runs"))
+    assert {row.line: row.diverged for row in rows} == {"sgd": 1, "ppd-sg": 0}
+
+
+def test_a_result_is_there_whole_or_not_at_all(tmp_path):
+    """A reader that looks all the time never sees a part of it."""
+    path, content, over = tmp_path / "result.json", {"a": [*range(100_000)]}, threading.Event()
+    seen = []
+
+    def look():
+        while not over.is_set():
+            with suppress(FileNotFoundError):
+                seen.append(path.read_text())
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for _ in range(10):
+        write_json(path, content)
+    over.set()
+    reader.join()
+    assert len(set(seen)) == 1
+    assert json.loads(seen[0]) == content
+    assert [other.name for other in path.parent.iterdir()] == ["result.json"]
+
+
+def test_a_result_that_cannot_be_written_leaves_the_run_where_it_was(tmp_path, digits):
+    """A folder stands in the way; when it is gone the run ends without training again."""
+    store_images(tmp_path, digits)
+    run = one_run("sgd", steps=20)
+    target, work = tmp_path / "runs" / f"{run.name}.json", tmp_path / "unfinished/runs" / run.name
+    target.mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        perform(run, tmp_path, "cpu", 1)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [target.name]
+    before = history.read(work / "history.jsonl")
+    target.rmdir()
+    perform(run, tmp_path, "cpu", 1)
+    (found,) = results(tmp_path).values()
+    assert found["history"] == before
+    assert not work.exists()
+
+
+@pytest.mark.filterwarnings("ignore:the .* AUC is nan")
+def test_runs_that_take_turns_leave_the_results_of_runs_alone(tmp_path, digits):
+    """As on a GPU; one of them diverges."""
+    plan = make_plan("figure1", "digits", lines=["sgd", "ppd-sg", "oauc"], steps=20, **SMALL)
+    first, second, third = plan.runs
+    runs, asked = [first.with_options(lr=1e30), second, third], []
+    for folder in ("alone", "in turn"):
+        store_images(tmp_path / folder, digits)
+    for run in runs:
+        perform(run, tmp_path / "alone", "cpu", 2)
+    begun = (asked.append(run.name) or run for run in runs)
+    done = {}
+    for run, path in perform_in_turn(begun, tmp_path / "in turn", "cpu", 2):
+        assert path.exists()
+        assert len(asked) < 3 or len(done) > 0  # the third had to wait for a place
+        done[run.name] = path
+    assert sorted(done) == sorted(run.name for run in runs)
+    found = results(tmp_path / "in turn")
+    assert timeless(found) == timeless(results(tmp_path / "alone"))
+    assert "diverged" in found[first.name]["error"]
+    assert {result["at_once"] for result in found.values()} == {2}
+    assert not any((tmp_path / "in turn" / "unfinished" / "runs").iterdir())
+
+
+def test_a_damaged_result_is_named(tmp_path):
+    run = one_run("sgd")
+    path = tmp_path / "runs" / f"{run.name}.json"
+    path.parent.mkdir()
+    write_json(path, describe(run, "cpu"))
+    assert workshop(tmp_path).is_done(run)
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        workshop(tmp_path).is_done(run)
+
+
+# ---- An experiment from start to end -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    """Two lines by two workers: the folder, and the call that made it."""
+    out = tmp_path_factory.mktemp("experiment") / "out"
+    call = {"lines": LINES, "steps": 400, "out": out, "workers": 2, "progress": False, **SMALL}
+    assert reproduce("figure1", **call) == out / "index.html"
+    return out, call
+
+
+def test_what_an_experiment_leaves(experiment):
+    out, _ = experiment
+    names = {f"runs/strong-digits-91-9-{line}-seed0.json" for line in LINES}
+    made = {"index.html", "table.txt", "by-step.svg", "by-seconds.svg"}
+    assert set(stamps(out)) == names | made
+    page = (out / "index.html").read_text()
+    assert all(label in page for label in ("PPD-SG", "SGD, cross-entropy", "Figure 1"))
+
+
+def test_a_result_says_all_about_its_run(experiment):
+    out, call = experiment
+    for name, found in results(out).items():
+        run = one_run(found["line"], steps=call["steps"])
+        assert run.name == name
+        described = json.loads(json.dumps(describe(run, "cpu")))
+        assert {key: found[key] for key in described} == described
+        assert found["precision"] == "float32"
+        configured = {"partition": "halves", "removed": 0.9, "model": "mlp", "batch_size": 32}
+        assert configured.items() <= found["configuration"].items()
+        assert found["configuration"]["lr"] == run.options["lr"]
+        assert found["counts"]["test"] == [222, 223]
+        assert found["at_once"] == 2
+        assert {"python", "torch", "aucmax"} <= set(found["versions"])
+        assert found["hardware"]
+        assert len(found["date"]) == len("2020-01-01")
+        assert found["commit"] is None or found["commit"]
+        assert found["seconds"] > 0
+        assert 0 < found["seconds_per_step"] < found["seconds"]
+        assert [record["step"] for record in found["history"]] == list(range(10, 401, 10))
+        last, final = found["history"][-1], found["result"]["final"]
+        assert final == {which: last[f"test_auc_{which}"] for which in ("last", "average")}
+        assert 0.8 < final["last"] <= 1
+
+
+def test_the_chosen_weights_are_the_best_on_validation_data(experiment):
+    """And what is said of them is how they do on the test data."""
+    for found in results(experiment[0]).values():
+        chosen = found["result"]["chosen"]
+        best = max(
+            r[f"valid_auc_{which}"] for r in found["history"] for which in ("last", "average")
+        )
+        assert chosen["valid_auc"] == best
+        (at,) = [r for r in found["history"] if r["step"] == chosen["step"]]
+        assert at[f"valid_auc_{chosen['iterate']}"] == best
+        assert at[f"test_auc_{chosen['iterate']}"] == chosen["test_auc"]
+
+
+def test_a_result_is_that_of_fit_called_by_hand(experiment, digits):
+    """PPD-SG under the strong protocol, without any of the experiments' own functions."""
+    found = results(experiment[0])["strong-digits-91-9-ppd-sg-seed0"]
+    settings = found["configuration"]
+    y = (digits.y_train >= 5).astype(int)
+    rows = prepare.thin(y, 0.9, seed=0)
+    train, valid = (rows[part] for part in prepare.split(y[rows], 200, seed=0))
+    x = torch.from_numpy(digits.x_train).permute(0, 3, 1, 2)
+    x_test = torch.from_numpy(digits.x_test).permute(0, 3, 1, 2)
+    y, y_test = torch.from_numpy(y), torch.from_numpy(digits.y_test >= 5)
+    pixels = x[train].double()
+    generator = torch.Generator().manual_seed(0)
+    model = mlp(
+        64, mean=[pixels.mean().item()], std=[pixels.std(correction=0).item()], generator=generator
+    )
+    assert (settings["normalize"], settings["momentum"]) == (True, 0.9)
+    first = math.ceil(settings["first_stage"] * 400)
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, os.cpu_count() // 2))
+    result = aucmax.fit(
+        model, (x[train], y[train]), (x[valid], y[valid]), test=(x_test, y_test), seed=0,
+        method="ppd-sg", steps=400, batch_size=32, positives=0.5, eval_every=10, probe=256,
+        stages=aucmax.stages.geometric(settings["lr"], first, settings["factor"], stages=2),
+        loss_options={"normalize": True}, progress=False,
+        optimizer_options={
+            "gamma": settings["gamma"], "momentum": 0.9, "weight_decay": settings["weight_decay"],
+        },
+    )  # fmt: skip
+    torch.set_num_threads(before)
+    assert timeless(found["history"]) == timeless(json.loads(json.dumps(result.history)))
+    assert found["result"]["chosen"]["valid_auc"] == result.auc
+
+
+def test_done_again_nothing_is_done(experiment):
+    out, call = experiment
+    before, spent = stamps(out), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    reproduce("figure1", **call)
+    # No worker was started: it takes seconds to import torch.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - spent < 0.5
+    after = stamps(out)
+    assert after.keys() == before.keys()
+    runs = [name for name in before if name.startswith("runs/")]
+    assert {name: after[name] for name in runs} == {name: before[name] for name in runs}
+
+
+def test_after_the_time_limit_no_run_begins_and_the_page_shows_what_is_done(experiment):
+    out, call = experiment
+    before, spent = stamps(out), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    assert reproduce("figure1", **{**call, "lines": [*LINES, "oauc"], "time_limit": 0}).exists()
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - spent < 0.5
+    assert stamps(out).keys() == before.keys()
+    assert "OAUC" not in (out / "table.txt").read_text()
+    assert "SGD, cross-entropy" in (out / "table.txt").read_text()
+
+
+def test_a_time_limit_that_leaves_nothing_to_show_is_an_error(tmp_path):
+    small = {"lines": ["sgd"], "steps": 2, "progress": False, **SMALL}
+    with pytest.raises(ValueError, match="time_limit must leave time for a run"):
+        reproduce("figure1", out=tmp_path, time_limit=0, **small)
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [({"steps": 401}, "steps"), ({"protocols": ["paper", "strong"], "steps": 80}, "steps")],
+)
+def test_results_of_other_settings_are_refused_and_left_alone(experiment, other, named):
+    out, call = experiment
+    before = stamps(out)
+    with pytest.raises(ValueError, match=f"out must be .*with another {named}") as caught:
+        reproduce("figure1", **{**call, **other})
+    assert str(out) in str(caught.value)
+    assert stamps(out) == before
+
+
+def test_a_result_of_another_configuration_is_refused(experiment):
+    run, there = one_run("sgd", steps=400), workshop(experiment[0])
+    assert there.is_done(run)
+    for option, value in (("lr", 0.3), ("batch_size", 16), ("weight_decay", 0.5)):
+        with pytest.raises(ValueError, match="with another configuration"):
+            there.is_done(run.with_options(**{option: value}))
+    with pytest.raises(ValueError, match="with another iterate"):
+        there.is_done(run.with_options(iterate="last"))
+
+
+def test_more_seeds_and_lines_join_those_that_are_there(experiment):
+    """They are missing, not different."""
+    more = {**SMALL, "lines": ["sgd", "pga"], "seeds": 2}
+    wanted = make_plan("figure1", "digits", steps=400, **more)
+    done = [workshop(experiment[0]).is_done(run) for run in wanted.runs]
+    assert done == [True, False, False, False]
+
+
+def test_the_same_runs_are_taken_from_another_folder(experiment, tmp_path):
+    """Of another figure too; what is to be trained otherwise is trained."""
+    call = {"lines": ["sgd"], "steps": 400, "workers": 1, "progress": False, **SMALL}
+    reproduce("figure2", **call, out=tmp_path / "taken", reuse=experiment[0])
+    (path,) = (tmp_path / "taken" / "runs").iterdir()
+    mine, theirs = (
+        json.loads((f / path.name).read_text()) for f in (path.parent, experiment[0] / "runs")
+    )
+    assert mine == {**theirs, "experiment": "figure2"}
+    reproduce("figure2", **{**call, "steps": 20}, out=tmp_path / "trained", reuse=experiment[0])
+    assert json.loads((tmp_path / "trained" / "runs" / path.name).read_text())["steps"] == 20
+    with pytest.raises(ValueError, match="reuse must be a folder of results"):
+        reproduce("figure2", **call, out=tmp_path / "none", reuse=tmp_path)
+    assert not (tmp_path / "none").exists()
+
+
+# ---- Tuning ------------------------------------------------------------------------------------
+
+GRID = {"lr": [0.1, 0.01], "gamma": [500, 2000], "first_stage": [0.1, 0.5]}
+
+
+def points(trials):
+    return [tuple(trial.options[name] for name in GRID) for trial in trials]
+
+
+def trials_of(run, grid, steps=20, most=None):
+    ((name, found),) = plan_trials([run], grid, steps, most).items()
+    assert name == run.study
+    return found
+
+
+def test_every_point_of_the_grid_is_tried_once_in_an_order_of_its_own():
+    run = one_run("ppd-sg", steps=320)
+    trials = trials_of(run, GRID)
+    assert sorted(points(trials)) == sorted(itertools.product(*GRID.values()))
+    assert points(trials) != sorted(points(trials))
+    assert points(trials_of(run, GRID)) == points(trials)
+    assert points(trials_of(run, GRID, most=3)) == points(trials)[:3]
+    assert {(trial.options["steps"], trial.seed) for trial in trials} == {(20, 0)}
+    assert len({trial.name for trial in trials} | {run.name}) == 9
+
+
+def test_a_trial_is_a_sixteenth_of_a_run_of_the_first_seed():
+    runs = make_plan("figure1", "digits", lines=["sgd", "pga"], steps=320).runs
+    trials = [trial for study in plan_trials(runs, GRID, None, None).values() for trial in study]
+    assert len(trials) == 2 * 4 * (2 + 8)  # two protocols, four ratios, and what each line has
+    assert {(trial.options["steps"], trial.seed) for trial in trials} == {(20, 0)}
+
+
+def test_a_method_without_stages_has_step_sizes_alone():
+    trials = trials_of(one_run("sgd"), GRID)
+    assert sorted(trial.options["lr"] for trial in trials) == [0.01, 0.1]
+    assert not any("gamma" in trial.options for trial in trials)
+
+
+@pytest.fixture
+def searched(tmp_path, digits):
+    """A search of step sizes whose trials are done: real results with validation AUCs of ours."""
+    store_images(tmp_path, digits)
+    runs = make_plan("figure1", "digits", lines=["sgd"], steps=320, **{**SMALL, "seeds": 2}).runs
+    grid = {"lr": [0.2, 0.1, 0.05, 0.01]}
+
+    def search(values):
+        for trial in trials_of(runs[0], grid):
+            path = tmp_path / PLACE / f"{trial.name}.json"
+            if not path.exists():
+                perform(trial, tmp_path, "cpu", 1, PLACE)
+            found = json.loads(path.read_text())
+            value = values[trial.options["lr"]]
+            if value is None:
+                found["result"] = None
+            else:
+                found["history"][-1]["valid_auc_average"] = value
+                found["history"][0]["valid_auc_average"] = 1 - value  # the end counts
+            path.write_text(json.dumps(found))
+        (tmp_path / "studies.log").unlink(missing_ok=True)
+        studies = plan_trials(runs, grid, 20, None)
+        return tuned(runs, studies, grid, workshop(tmp_path), "--tune")
+
+    search.folder = tmp_path
+    return search
+
+
+def test_the_best_on_validation_data_is_used_for_every_seed(searched):
+    before = one_run("sgd", steps=320)
+    found = searched({0.2: 0.6, 0.1: 0.7, 0.05: 0.9, 0.01: 0.8})
+    assert [(run.seed, run.options["lr"]) for run in found] == [(0, 0.05), (1, 0.05)]
+    kept = {k: v for k, v in found[0].options.items() if k not in ("lr", "tuned")}
+    assert kept == {k: v for k, v in before.options.items() if k != "lr"}
+    (best,) = json.loads((searched.folder / "tuned.json").read_text()).values()
+    assert best == {"options": {"lr": 0.05}, "valid_auc": 0.9, "trials": 4, "steps": 20}
+
+
+@pytest.mark.parametrize(
+    ("tune", "steps", "trials", "command"),
+    [
+        (True, None, None, "--tune"),
+        (True, 30, 4, "--tune --tune-steps 30 --trials 4"),
+        ({"lr": [0.1, 0.05]}, 30, None, "--tune-lr 0.1 0.05 --tune-steps 30"),
+        ({"gamma": [500], "first_stage": [0.5]}, None, 1,
+         "--tune-gamma 500 --tune-first-stage 0.5 --trials 1"),
+    ],
+)  # fmt: skip
+def test_a_tuned_result_says_how_to_search_again(tune, steps, trials, command):
+    assert command_options(tune, steps, trials) == command
+
+
+def test_optunas_tools_can_read_the_search(searched):
+    searched({0.2: 0.6, 0.1: None, 0.05: 0.9, 0.01: 0.8})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        backend = optuna.storages.journal.JournalFileBackend(str(searched.folder / "studies.log"))
+        storage = optuna.storages.JournalStorage(backend)
+    study = optuna.load_study(study_name="strong-digits-91-9-sgd", storage=storage)
+    assert study.best_params == {"lr": 0.05}
+    assert sorted(trial.value for trial in study.trials) == [0.6, 0.8, 0.9]
+
+
+def test_what_diverged_is_never_the_best(searched):
+    found = searched({0.2: None, 0.1: None, 0.05: 0.3, 0.01: 0.2})
+    assert {run.options["lr"] for run in found} == {0.05}
+
+
+def test_where_all_diverged_the_settings_stay(searched):
+    found = searched(dict.fromkeys([0.2, 0.1, 0.05, 0.01]))
+    assert {run.options["lr"] for run in found} == {one_run("sgd").options["lr"]}
+
+
+def test_trials_of_other_settings_are_refused(searched):
+    """Not taken for those of these settings."""
+    searched(dict.fromkeys([0.2, 0.1, 0.05, 0.01], 0.5))
+    other = one_run("sgd", steps=320).with_options(batch_size=16)
+    grid = {"lr": [0.2, 0.1]}
+    studies = plan_trials([other], grid, 20, None)
+    with pytest.raises(ValueError, match="with another configuration"):
+        tuned([other], studies, grid, workshop(searched.folder), "--tune")
+
+
+def test_tuning_without_optuna_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"pip install 'aucmax\[tune\]'"):
+        reproduce("figure1", tune=True, lines=["sgd"], steps=20, progress=False, **SMALL)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,742 @@
+"""The page of a classifier: its numbers are scikit-learn's, and no data can break it."""
+
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import (
+    average_precision_score,
+    confusion_matrix,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+    roc_curve,
+)
+
+from aucmax import metrics
+from aucmax.judge import evaluation
+from aucmax.report import classes, figures, html, sections, style, words
+from aucmax.report.page import SECTIONS, write_model_page
+
+VOID = {"meta", "br", "hr", "img", "link", "input", "col"}
+NASTY = "<script>alert('&\"')</script>"
+
+
+def make_rows(rows=600, share=0.08, seed=0):
+    """Probabilities that are right, and classes drawn from them."""
+    rng = np.random.default_rng(seed)
+    odds = rng.normal(math.log(share / (1 - share)), 1.5, rows)
+    p = 1 / (1 + np.exp(-odds))
+    return p, (rng.random(rows) < p).astype(int)
+
+
+def make_evaluation(p=None, y=None, **changes):
+    p, y = make_rows() if p is None else (np.asarray(p, float), np.asarray(y))
+    found = metrics.roc_auc_interval(p, y)
+    steps = [
+        {"step": 20 * k, "seconds": k, "loss": 1 / k, "valid_auc_last": 0.9 - 0.3 / k}
+        | {"valid_auc_average": None if k < 3 else 0.91 - 0.4 / k}
+        for k in range(1, 30)
+    ]
+    peer = {"name": "logistic regression", "auc": 0.5, "low": 0.4, "high": 0.6, "seconds": 0.4}
+    column = {"name": "age", "kind": "number", "missing": 0.02, "distinct": 57, "typical": "41"}
+    return {
+        "target": "churned",
+        "labels": ["no", "yes"],
+        "rows": {"train": 6800, "valid": 1200, "test": len(y)},
+        "positives": {"train": 612, "valid": 108, "test": int(y.sum())},
+        "probability": p,
+        "classes": y,
+        "auc": {"value": found.auc, "low": found.low, "high": found.high, "level": 0.95},
+        "peers": [{**peer, "p_value": 0.003}],
+        "history": steps,
+        "threshold": 0.23,
+        "importance": [{"column": f"c{k}", "drop": 0.1 / (k + 1), "sd": 0.002} for k in range(5)],
+        "columns": [column],
+        "notes": ["Rows without a target were left out."],
+        "seconds": 12.3,
+        "command": "aucmax fit train.csv --target churned",
+        "made": {"aucmax": "0.1", "torch": "2.13", "date": "2026-11-15"},
+        **changes,
+    }
+
+
+class Page(HTMLParser):
+    """Fails at a tag that closes another than the last one opened; collects what is there."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.source = source
+        self.open, self.tags, self.ids, self.links, self.words = [], [], [], [], []
+        self.tables = []
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.handle_startendtag(tag, attributes)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        found = dict(attributes)
+        self.ids += [found["id"]] if "id" in found else []
+        self.links += [v for k, v in attributes if k in ("src", "href", "xlink:href")]
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" in self.open[-1:]:
+            return
+        self.words.append(data)
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data
+
+    @property
+    def text(self):
+        return re.sub(r"\s+", " ", " ".join(self.words).replace("\xa0", " "))
+
+    def table(self, head):
+        """The cells below the heads of the table whose first head this is."""
+        (found,) = (table for table in self.tables if table[0][0] == head)
+        return [[cell.replace("\xa0", " ") for cell in line] for line in found]
+
+
+def write(folder, evaluation):
+    path = folder / "page.html"
+    write_model_page(path, evaluation)
+    return Page(path.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """A page that several tests look at, and what it was made of."""
+    evaluation = make_evaluation()
+    return write(tmp_path_factory.mktemp("usual"), evaluation), evaluation
+
+
+def held(evaluation):
+    return evaluation.held(evaluation)
+
+
+def percent_of(text):
+    return float(text.split(" %")[0]) / 100
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def test_each_threshold_has_the_rates_of_scikit_learn(usual):
+    page, evaluation = usual
+    p, y = evaluation["probability"], evaluation["classes"]
+    heads, nothing, *lines, everything = page.table("Threshold")
+    assert heads[:5] == ["Threshold", "Flagged", "Precision", "Recall", "Specificity"]
+    assert nothing[:5] == ["flag nothing", "0 %", "–", "0 %", "100 %"]
+    assert everything[1] == "100 %"
+    assert 7 <= len(lines) <= 11
+    for name, flagged, precision, recall, specificity, *_ in lines:
+        flags = p >= percent_of(name)
+        tn, fp, _, _ = confusion_matrix(y, flags).ravel()
+        assert percent_of(flagged) == pytest.approx(flags.mean(), abs=6e-4)
+        assert percent_of(precision) == pytest.approx(precision_score(y, flags), abs=6e-4)
+        assert percent_of(recall) == pytest.approx(recall_score(y, flags), abs=6e-4)
+        assert percent_of(specificity) == pytest.approx(tn / (tn + fp), abs=6e-4)
+    assert [x[0] for x in lines if "model" in x[0]] == ["23 % (the model's)"]
+    assert [percent_of(x[0]) for x in lines] == sorted(percent_of(x[0]) for x in lines)[::-1]
+
+
+def test_costs_are_those_of_the_confusion_matrix_and_the_least_is_marked(usual):
+    page, evaluation = usual
+    p, y = evaluation["probability"], evaluation["classes"]
+    heads, *lines = page.table("Threshold")
+    assert heads[5:] == ["Cost at 1×", "Cost at 5×", "Cost at 20×"]
+    cuts = [2.0, *(percent_of(line[0]) for line in lines[1:-1]), -1.0]
+    for column, ratio in ((5, 1), (6, 5), (7, 20)):
+        expected = []
+        for cut in cuts:
+            _, fp, fn, _ = confusion_matrix(y, p >= cut).ravel()
+            expected.append(1000 * (fp + ratio * fn) / len(y))
+        shown = [line[column] for line in lines]
+        values = [float(text.strip("★ ").replace(",", "")) for text in shown]
+        np.testing.assert_allclose(values, expected, atol=0.051)
+        marked = ["★" in text for text in shown]
+        assert marked == [cost == min(expected) for cost in expected]
+
+
+def test_thresholds_include_those_that_right_probabilities_call_for():
+    found = evaluation.thresholds(held(make_evaluation()))
+    assert {0.5, 0.17, 0.048, 0.23} <= set(found)
+
+
+def test_auc_and_average_precision_are_scikit_learns(usual):
+    page, evaluation = usual
+    p, y = evaluation["probability"], evaluation["classes"]
+    auc, low, high = (evaluation["auc"][name] for name in ("value", "low", "high"))
+    assert auc == pytest.approx(roc_auc_score(y, p))
+    said = f"in {100 * auc:.0f} of 100 cases (95 % interval {100 * low:.0f} to {100 * high:.0f})."
+    assert f"Ranks a random “yes” above a random “no” {said}" in page.text
+    assert f"the AUC, {roc_auc_score(y, p):.3f}." in page.text
+    assert f"curve, is {average_precision_score(y, p):.3f}; guessing" in page.text
+    assert f"base rate, {y.mean():.3f}, that is, {100 * y.mean():.1f} %" in page.text
+
+
+def test_the_confusion_matrix_is_in_the_histogram(usual):
+    page, evaluation = usual
+    flags = evaluation["probability"] >= evaluation["threshold"]
+    tn, fp, fn, tp = confusion_matrix(evaluation["classes"], flags).ravel()
+    for said in (f"“yes”: {fn} missed", f"{tp} found", f"“no”: {tn} left", f"{fp} false alarms"):
+        assert said in page.text
+    precision = precision_score(evaluation["classes"], flags)
+    assert f"Precision {100 * precision:.1f} % of the flagged" in page.text
+
+
+def test_the_curves_are_scikit_learns(usual):
+    rows = held(usual[1])
+    found = evaluation.curves(rows)
+    fpr, tpr, _ = roc_curve(rows.positive, rows.probability, drop_intermediate=False)
+    assert np.abs(np.interp(fpr, found.fpr, found.tpr) - np.interp(fpr, fpr, tpr)).max() < 1e-9
+    area = np.sum(np.diff(found.recall) * found.precision[1:])
+    assert area == pytest.approx(average_precision_score(rows.positive, rows.probability), abs=2e-3)
+
+
+def test_a_long_curve_is_drawn_with_few_points():
+    p, y = make_rows(60_000)
+    found = evaluation.curves(held(make_evaluation(p, y)))
+    assert len(found.fpr) < 4_000
+    area = np.trapezoid(found.tpr, found.fpr)
+    assert area == pytest.approx(roc_auc_score(y, p), abs=1e-3)
+    assert (found.fpr[-1], found.tpr[-1]) == (1, 1)
+
+
+@pytest.mark.parametrize("hits", [0, 1, 7, 39, 40])
+def test_intervals_are_wilsons(hits):
+    low, high = evaluation.wilson(np.array([float(hits)]), 40, 0.9)
+    expected = binomtest(hits, 40).proportion_ci(0.9, "wilson")
+    assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_the_band_is_the_rectangle_of_both_rates():
+    rows = held(make_evaluation(*make_rows(200)))
+    found, level = evaluation.curves(rows), math.sqrt(0.95)
+    positives, negatives = int(rows.positive.sum()), int((~rows.positive).sum())
+    for k in (0, len(found.fpr) // 3, len(found.fpr) - 1):
+        hits, alarms = round(found.tpr[k] * positives), round(found.fpr[k] * negatives)
+        up = binomtest(hits, positives).proportion_ci(level, "wilson")
+        across = binomtest(alarms, negatives).proportion_ci(level, "wilson")
+        band = (found.tpr_low[k], found.tpr_high[k], found.fpr_low[k], found.fpr_high[k])
+        assert band == pytest.approx((up.low, up.high, across.low, across.high), abs=1e-12)
+
+
+def test_the_band_is_drawn_around_the_curve(usual):
+    rows = held(usual[1])
+    found = evaluation.curves(rows)
+    (band,) = painted(figures.roc(rows, found)).axes[0].patches
+    inner = np.c_[found.fpr, found.tpr][(found.fpr > 0.05) & (found.tpr < 0.95)]
+    assert band.get_path().contains_points(inner).all()
+    assert not band.get_path().contains_points(inner[:, ::-1]).any()
+
+
+def test_right_probabilities_are_called_so_and_groups_are_of_equal_size(usual):
+    page, evaluation = usual
+    p, y = evaluation["probability"], evaluation["classes"]
+    _, *lines = page.table("Predicted")
+    order = np.argsort(p)
+    for line, rows in zip(lines, np.array_split(order, 10), strict=True):
+        assert percent_of(line[0]) == pytest.approx(p[rows].mean(), abs=6e-4)
+        assert line[3] == f"{y[rows].sum()} of {len(rows)}"
+        low, high = binomtest(int(y[rows].sum()), len(rows)).proportion_ci(0.95, "wilson")
+        assert [percent_of(x) for x in line[2].split(" to ")] == pytest.approx(
+            [low, high], abs=6e-4
+        )
+    agree = int(re.search(r"In (\d+) of 10 groups the interval holds", page.text)[1])
+    assert agree >= 8
+    assert f"says {100 * p.mean():.1f} %; {100 * y.mean():.1f} % of the rows" in page.text
+
+
+def test_equal_probabilities_stay_in_one_group():
+    p, y = np.repeat([0.0, 0.3, 0.999], (340, 37, 23)), np.repeat([0, 1], (370, 30))
+    found = evaluation.groups(held(make_evaluation(p, y)))
+    assert [(g.rows, g.positives) for g in found] == [(340, 0), (37, 7), (23, 23)]
+
+
+def painted(paint):
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    paint(figure)
+    return figure
+
+
+@pytest.mark.parametrize("share", [0.04, 0.5])
+@pytest.mark.parametrize("threshold", [0.0, 0.23, 1.0])
+def test_the_bars_hold_every_row_on_its_side_of_the_threshold(share, threshold):
+    rows = held(make_evaluation(*make_rows(share=share), threshold=threshold))
+    assert figures.is_by_odds(rows.probability) == (share < 0.1)
+    counts = evaluation.counts_at(rows, threshold)
+    sides = ((counts.missed, counts.found), (counts.left, counts.alarms))
+    for ax, expected in zip(painted(figures.histogram(rows)).axes, sides, strict=True):
+        cut = ax.lines[0].get_xdata()[0]
+        heights = [[], []]
+        for bar in ax.patches:
+            heights[int(bar.get_x() >= cut)].append(bar.get_height())
+        assert tuple(map(sum, heights)) == expected
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def peer(name, auc, p):
+    return {"name": name, "auc": auc, "low": auc - 0.02, "high": auc + 0.02, "p_value": p}
+
+
+def test_the_verdict_says_what_the_tests_say():
+    say = words.verdict
+    better, same, worse = peer("a", 0.8, 0.049), peer("b", 0.86, 0.05), peer("c", 0.9, 0.001)
+    assert say(0.87, [better]) == (
+        "It ranks better than a. As far as ranking goes, it was worth it."
+    )
+    assert say(0.87, [same, better]) == (
+        "It ranks better than a. It is not distinguishable from b: the difference may be chance. "
+        "If that is simpler to keep, it may serve as well."
+    )
+    assert "It ranks worse than c. For ranking, c is the better choice." in say(0.87, [same, worse])
+    assert say(0.87, [peer("d", 0.8, None)]) == "It was not tested against d."
+    assert "was not compared" in say(0.87, [])
+    two = [peer("c", 0.9, 0.01), peer("e", 0.95, 0.01)]
+    assert say(0.87, two).endswith("than e and c. For ranking, e is the better choice.")
+    assert "a, a, a, a and 3 others" in say(0.87, [better] * 7)
+
+
+def test_peers_are_listed_with_their_difference(usual):
+    page, evaluation = usual
+    heads, ours, other = page.table("Model")
+    assert heads[2] == "95 % interval"
+    assert ours[:2] == ["this model", f"{evaluation['auc']['value']:.3f}"]
+    difference = evaluation["auc"]["value"] - 0.5
+    rest = ["0.500", "0.400 to 0.600", f"+{difference:.3f}", "0.003", "0.4 s"]
+    assert other == ["logistic regression", *rest]
+
+
+@pytest.mark.parametrize(
+    ("auc", "expected"),
+    [
+        ((0.87, 0.84, 0.89), ["87", "84", "89"]),
+        ((0.8712, 0.868, 0.874), ["87.1", "86.8", "87.4"]),
+        ((0.99934, 0.95, 0.9999), ["99.93", "95.00", "99.99"]),
+        ((1.0, 0.83, 1.0), ["100", "83", "100"]),
+    ],
+)
+def test_an_auc_in_words_is_never_rounded_to_perfection(auc, expected):
+    found = words.of_hundred(dict(zip(("value", "low", "high"), auc, strict=True)))
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("auc", "digits"), [((0.87, 0.84), 3), ((0.87, 0.869), 4), ((0.99997, 0.9), 5), ((1.0, 0.9), 3)]
+)
+def test_an_auc_has_as_many_digits_as_it_needs(auc, digits):
+    assert words.decimals({"value": auc[0], "low": auc[1], "high": auc[0]}) == digits
+
+
+@pytest.mark.parametrize(
+    ("auc", "said"), [((0.4, 0.6), "not shown that"), ((0.3, 0.45), "worse"), ((0.6, 0.7), "")]
+)
+def test_it_is_said_if_it_may_be_no_better_than_guessing(auc, said):
+    text = words.against_guessing({"low": auc[0], "high": auc[1]})
+    assert text.startswith("Guessing would be right in 50")
+    assert (said in text) if said else text.endswith("in 100.")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 %"), (1, "100 %"), (0.0873, "8.7 %"), (0.0004, "0.04 %"), (0.99996, "99.996 %")],
+)
+def test_a_share_is_0_or_100_percent_only_if_it_is(value, text):
+    assert words.percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(0.0004, "< 0.001"), (0.003, "0.003"), (0.0497, "0.0497"), (0.34, "0.34"), (None, "–")],
+)
+def test_p_values(p, text):
+    assert words.p_text(p) == text
+
+
+def test_the_kept_weights_are_the_best_of_both_iterates(usual):
+    page, evaluation = usual
+    last, average = (
+        [(record[f"valid_auc_{x}"] or 0, record["step"]) for record in evaluation["history"]]
+        for x in ("last", "average")
+    )
+    best = max(average)
+    assert best > max(last)
+    said = f"averaged weights with AUC {best[0]:.4f} on the validation rows at step {best[1]}"
+    assert said in page.text
+    assert "the best of 56 evaluations" in page.text
+    points = evaluation.evaluations(evaluation["history"])
+    ax = painted(figures.training(points)).axes[0]
+    assert [line.get_label() for line in ax.lines] == ["latest weights", "averaged weights", "kept"]
+    assert (ax.lines[-1].get_ydata()[0], ax.lines[-1].get_xdata()[0]) == best
+
+
+def test_of_equal_evaluations_the_first_is_kept():
+    record = {"valid_auc_last": 0.8, "valid_auc_average": 0.8}
+    points = evaluation.evaluations([{"step": 5, **record}, {"step": 9, **record}])
+    assert evaluation.chosen(points) == (5, 0.8, "last")
+
+
+def test_columns_without_a_bar_are_summed_up():
+    drops = [0.001 * (20 - k) for k in range(23)]
+    found = [{"column": f"c{k}", "drop": drop, "sd": 0.001} for k, drop in enumerate(drops)]
+    text = Page(sections.importance(found[::-1])).text
+    said = "The other 3 columns lose from −0.0020 to 0.0000 each, −0.0030 added up. A loss below"
+    assert said in text
+    assert " c19 " in text
+    assert " c20 " not in text
+    assert "One more column, “c20”, loses 0.0000." in sections.importance(found[:21])
+
+
+def test_rows_and_columns_are_those_of_the_data(usual):
+    page, _ = usual
+    _, *parts = page.table("Part")
+    assert parts[0][:4] == ["Training", "6,800", "612", "9.0 %"]
+    assert parts[1][:4] == ["Validation", "1,200", "108", "9.0 %"]
+    assert page.table("Column")[1] == ["age", "number", "2.0 %", "57", "41"]
+    for said in ("aucmax fit train.csv", "torch 2.13", "Rows without a target", "Time 12 s"):
+        assert said in page.text
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def test_the_page_is_whole_and_loads_nothing(usual):
+    page, _ = usual
+    assert page.tags.count("svg") == 6
+    assert page.tags.count("h1") == 1
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
+    assert len(set(page.ids)) == len(page.ids)
+    assert set(re.findall(r'(\S*?)="?https?://', page.source)) <= {"xmlns", "xmlns:xlink"}
+    assert not re.search(r"@import|url\((?!#)", page.source)
+    assert set(re.findall(r"url\(#([^)]+)\)", page.source)) <= set(page.ids)
+
+
+def test_sections_are_in_order_and_in_the_contents(usual):
+    page, _ = usual
+    assert [x for x in page.ids if x in SECTIONS] == list(SECTIONS)
+    assert [x[1:] for x in page.links if x[1:] in SECTIONS] == list(SECTIONS)
+
+
+def test_figures_follow_the_colours_of_the_page(usual):
+    head, body = usual[0].source.split("</style>", 1)
+    for light, dark in style.COLOURS:
+        assert light in head
+        assert dark in head
+        assert light not in body
+    assert style.INK not in body
+    used = set(re.findall(r"var\((--[\w-]+)\)", usual[0].source))
+    assert all(f"{name}: " in usual[0].source for name in used)
+
+
+def test_lines_differ_without_colour(usual):
+    rows = held(usual[1])
+    found = evaluation.curves(rows)
+    for paint in (figures.roc(rows, found), figures.precision_recall(rows, found)):
+        lines = painted(paint).axes[0].lines
+        looks = {(str(line._unscaled_dash_pattern), line.get_marker()) for line in lines}
+        assert len(looks) == len(lines) == 3
+
+
+def test_everything_from_data_is_escaped(tmp_path):
+    evaluation = make_evaluation(
+        target=NASTY,
+        labels=[NASTY, f"{NASTY}2"],
+        peers=[peer(NASTY, 0.8, 0.5)],
+        importance=[{"column": NASTY, "drop": 0.1, "sd": 0.0}],
+        columns=[{"name": NASTY, "kind": NASTY, "missing": 0.0, "distinct": 1, "typical": NASTY}],
+        notes=[NASTY],
+        command=NASTY,
+        made={NASTY: NASTY},
+    )
+    page = write(tmp_path, evaluation)
+    assert "script" not in page.tags
+    assert "<script" not in page.source
+    assert NASTY in page.text
+    assert len(set(page.ids)) == len(page.ids)
+
+
+def test_text_that_is_html_already_stays_and_any_other_is_escaped():
+    assert html.shown(html.Html("<b>1</b>")) == "<b>1</b>"
+    assert html.shown("<b>5 %</b>") == "&lt;b&gt;5&nbsp;%&lt;/b&gt;"
+
+
+def test_long_and_odd_names_are_shown_short_and_clean(tmp_path):
+    odd = "客户\ud800\x00\n流失 $x_1$ _" + "long" * 100
+    evaluation = make_evaluation(
+        target=odd,
+        labels=[f"0{odd}", f"1{odd}"],
+        importance=[{"column": odd, "drop": 0.1, "sd": 0.01}],
+        columns=[{"name": odd, "kind": "number", "missing": 0, "distinct": 1, "typical": odd}],
+    )
+    page = write(tmp_path, evaluation)
+    assert "客户 流失 $x_1$ _long" in page.text
+    assert "longlonglonglonglonglonglonglonglonglonglonglonglong" not in page.text
+    assert max(len(line[0]) for table in page.tables for line in table) <= 40
+
+
+def few_rows():
+    p = np.random.default_rng(0).uniform(0.1, 0.9, 40)
+    return make_evaluation(p, np.repeat([1, 0], (5, 35)), threshold=0.5)
+
+
+def all_equal(**changes):
+    return make_evaluation(np.full(90, 0.05), np.repeat([1, 0], (5, 85)), **changes)
+
+
+def apart(below, above, **changes):
+    p, y = np.repeat([below, above], (80, 20)), np.repeat([0, 1], (80, 20))
+    return make_evaluation(p, y, **changes)
+
+
+NOTHING = {"peers": [], "importance": [], "notes": [], "columns": [], "history": []}
+RECORDS = make_evaluation()["history"]
+EDGES = {
+    "few rows": few_rows,
+    "two rows and nothing else": lambda: make_evaluation(
+        [0.2, 0.7], [0, 1], **NOTHING, command="", made={}, seconds=None
+    ),
+    "all equal, 300 columns": lambda: all_equal(
+        columns=[{**make_evaluation()["columns"][0], "name": f"column {k}"} for k in range(300)],
+        importance=[{"column": f"column {k}", "drop": 0.0, "sd": 0.0} for k in range(300)],
+    ),
+    "all equal, none flagged": lambda: all_equal(threshold=0.5, **NOTHING),
+    "perfect": lambda: apart(0.0, 1.0, history=[], importance=[]),
+    "reversed": lambda: apart(0.9, 0.2, history=RECORDS[:1]),
+    "mostly positive, no validation": lambda: make_evaluation(
+        *(1 - x for x in make_rows(share=0.03)),
+        history=[{"step": 20, "loss": math.nan, "valid_auc_last": None}, {"step": 40}],
+    ),
+    "nan": lambda: make_evaluation(
+        history=[{"step": k, "valid_auc_last": math.nan if k == 2 else 0.8} for k in range(4)],
+        peers=[{"name": "a", "auc": math.nan, "low": None, "high": 0.9, "p_value": math.nan}],
+        importance=[{"column": "a", "drop": math.nan}, {"column": "b", "drop": 0.1, "sd": None}],
+        columns=[{"name": "a", "kind": "unused", "missing": math.nan}],
+        seconds=math.nan,
+    ),
+}
+SAID = {
+    "few rows": "Only 5 of the test rows are “yes”: all numbers on this page are rough.",
+    "two rows and nothing else": "No history was recorded.",
+    "all equal, 300 columns": "The other 280 columns lose from 0.0000 to 0.0000 each",
+    "all equal, none flagged": "– nothing is flagged",
+    "perfect": "in 100 of 100 cases",
+    "reversed": "Evaluated once: AUC 0.6000 on the validation rows at step 20.",
+    "mostly positive, no validation": "Trained for 40 steps without validation rows",
+    "nan": "It was not tested against a.",
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_edges(name, tmp_path):
+    page = write(tmp_path, EDGES[name]())
+    assert SAID[name] in page.text
+    assert not re.search(r"\bnan\b", page.source, re.IGNORECASE)
+    assert not re.search(r"\b(None|inf)\b", page.text)
+    assert [x for x in page.ids if x in SECTIONS] == list(SECTIONS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": ["a"]}, r"labels must be the negative and the positive one, found \['a'\]"),
+        ({"labels": "ny"}, "labels must be the negative and the positive one, found 'ny'"),
+        ({"threshold": 1.5}, "threshold must be a number from 0 to 1, found 1.5"),
+        ({"classes": np.zeros(600, int)}, "both 0 and 1, found 0 positives of 600 rows"),
+        ({"classes": np.arange(600)}, "target must hold 0 and 1 only"),
+        ({"classes": np.zeros(5)}, r"one number per row, found \(600,\) and \(5,\)"),
+        ({"probability": np.full(600, 2.0)}, "probability must be from 0 to 1, found 2 to 2"),
+        ({"probability": np.full(600, math.nan)}, "probability must be finite"),
+        ({"rows": {"test": 5}}, r"rows\['test'\] must be that of classes, 600, found 5"),
+        ({"positives": {"test": 5}}, r"positives\['test'\] must be that of classes, \d+, found 5"),
+        ({"auc": {"value": math.nan, "low": 0, "high": 1, "level": 0.95}}, r"auc\['value'\] must"),
+        ({"auc": {"value": 0.8, "low": 0, "high": 1, "level": 1}}, r"auc\['level'\] must be a num"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(changes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        write(tmp_path, make_evaluation() | changes)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_missing_is_named(tmp_path):
+    evaluation = make_evaluation()
+    del evaluation["notes"], evaluation["peers"]
+    with pytest.raises(ValueError, match=r"evaluation must hold .*, found no peers, notes"):
+        write(tmp_path, evaluation)
+
+
+# --- several classes ------------------------------------------------------------------------------
+
+
+def make_classes(count=3, rows=600, seed=0, **changes):
+    """Probabilities that are right, of classes of different frequency."""
+    rng = np.random.default_rng(seed)
+    odds = 2 * rng.normal(size=(rows, count)) - np.arange(count) / count
+    p = np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True)
+    y = (rng.random((rows, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    auc = metrics.hand_till_interval(p, y)
+    counts = np.bincount(y, minlength=count).tolist()
+    usual = make_evaluation()
+    del usual["positives"], usual["threshold"]
+    return {
+        **usual,
+        "labels": [f"kind {k}" for k in range(count)],
+        "rows": {"train": 6800, "valid": 1200, "test": rows},
+        "counts": {"train": [k + 70 for k in range(count)], "valid": [], "test": counts},
+        "probability": p,
+        "classes": y,
+        "auc": {"value": auc.auc, "low": auc.low, "high": auc.high, "level": 0.95},
+        **changes,
+    }
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    evaluation = make_classes()
+    return write(tmp_path_factory.mktemp("several"), evaluation), evaluation
+
+
+def test_several_classes_have_the_numbers_of_scikit_learn(several):
+    page, evaluation = several
+    p, y = evaluation["probability"], evaluation["classes"]
+    said = p.argmax(axis=1)
+    auc = roc_auc_score(y, p, multi_class="ovo")
+    assert evaluation["auc"]["value"] == pytest.approx(auc)
+    assert f"which is which in {100 * auc:.0f} of 100 cases (95 % interval" in page.text
+    _, *lines = plain_cells(page, "Class", "Test rows")
+    assert len(lines) == 3
+    for k, line in enumerate(lines):
+        truth, flags = y == k, said == k
+        low, high = metrics.roc_auc_interval(p[:, k], truth)[1:3]
+        assert line[:2] == [f"kind {k}", str(truth.sum())]
+        assert float(line[3]) == pytest.approx(roc_auc_score(truth, p[:, k]), abs=6e-4)
+        assert [float(x) for x in line[4].split(" to ")] == pytest.approx([low, high], abs=6e-4)
+        assert percent_of(line[5]) == pytest.approx(precision_score(truth, flags), abs=6e-4)
+        assert percent_of(line[6]) == pytest.approx(recall_score(truth, flags), abs=6e-4)
+    assert f"Accuracy {100 * (said == y).mean():.1f} % of the predicted" in page.text
+
+
+def plain_cells(page, *heads):
+    """The table that begins with these heads."""
+    (found,) = (table for table in page.tables if tuple(table[0][: len(heads)]) == heads)
+    return [[cell.replace("\xa0", " ") for cell in line] for line in found]
+
+
+def test_the_confusion_matrix_is_scikit_learns(several):
+    page, evaluation = several
+    expected = confusion_matrix(evaluation["classes"], evaluation["probability"].argmax(axis=1))
+    heads, *lines = plain_cells(page, "Truth ↓ said →")
+    assert heads[1:] == [line[0] for line in lines] == evaluation["labels"]
+    assert [[int(cell.replace("·", "0")) for cell in line[1:]] for line in lines] == (
+        expected.tolist()
+    )
+    wrong = expected - np.diag(expected.diagonal())
+    i, j = np.unravel_index(wrong.argmax(), wrong.shape)
+    said = f"“kind {i}” taken for “kind {j}” ({wrong[i, j]} of {expected[i].sum()})"
+    assert f"The most frequent mistakes: {said};" in page.text
+
+
+def test_the_predicted_labels_probability_is_judged(several):
+    page, evaluation = several
+    p, y = evaluation["probability"], evaluation["classes"]
+    top, right = p.max(axis=1), p.argmax(axis=1) == y
+    _, *lines = page.table("Predicted")
+    for line, rows in zip(lines, np.array_split(np.argsort(top), 10), strict=True):
+        assert percent_of(line[0]) == pytest.approx(top[rows].mean(), abs=6e-4)
+        assert line[3] == f"{right[rows].sum()} of {len(rows)}"
+    assert f"predicts {100 * top.mean():.1f} %; {100 * right.mean():.1f} % of these" in page.text
+
+
+def test_a_page_of_several_classes_is_whole(several):
+    page, evaluation = several
+    assert page.tags.count("svg") == 3 + 3  # a curve per class, calibration, training, columns
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert len(set(page.ids)) == len(page.ids)
+    assert [x for x in page.ids if x in classes.SECTIONS] == list(classes.SECTIONS)
+    assert [x[1:] for x in page.links if x[1:] in page.ids][:8] == list(classes.SECTIONS)
+    _, every, *_ = plain_cells(page, "Class", "Training", "Test")
+    assert every == ["all", "213", "600"]
+    assert page.table("Model")[2][0] == "logistic regression"
+    assert "carried over to this mean" in page.text
+    auc = roc_auc_score(evaluation["classes"] == 1, evaluation["probability"][:, 1])
+    assert f"“kind 1”, AUC {auc:.3f}" in page.text
+
+
+def test_of_very_many_classes_the_hardest_are_drawn(tmp_path):
+    evaluation = make_classes(24, rows=800, labels=[f"{NASTY}{k}" for k in range(24)])
+    page = write(tmp_path, evaluation)
+    p, y = evaluation["probability"], evaluation["classes"]
+    aucs = [roc_auc_score(y == k, p[:, k]) for k in range(24)]
+    drawn = [int(x) for x in re.findall(r'id="roc(\d+)-figure_1"', page.source)]
+    assert sorted(drawn) == sorted(np.argsort(aucs)[:12].tolist())
+    assert not any("Truth" in table[0][0] for table in page.tables)
+    assert len(plain_cells(page, "Class", "Test rows")) == 25
+    assert "Fewer than 30 test rows are" in page.text
+    assert "<script" not in page.source
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": ["a", "b", "a"]}, "labels must be a list without repeats"),
+        (
+            {"labels": list("abcd")},
+            r"a column per label, found \(600, 3\) for \(600,\) classes and 4",
+        ),
+        ({"probability": np.full((600, 3), 0.5)}, "probability must add up to 1"),
+        ({"classes": np.arange(600) % 2}, r"classes must hold 0 to 2, found \[0, 1\]"),
+        ({"counts": {"test": [1, 2, 3]}}, r"counts\['test'\] must be that of classes"),
+        ({"rows": {"test": 5}}, r"rows\['test'\] must be that of classes, 600, found 5"),
+        ({"auc": {"value": 0.8, "low": 0, "high": 1, "level": 1}}, r"auc\['level'\] must be a num"),
+    ],
+)
+def test_what_cannot_be_right_of_several_classes_is_refused(changes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        write(tmp_path, make_classes() | changes)
+    assert not list(tmp_path.iterdir())
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_the_same_evaluation_gives_the_same_page_and_settings_stay(tmp_path, usual):
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    assert write(tmp_path, make_evaluation()).source == usual[0].source
+    assert dict(mpl.rcParams) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_page_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    monkeypatch.setattr("aucmax.paper.page._sections", lambda *_: ["new"])
+    monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_model_page(path, make_evaluation())
+    assert path.read_text() == "old"
+    assert [x.name for x in tmp_path.iterdir()] == ["page.html"]

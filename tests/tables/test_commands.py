@@ -1,0 +1,481 @@
+"""The commands for tables, from files to predictions and a report."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from aucmax import AUCClassifier
+from aucmax.cli import main
+from aucmax.tables import evaluate_file, fit_file, predict_file
+from aucmax.tables.labeled import read_labeled
+
+pytestmark = pytest.mark.xdist_group("shell")
+
+QUICK = {"max_steps": 40, "members": 2, "width": 16, "n_jobs": 1, "progress": False}
+
+
+def customers(rows=500, seed=0):
+    random = np.random.default_rng(seed)
+    churned = random.random(rows) < 0.2
+    return pd.DataFrame(
+        {
+            "id": np.arange(rows),
+            "age": np.where(random.random(rows) < 0.1, np.nan, random.normal(40, 9, rows)),
+            "plan": np.where(churned & (random.random(rows) < 0.6), "basic", "gold"),
+            "calls": random.poisson(1 + 3 * churned),
+            "joined": np.datetime64("2021-01-01") + random.integers(0, 600, rows),
+            "churned": np.where(churned, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model, its data and what it was told."""
+    place = tmp_path_factory.mktemp("shell")
+    customers().to_csv(place / "train.csv", index=False)
+    customers(300, seed=1).to_csv(place / "new.csv", index=False)
+    fitted = fit_file(place / "train.csv", "churned", out=place / "model", drop=["id"], **QUICK)
+    return place, fitted
+
+
+def shell(*arguments, folder=None):
+    """A real process: exit code, standard output and error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "aucmax", *map(str, arguments)], cwd=folder, text=True,
+        capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def refused(capsys, *arguments):
+    """The one line that a command says before it ends with 2."""
+    with pytest.raises(SystemExit) as end:
+        main([str(x) for x in arguments])
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    lines = err.strip().splitlines()
+    assert len(lines) == 1, err
+    assert lines[0].startswith("aucmax: error: ")
+    return lines[0]
+
+
+# ---- What is made --------------------------------------------------------------------------------
+
+
+def test_a_model_its_evaluation_and_its_report(folder):
+    place, fitted = folder
+    assert sorted(p.name for p in (place / "model").iterdir()) == [
+        "evaluation.json", "evaluation.safetensors", "model.json", "model.safetensors",
+        "report.html",
+    ]  # fmt: skip
+    found = fitted.evaluation
+    assert found["rows"]["train"] + found["rows"]["valid"] + found["rows"]["test"] == 500
+    assert found["labels"] == ["no", "yes"]
+    assert found["auc"]["low"] < found["auc"]["value"] < found["auc"]["high"]
+    assert found["auc"]["value"] > 0.8
+    assert [peer["name"] for peer in found["peers"]] == ["logistic regression", "gradient boosting"]
+    assert found["importance"][0]["column"] in ("calls", "plan")
+    assert {c["name"]: c["kind"] for c in found["columns"]} == {
+        "age": "number", "plan": "category", "calls": "number", "joined": "date",
+    }  # fmt: skip
+
+
+def test_the_auc_is_that_of_rows_which_were_kept_apart(folder):
+    _, fitted = folder
+    found = fitted.evaluation
+    expected = roc_auc_score(found["classes"], found["probability"])
+    assert found["auc"]["value"] == pytest.approx(expected, abs=1e-12)
+    assert len(found["classes"]) == found["rows"]["test"]
+    assert found["classes"].sum() == found["positives"]["test"]
+
+
+def test_peers_are_judged_on_the_same_rows(folder):
+    """Logistic regression finds this table easy: it must not be far from ours."""
+    _, fitted = folder
+    for peer in fitted.evaluation["peers"]:
+        assert peer["low"] < peer["auc"] < peer["high"]
+        assert peer["auc"] > 0.8
+        assert 0 <= peer["p_value"] <= 1
+
+
+def test_predictions_in_the_files_order(folder):
+    place, fitted = folder
+    out = place / "predicted.csv"
+    assert predict_file(place / "model", place / "new.csv", out, keep=["id"])[0] is None
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    data = customers(300, seed=1)
+    assert [int(row["id"]) for row in rows] == data["id"].tolist()
+    p = np.array([float(row["probability of yes"]) for row in rows])
+    expected = fitted.model.predict_proba(data[["age", "plan", "calls", "joined"]])[:, 1]
+    np.testing.assert_allclose(p, expected, atol=1e-12)
+    said = np.array([row["prediction"] for row in rows])
+    assert set(said) == {"no", "yes"}
+    assert (p[said == "yes"].min()) > p[said == "no"].max()
+
+
+def test_columns_are_matched_by_name(folder):
+    place, _ = folder
+    data = customers(300, seed=1)
+    shuffled = data[["joined", "calls", "churned", "age", "id", "plan"]].assign(extra=1)
+    shuffled.to_parquet(place / "shuffled.parquet")
+    one, _ = predict_file(place / "model", place / "new.csv")
+    two, notes = predict_file(place / "model", place / "shuffled.parquet")
+    assert one == two
+    assert any("extra" in note for note in notes)
+
+
+def test_an_unseen_category_counts_as_a_rare_one(folder):
+    place, _ = folder
+    data = customers(40, seed=2).assign(plan="platinum")
+    data.to_csv(place / "unseen.csv", index=False)
+    text, _ = predict_file(place / "model", place / "unseen.csv")
+    assert len(text.splitlines()) == 41
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "tsv", "parquet", "feather"])
+def test_every_kind_of_file_gives_the_same(folder, kind, tmp_path):
+    place, _ = folder
+    data = pd.read_csv(place / "new.csv", parse_dates=["joined"])
+    path = tmp_path / f"new.{kind}"
+    if kind == "parquet":
+        data.to_parquet(path)
+    elif kind == "feather":
+        pyarrow.feather.write_feather(pa.Table.from_pandas(data), path)
+    else:
+        data.to_csv(path, index=False, sep="\t" if kind == "tsv" else ",")
+    expected = predict_file(place / "model", place / "new.csv")
+    assert predict_file(place / "model", path)[0] == expected[0]
+
+
+def test_predictions_as_parquet(folder, tmp_path):
+    place, _ = folder
+    predict_file(place / "model", place / "new.csv", tmp_path / "out.parquet")
+    found = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert found.column_names == ["probability of yes", "prediction"]
+    assert found.num_rows == 300
+
+
+def test_an_evaluation_elsewhere(folder):
+    place, fitted = folder
+    found = evaluate_file(place / "model", place / "new.csv")
+    data = customers(300, seed=1)
+    scores = fitted.model.decision_function(data[["age", "plan", "calls", "joined"]])
+    truth = data["churned"] == "yes"
+    assert found["auc"]["value"] == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
+    assert found["recall"] == pytest.approx((scores[truth] > 0).mean())
+    assert found["specificity"] == pytest.approx((scores[~truth] <= 0).mean())
+    assert found["counts"] == [int((~truth).sum()), int(truth.sum())]
+
+
+def test_the_model_of_the_shell_is_one_of_python(folder):
+    place, _ = folder
+    model = AUCClassifier.load(place / "model")
+    assert model.classes_.tolist() == ["no", "yes"]
+    data = customers(50, seed=3)
+    assert 0 < model.score(data[["age", "plan", "calls", "joined"]], data["churned"]) <= 1
+
+
+def test_several_classes(tmp_path):
+    random = np.random.default_rng(0)
+    kind = random.integers(0, 3, 300)
+    data = pd.DataFrame({"x": random.normal(kind, 0.5), "kind": np.array(["a", "b", "c"])[kind]})
+    data["noise"] = random.normal(size=300)
+    data.to_csv(tmp_path / "data.csv", index=False)
+    fitted = fit_file(tmp_path / "data.csv", "kind", out=tmp_path / "model", **QUICK)
+    found = fitted.evaluation
+    p, truth = found["probability"], found["classes"]
+    expected = roc_auc_score(truth, p, multi_class="ovo")
+    assert found["auc"]["value"] == pytest.approx(expected, abs=1e-12)
+    assert 0.8 < found["auc"]["low"] < found["auc"]["value"]
+    assert [peer["name"] for peer in found["peers"]] == ["logistic regression", "gradient boosting"]
+    assert all(peer["auc"] > 0.8 and 0 <= peer["p_value"] <= 1 for peer in found["peers"])
+    assert found["importance"][0]["column"] == "x"
+    assert found["importance"][0]["drop"] > 0.2
+    assert found["importance"][1]["drop"] < 0.1
+    assert "Predicting “kind”" in fitted.report.read_text("utf-8")
+    elsewhere = evaluate_file(tmp_path / "model", tmp_path / "data.csv")["auc"]
+    assert 0.8 < elsewhere["low"] < elsewhere["value"]
+    header = predict_file(tmp_path / "model", tmp_path / "data.csv")[0].splitlines()[0]
+    assert [x.strip('"') for x in header.split(",")] == [
+        "probability of a", "probability of b", "probability of c", "prediction",
+    ]  # fmt: skip
+
+
+# ---- Labels --------------------------------------------------------------------------------------
+
+
+def labeled(tmp_path, target, **options):
+    path = tmp_path / "data.csv"
+    pd.DataFrame({"x": np.arange(len(target)), "t": target}).to_csv(path, index=False)
+    return read_labeled(path, "t", **options)
+
+
+@pytest.mark.parametrize(
+    ("target", "labels", "classes"),
+    [
+        ([0, 1, 1, 1], ["0", "1"], [0, 1, 1, 1]),
+        (["yes", "yes", "no", "yes"], ["no", "yes"], [1, 1, 0, 1]),
+        ([True, True, False, True], ["False", "True"], [1, 1, 0, 1]),
+        (["sick", "well", "well", "well"], ["well", "sick"], [1, 0, 0, 0]),
+        ([1.5, 2.5, 2.5, 2.5], ["2.5", "1.5"], [1, 0, 0, 0]),
+        ([3, 4, 4, 4], ["4", "3"], [1, 0, 0, 0]),
+    ],
+)
+def test_the_positive_label_is_found(tmp_path, target, labels, classes):
+    found = labeled(tmp_path, target)
+    assert (found.labels, found.classes.tolist()) == (labels, classes)
+    assert any(repr(labels[1]) in note for note in found.notes)
+
+
+def test_the_positive_label_can_be_said(tmp_path):
+    found = labeled(tmp_path, [0, 1, 1, 1], positive="0")
+    assert found.labels == ["1", "0"]
+    assert found.classes.tolist() == [1, 0, 0, 0]
+
+
+def test_rows_without_a_target_are_left_out(tmp_path):
+    found = labeled(tmp_path, [0, 1, None, 1])
+    assert found.table.rows == 3
+    assert found.table.values[0].tolist() == [0, 1, 3]
+    assert found.notes[0] == "1 rows have no 't' and are left out"
+
+
+# ---- Bad input -----------------------------------------------------------------------------------
+
+GOOD = "a,b,t\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (None, [], "nowhere"),
+        (GOOD, ["--target", "label"], "target must be a column of .*, found 'label', not in a, b"),
+        (GOOD, ["--drop", "c"], "drop must be a column of"),
+        (GOOD, ["--drop", "t"], "drop must leave the target"),
+        (GOOD, ["--positive", "7"], "positive must be one of '0', '1', found '7'"),
+        (GOOD, ["--test-share", "0"], "test_share must be"),
+        (GOOD.replace(",1\n", ",0\n"), [], "two classes or more, found '0' alone"),
+        (
+            "a,t\n1,x\n2,y\n3,z\n",
+            ["--positive", "x"],
+            "two classes where positive is given, found 3",
+        ),
+        (GOOD + "1,2\n", [], "line 42|42"),
+        ("", [], "empty"),
+        ("a,b,t\n", [], "row|empty"),
+        ("a,a,t\n1,2,0\n1,3,1\n", [], "'a'.*twice|duplicate|more than once|twice"),
+        ("a,t\n1,0\n2,1\n", [], "enough rows"),
+        ("a,b,t\n" + "".join(f"inf,{i},{i % 2}\n" for i in range(40)), [], "a.*row 0|row 0.*a|inf"),
+    ],
+)
+def test_bad_files_are_one_line_and_leave_nothing(tmp_path, capsys, content, options, message):
+    path = tmp_path / ("nowhere.csv" if content is None else "data.csv")
+    if content is not None:
+        path.write_text(content)
+    given = options if "--target" in options else ["--target", "t", *options]
+    said = refused(capsys, "fit", path, *given, "--out", tmp_path / "model")
+    assert re.search(message, said), said
+    assert [p.name for p in tmp_path.iterdir()] == ([] if content is None else ["data.csv"])
+
+
+def test_a_wrong_encoding_is_said(tmp_path, capsys):
+    path = tmp_path / "data.csv"
+    path.write_bytes("name,t\nJosé,0\nAnna,1\n".encode("latin-1"))
+    assert "UTF-8" in refused(capsys, "fit", path, "--target", "t")
+
+
+def test_a_missing_column_is_named(folder, capsys):
+    place, _ = folder
+    customers(20).drop(columns=["calls", "age"]).to_csv(place / "short.csv", index=False)
+    said = refused(
+        capsys, "predict", place / "model", place / "short.csv", "--out", place / "x.csv"
+    )
+    assert "calls" in said
+    assert "age" in said
+    assert not (place / "x.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["predict", "{model}", "{new}", "--out", "x.xlsx"],
+            "out must be one of '.csv', '.parquet'",
+        ),
+        (
+            ["predict", "{model}", "{new}", "--keep", "key"],
+            "keep must be one of 'id', .*found 'key'",
+        ),
+        (["predict", "{place}", "{new}"], "found no model.json"),
+        (["evaluate", "{model}", "{place}/none.csv"], "none.csv"),
+        (["report", "{place}"], "must be one that aucmax fit made"),
+        (["fit", "{new}"], "--target"),
+        (["fit", "{new}", "--target", "churned", "--out", "{place}"], "found 'model'"),
+        (["fit", "{new}", "--target", "churned", "--out", "{new}"], "out must be a folder"),
+    ],
+)
+def test_wrong_arguments(folder, capsys, arguments, message):
+    place, _ = folder
+    names = {"model": place / "model", "place": place, "new": place / "new.csv"}
+    said = refused(capsys, *(x.format(**names) for x in arguments))
+    assert re.search(message, said), said
+
+
+def test_an_altered_model_is_refused(folder, capsys, tmp_path):
+    place, _ = folder
+    copy = tmp_path / "model"
+    shutil.copytree(place / "model", copy)
+    path = copy / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert "altered" in refused(capsys, "predict", copy, place / "new.csv")
+
+
+# ---- Real processes ------------------------------------------------------------------------------
+
+
+def test_the_demo_in_a_shell(tmp_path):
+    code, out, err = shell("demo", folder=tmp_path)
+    assert code == 0, err
+    assert "aucmax fit demo-model-data.csv --target malignant --out demo-model" in out
+    assert "interval" in out
+    assert "against logistic regression" in out
+    assert "against gradient boosting" in out
+    assert (tmp_path / "demo-model" / "report.html").exists()
+    evaluation = json.loads((tmp_path / "demo-model" / "evaluation.json").read_text())["state"]
+    assert "aucmax demo" in json.dumps(evaluation)
+    code, out, _ = shell("evaluate", "demo-model", "demo-model-data.csv", folder=tmp_path)
+    assert code == 0
+    assert "569 rows: 357 'no', 212 'yes'" in out
+    code, out, _ = shell("report", "demo-model", folder=tmp_path)
+    assert (code, out.strip()) == (0, "The report is demo-model/report.html")
+
+
+# ---- What careful readers found ------------------------------------------------------------------
+
+
+def test_text_stays_text_and_keys_stay_keys(tmp_path):
+    """A small file's zips look like numbers and its flags like booleans."""
+    random = np.random.default_rng(0)
+    zips, flags = ["01000", "02000", "SW1A"], ["true", "false", "maybe"]
+    rows = [(f"{i:05d}", zips[i % 3], flags[i % 3], random.normal()) for i in range(300)]
+    lines = [f"{a},{b},{c},{d},{int(b == '01000')}" for a, b, c, d in rows]
+    (tmp_path / "train.csv").write_text("\n".join(["id,zip,flag,x,t", *lines]))
+    small = [line for line in lines if "SW1A" not in line][:6]
+    (tmp_path / "new.csv").write_text("\n".join(["id,zip,flag,x,t", *small]))
+    fit_file(tmp_path / "train.csv", "t", out=tmp_path / "m", drop=["id"], **QUICK)
+    whole, _ = predict_file(tmp_path / "m", tmp_path / "train.csv", keep=["id"])
+    few, _ = predict_file(tmp_path / "m", tmp_path / "new.csv", keep=["id"])
+    expected = {line.split(",")[0]: line for line in whole.splitlines()}
+    assert [line == expected[line.split(",")[0]] for line in few.splitlines()] == [True] * 7
+    assert '"00001"' in few
+
+
+def test_names_of_predictions_cannot_be_kept(folder, capsys):
+    place, _ = folder
+    customers(20).assign(prediction=1).to_csv(place / "clash.csv", index=False)
+    said = refused(capsys, "predict", place / "model", place / "clash.csv", "--keep", "prediction")
+    assert "'prediction'" in said
+
+
+def test_files_of_the_user_are_left_alone(folder, capsys, tmp_path):
+    place, _ = folder
+    copy = tmp_path / "model"
+    shutil.copytree(place / "model", copy)
+    (copy / "thesis.txt").write_text("years of work")
+    said = refused(capsys, "fit", place / "new.csv", "--target", "churned", "--out", copy)
+    assert "'thesis.txt'" in said
+    assert (copy / "thesis.txt").exists()
+    (copy / "thesis.txt").unlink()
+    fit_file(place / "train.csv", "churned", out=copy, drop=["id"], compare=False, **QUICK)
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_model_is_replaced_with_a_note(folder, tmp_path, capsys):
+    place, _ = folder
+    command = ["fit", place / "train.csv", "--target", "churned", "--time-limit", "0.01"]
+    lines = []
+    for _ in range(2):
+        main([str(x) for x in [*command, "--out", tmp_path / "model"]])
+        lines.append(capsys.readouterr().out.splitlines())
+    note = f"note: the model that was in {tmp_path / 'model'} before is replaced"
+    assert [said.count(note) for said in lines] == [0, 1]
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("content", ['{"learner": {}}', "[]", "no JSON", None])
+def test_a_model_of_another_program_is_left_alone(folder, capsys, tmp_path, content):
+    """XGBoost writes a model.json too."""
+    place, _ = folder
+    other = tmp_path / ("model.json" if content else "report.html")
+    other.write_text(content or "a report")
+    said = refused(capsys, "fit", place / "new.csv", "--target", "churned", "--out", tmp_path)
+    assert f"out must be empty or a model's folder, found '{other.name}'" in said
+    assert other.read_text() == (content or "a report")
+
+
+def test_a_peer_that_cannot_cope_is_a_note(folder, monkeypatch):
+    place, _ = folder
+
+    def fail(*_):
+        raise ValueError("too many\ncategories")
+
+    monkeypatch.setattr("aucmax.tables.peers._boosting", fail)
+    found = fit_file(place / "train.csv", "churned", out=place / "other", **QUICK).evaluation
+    assert [peer["name"] for peer in found["peers"]] == ["logistic regression"]
+    assert "not compared with gradient boosting: too many" in found["notes"]
+
+
+def test_very_many_categories(tmp_path):
+    random = np.random.default_rng(0)
+    code = random.integers(0, 400, 4000)
+    data = pd.DataFrame({"code": [f"k{c}" for c in code], "t": code % 4 == 0})
+    data.loc[::50, "code"] = None
+    data.to_csv(tmp_path / "data.csv", index=False)
+    found = fit_file(tmp_path / "data.csv", "t", out=tmp_path / "m", **QUICK | {"max_steps": 5})
+    assert len(found.evaluation["peers"]) == 2
+
+
+def test_positive_labels_in_any_case(tmp_path):
+    assert labeled(tmp_path, [True, True, False, True], positive="true").labels == ["False", "True"]
+
+
+def test_a_reader_that_has_seen_enough(folder):
+    place, _ = folder
+    command = f"{sys.executable} -m aucmax predict {place}/model {place}/new.csv | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["note", "note"]
+
+
+def test_an_option_given_twice_is_an_error(folder, capsys):
+    place, _ = folder
+    data = place / "new.csv"
+    said = refused(capsys, "fit", data, "--target", "churned", "--drop", "id", "--drop", "age")
+    assert "--drop must be given once, with all its values after it" in said
+    assert "another file" in refused(capsys, "predict", place / "model", data, "--out", data)
+
+
+def test_semicolons_separate_where_there_are_no_commas(tmp_path):
+    customers(100).to_csv(tmp_path / "data.csv", index=False, sep=";")
+    assert read_labeled(tmp_path / "data.csv", "churned").table.names[:2] == ["id", "age"]
+
+
+def test_a_column_nearly_named_comes_first(folder, capsys):
+    place, _ = folder
+    said = refused(capsys, "fit", place / "new.csv", "--target", "churnd")
+    assert "found 'churnd', not in churned, id" in said

@@ -1,0 +1,402 @@
+"""Tables read from files, and what is said of those that cannot be."""
+
+import csv
+import datetime as dt
+import gzip
+import io
+import os
+import re
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aucmax.tables import files
+from aucmax.tables.files import read_table
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read bytes as if they were a file of that name."""
+
+    def read(data, name="a.csv"):
+        path = tmp_path / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return read_table(path)
+
+    return read
+
+
+@pytest.fixture
+def wrong(read):
+    """What is said of bytes that are no table, after the name of the file."""
+
+    def wrong(data, name="a.csv"):
+        with pytest.raises(ValueError, match=r"^path '.*' [^\n]*$") as caught:
+            read(data, name)
+        assert caught.value.__cause__ is None
+        return str(caught.value).partition(f"{name}' ")[2]
+
+    return wrong
+
+
+def column(table, name="a"):
+    return table[name].to_pylist()
+
+
+# ---- CSV -----------------------------------------------------------------------------------------
+
+
+def test_types_are_inferred(read):
+    table = read(
+        "int,float,bool,day,moment,utc,text\n"
+        "1,1.5,true,2024-05-01,2024-05-01T10:00:00,2024-05-01 10:00:00+02:00,x\n"
+        "-2,2,False,2024-05-02,2024-05-01 11:30:00.25,2024-05-01T10:00:00Z,3\n"
+    )
+    assert table.to_pylist() == [
+        {
+            "int": 1, "float": 1.5, "bool": True, "day": dt.date(2024, 5, 1), "text": "x",
+            "moment": dt.datetime(2024, 5, 1, 10), "utc": dt.datetime(2024, 5, 1, 8, tzinfo=dt.UTC),
+        },
+        {
+            "int": -2, "float": 2.0, "bool": False, "day": dt.date(2024, 5, 2), "text": "3",
+            "moment": dt.datetime(2024, 5, 1, 11, 30, 0, 250_000),
+            "utc": dt.datetime(2024, 5, 1, 10, tzinfo=dt.UTC),
+        },
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("block", [64, files.BLOCK])
+def test_types_hold_for_the_whole_file(read, monkeypatch, block):
+    """Also where they change long after the first block that is parsed."""
+    monkeypatch.setattr(files, "BLOCK", block)
+    rows = [f"{i},{i},{i},2024-01-01,{i}" for i in range(1000)]
+    table = read("\n".join(["a,b,c,d,e", *rows, "x,1.5,,later,NA", "1,2,3,4,5"]))
+    assert [str(kind) for kind in table.schema.types] == [
+        "string", "double", "int64", "string", "int64",
+    ]  # fmt: skip
+    assert column(table)[:2] + column(table)[-2:] == ["0", "1", "x", "1"]
+    assert column(table, "b")[-2:] == [1.5, 2.0]
+    assert column(table, "c")[-2:] == [None, 3]
+    assert column(table, "d")[0] == "2024-01-01"
+    assert column(table, "e")[-2:] == [None, 5]
+
+
+def test_missing_values(read):
+    text = 'a,b\n1,NA\nNA,\nNaN,""\nnull,null\n,"NA"\n"",x\n'
+    table = read(text)
+    assert column(table) == [1, None, None, None, None, None]
+    assert column(table, "b") == ["NA", None, "", "null", "NA", "x"]
+
+
+def test_a_column_without_values(read):
+    assert column(read("a,b\n,1\nNA,2\n")) == [None, None]
+
+
+def test_quotes(read):
+    table = read('"a","b, c"\n"x\ny",1\n"say ""hi""",2\n"p,q",3\n5" pipe,4\n')
+    assert table.column_names == ["a", "b, c"]
+    assert column(table) == ["x\ny", 'say "hi"', "p,q", '5" pipe']
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("last", [True, False])
+def test_line_ends(read, end, last):
+    text = end.join(["a,b", "1,x", "2,y"]) + (end if last else "")
+    assert read(text).to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
+
+
+def test_numbers_too_large_for_integers(read):
+    assert column(read("a\n99999999999999999999\n1\n")) == [1e20, 1.0]
+    assert column(read("a\n99999999999999999999\nx\n")) == ["99999999999999999999", "x"]
+
+
+def test_a_byte_order_mark_is_removed(read):
+    table = read("a,b\n1,é\n".encode("utf-8-sig"))
+    assert table.to_pydict() == {"a": [1], "b": ["é"]}
+
+
+def test_other_names_of_text_files(read):
+    expected = {"a": [1, 2], "b": ["x,y", "z"]}
+    assert read("a\tb\n1\tx,y\n2\tz\n", "a.tsv").to_pydict() == expected
+    assert read(gzip.compress(b"a\tb\n1\tx,y\n2\tz\n"), "a.tsv.gz").to_pydict() == expected
+    assert read(gzip.compress(b'a,b\n1,"x,y"\n2,z\n'), "A.CSV.GZ").to_pydict() == expected
+    halves = gzip.compress(b"a,b\n1,") + gzip.compress(b'"x,y"\n2,z\n')
+    assert read(halves, "a.csv.gz").to_pydict() == expected
+
+
+def test_blank_lines_are_no_rows(read):
+    assert read("\na,b\n1,2\n\n3,4\n\n").num_rows == 2
+
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(words, st.integers(-5, 5), words), min_size=1, max_size=8))
+def test_any_text_that_is_written_is_read(read, rows):
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerows([("a", "b", "c"), *((f"t{a}", b, f"t{c}") for a, b, c in rows)])
+    table = read(file.getvalue())
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
+        (f"t{a}", b, f"t{c}") for a, b, c in rows
+    ]
+
+
+# ---- What is wrong with CSV ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"  \n\t\r\n", b"\xef\xbb\xbf"])
+def test_empty_files(wrong, data):
+    assert wrong(data) == "is empty"
+    assert wrong(gzip.compress(data), "a.csv.gz") == "is empty"
+
+
+@pytest.mark.parametrize("data", ["a,b", "a,b\n", "a,b\n\n\n", "a\n", "\n\na,b\n"])
+def test_a_header_alone(wrong, data):
+    assert wrong(data) == "has no rows"
+
+
+RAGGED = {
+    "too few": ("a,b,c\n1,2,3\n1,2\n", "has 2 values in line 3, the header has 3"),
+    "too many": ("a,b\n1,2\n1,2\n1,2,3,4\n1,2,3\n", "has 4 values in line 4, the header has 2"),
+    "after quotes": ('a,b\n"x\n\ny",2\n\n1\n', "has 1 values in line 6, the header has 2"),
+    "in quotes": ('a,b\n1,2\n"x\ny"\n', "has 1 values in line 3, the header has 2"),
+    "late": ("a,b\n" + "1,2\n" * 5000 + "1\n", "has 1 values in line 5002, the header has 2"),
+    "windows": ("a,b\r\n1,2\r\n3\r\n", "has 1 values in line 3, the header has 2"),
+}
+
+
+@pytest.mark.parametrize("case", RAGGED)
+def test_ragged_lines(wrong, case):
+    data, message = RAGGED[case]
+    assert wrong(data) == message
+    assert wrong(data.replace(",", "\t"), "a.tsv") == message
+
+
+def test_ragged_lines_in_a_later_block(wrong, monkeypatch):
+    monkeypatch.setattr(files, "BLOCK", 64)
+    data = "a,b\n" + "1,2\n" * 100 + "1,2,3\n" + "1,2\n" * 100
+    assert wrong(data) == "has 3 values in line 102, the header has 2"
+
+
+def test_a_ragged_line_that_only_pyarrow_finds(wrong, monkeypatch):
+    monkeypatch.setattr(csv, "reader", lambda *args, **kwargs: iter([]))
+    said = wrong("a,b\n1\n")
+    assert re.match(r"cannot be read: CSV parse error: (Row #2: )?Expected 2 columns, got 1", said)
+
+
+def test_a_field_too_long_for_the_search_of_ragged_lines(wrong):
+    data = "a,b\n" + "x" * 200_000 + ",1\n2\n"
+    assert re.match(r"cannot be read: CSV parse error: (Row #3: )?Expected 2 columns", wrong(data))
+
+
+@pytest.mark.parametrize("start", [0, files.CHUNK - 8, files.CHUNK - 6, 2 * files.CHUNK])
+@pytest.mark.parametrize(
+    ("bad", "at"), [(b"\xe9", 0), ("é".encode() + b"\xe9x", 2), (b"\xe2\x82", 0)]
+)
+def test_other_encodings(wrong, start, bad, at):
+    """At the edges of the chunks that are looked through, too."""
+    fill = b"0" * start
+    data = b"a,b\n" + fill + b",1\n" + bad + b",2\n"
+    place = data.index(bad) + at
+    found = f"found byte 0x{data[place]:02x} at {place} (line 3)"
+    assert wrong(data) == f"must be text in UTF-8, {found}"
+
+
+def test_an_encoding_that_breaks_off(wrong):
+    assert wrong(b"a\n\xc3") == "must be text in UTF-8, found byte 0xc3 at 2 (line 2)"
+    assert wrong("a,b\n1,2\n".encode("utf-16")).startswith("must be text in UTF-8, found byte 0xff")
+
+
+def test_characters_on_the_edges_of_chunks(read):
+    for shift in range(4):
+        text = "x" * (files.CHUNK - 4 - shift) + "€uro"
+        assert column(read(f"a,b\n{text},1\n")) == [text]
+
+
+@pytest.mark.parametrize("data", ["a,b,a\n1,2,3\n", "a,b,a\nx,y,z\n"])
+def test_two_columns_of_one_name(wrong, data):
+    assert wrong(data) == "must have a name of its own for each column, found 'a' twice"
+
+
+OPEN = {
+    "to the end": 'a,b\n1,2\n1,"x\n3,4\n5,6\n',
+    "no line end": 'a,b\n1,2\n1,"x\n3,4',
+    "quotes inside": 'a,b\n1,2\n1,"x ""y"" z\n3,4\n',
+    "one column": 'a\nx\n"y\nz\n',
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_a_quote_that_is_never_closed(wrong, case):
+    assert wrong(OPEN[case]) == "has a quote in line 3 that is never closed"
+
+
+def test_a_quote_that_is_closed_at_the_very_end(read):
+    assert column(read('a,b\n1,"x\ny"'), "b") == ["x\ny"]
+    assert column(read('a,b\n1,"say ""x"""'), "b") == ['say "x"']
+    assert column(read('a,b\n1,x\n2,""'), "b") == ["x", ""]
+    assert column(read('a,b\n1,y"x'), "b") == ['y"x']
+
+
+def test_a_row_longer_than_a_block(wrong, monkeypatch):
+    monkeypatch.setattr(files, "BLOCK", 64)
+    assert wrong("a,b\n" + "1,2\n" * 50 + '1,"' + "x\n" * 500).startswith(
+        "cannot be read: straddling"
+    )
+
+
+def test_damaged_gzip(wrong):
+    data = gzip.compress("\n".join(["a,b", *(f"{i},{i * i}" for i in range(2000))]).encode())
+    about = "is no gzip file, cut off or damaged: "
+    assert wrong(data[:-9], "a.csv.gz").startswith(about)
+    assert wrong(data[:-4], "a.csv.gz").startswith(about)
+    assert wrong(b"a,b\n1,2\n", "a.csv.gz").startswith(about)
+    for place in (20, len(data) // 2, len(data) - 6):
+        changed = bytearray(data)
+        changed[place] ^= 0xFF
+        assert wrong(bytes(changed), "a.csv.gz").startswith(about)
+
+
+# ---- Files of every kind -------------------------------------------------------------------------
+
+TABLE = pa.table({"a": [1, 2, None], "b": ["x", None, "z"], "c": [True, False, None]})
+
+
+def arrow_bytes(maker, table=TABLE):
+    sink = pa.BufferOutputStream()
+    with maker(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def parquet_bytes(table=TABLE, **options):
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue().to_pybytes()
+
+
+def test_parquet(read):
+    assert read(parquet_bytes(), "a.parquet").equals(TABLE)
+    assert read(parquet_bytes(compression="zstd"), "A.PARQUET").equals(TABLE)
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.feather"])
+def test_arrow(read, name):
+    for maker in (pa.ipc.new_file, pa.ipc.new_stream):
+        assert read(arrow_bytes(maker), name).equals(TABLE)
+
+
+def test_feather(tmp_path):
+    for compression in ("lz4", "uncompressed"):
+        pa.feather.write_feather(TABLE, tmp_path / "a.feather", compression=compression)
+        assert read_table(tmp_path / "a.feather").equals(TABLE)
+
+
+def test_files_of_pandas_and_polars(tmp_path):
+    frame = pl.from_arrow(TABLE)
+    frame.write_ipc(tmp_path / "a.arrow")
+    frame.write_parquet(tmp_path / "a.parquet")
+    for name in ("a.arrow", "a.parquet"):
+        assert read_table(str(tmp_path / name)).to_pylist() == TABLE.to_pylist()
+    rows = pd.DataFrame({"a": [1, 2]}, index=[7, 9])  # pandas adds the numbers of the rows
+    rows.to_parquet(tmp_path / "b.parquet")
+    assert read_table(tmp_path / "b.parquet").column_names == ["a"]
+
+
+def test_the_folders_of_a_parquet_file_are_no_columns(tmp_path):
+    (tmp_path / "year=2024").mkdir()
+    pq.write_table(TABLE, tmp_path / "year=2024" / "a.parquet")
+    assert read_table(tmp_path / "year=2024" / "a.parquet").column_names == ["a", "b", "c"]
+
+
+def test_damaged_parquet(wrong):
+    table = pa.table({"a": list(range(20_000)), "b": [str(i) for i in range(20_000)]})
+    data = parquet_bytes(table, write_page_checksum=True)
+    about = "is no Parquet file, cut off or damaged: "
+    for part in (data[:-1], data[:1000], data[:6], b"a,b\n1,2\n", data[100:]):
+        assert wrong(part, "a.parquet").startswith(about)
+    for place in (2000, len(data) // 2):
+        changed = bytearray(data)
+        changed[place] ^= 0xFF
+        assert wrong(bytes(changed), "a.parquet").startswith(about)
+
+
+def test_damaged_arrow(wrong):
+    about = "is no Arrow file, cut off or damaged: "
+    for maker in (pa.ipc.new_file, pa.ipc.new_stream):
+        data = arrow_bytes(maker)
+        for part in (data[:-20], data[:100], data[:3]):
+            assert wrong(part, "a.arrow").startswith(about)
+    assert wrong(b"a,b\n1,2\n", "a.feather").startswith(about)
+
+
+def test_text_in_arrow_is_checked(wrong):
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xff")]
+    )
+    data = arrow_bytes(pa.ipc.new_file, pa.table({"a": text}))
+    assert wrong(data, "a.arrow").startswith("is no Arrow file, cut off or damaged: ")
+
+
+def test_empty_files_of_other_kinds(wrong):
+    empty = TABLE[:0]
+    assert wrong(b"", "a.parquet") == wrong(b"", "a.arrow") == "is empty"
+    assert wrong(parquet_bytes(empty), "a.parquet") == "has no rows"
+    assert wrong(arrow_bytes(pa.ipc.new_file, empty), "a.arrow") == "has no rows"
+    assert wrong(parquet_bytes(pa.table({})), "a.parquet") == "is empty"
+
+
+def test_two_columns_of_one_name_in_other_kinds(wrong):
+    table = pa.table([[1], [2]], names=["a", "a"])
+    message = "must have a name of its own for each column, found 'a' twice"
+    assert wrong(parquet_bytes(table), "a.parquet") == message
+    assert wrong(arrow_bytes(pa.ipc.new_file, table), "a.arrow") == message
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.gz", "a.csv.zip", "csv"])
+def test_unknown_suffixes(tmp_path, name):
+    with pytest.raises(ValueError, match=rf"path must end in \.csv, .*, found '.*{name}'$"):
+        read_table(tmp_path / name)
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(ValueError, match=r"path must be a file, found none there: '.*a\.csv'$"):
+        read_table(tmp_path / "a.csv")
+    (tmp_path / "b.csv").mkdir()
+    with pytest.raises(ValueError, match=r"path must be a file, found a folder: '.*b\.csv'$"):
+        read_table(tmp_path / "b.csv")
+
+
+# ---- Real tables ---------------------------------------------------------------------------------
+
+FOLDER = Path(os.environ.get("AUCMAX_DATA") or "none") / "tables"
+REAL = sorted(FOLDER.glob("*.csv.gz"))
+
+
+@pytest.mark.skipif(not REAL, reason="AUCMAX_DATA names no folder with the real tables")
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name.partition(".")[0])
+def test_real_tables_are_read_as_pandas_does(path):
+    table = read_table(path)
+    peer = pd.read_csv(path, keep_default_na=False, na_values={})
+    assert table.column_names == list(peer.columns)
+    assert set(column(table, "target")) == {0, 1}
+    for name in peer:
+        mine = table[name].to_pandas()
+        if peer[name].dtype.kind in "ifb":
+            pd.testing.assert_series_equal(mine, peer[name], check_dtype=False)
+        else:
+            theirs = peer[name].astype(object).where(peer[name] != "", None)
+            numbers = mine.dtype.kind in "if"
+            theirs = pd.to_numeric(theirs, errors="coerce") if numbers else theirs
+            assert mine.isna().equals(theirs.isna())
+            there = ~mine.isna()
+            assert mine[there].tolist() == theirs[there].tolist()

@@ -1,0 +1,194 @@
+"""Hints on messy files: given where they help, and nowhere else."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aucmax.cli import main
+from aucmax.tables.hints import hints
+from aucmax.tables.labeled import read_labeled
+
+pytestmark = pytest.mark.xdist_group("shell")
+ROWS = 400
+
+
+def usual(rows=ROWS, seed=0, share=0.2):
+    """A table of which nothing is to be said, though two of its columns say much."""
+    random = np.random.default_rng(seed)
+    sick = random.random(rows) < share
+    return pd.DataFrame(
+        {
+            "age": random.integers(18, 90, rows),
+            "marker": random.normal(2 * sick, 1.0),
+            "ward": np.where(sick & (random.random(rows) < 0.9), "east", "west"),
+            "since": np.datetime64("2020-01-01") + random.integers(0, 900, rows),
+            "city": random.choice([f"city {k}" for k in range(90)], rows),
+            "income": np.where(random.random(rows) < 0.3, np.nan, random.normal(size=rows)),
+            "sick": np.where(sick, "yes", "no"),
+        }
+    )
+
+
+def said(tmp_path, data, target="sick", name="data.csv"):
+    path = tmp_path / name
+    if path.suffix == ".parquet":
+        data.to_parquet(path)
+    else:
+        data.to_csv(path, index=False)
+    return hints(read_labeled(path, target), target)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("rows", [40, ROWS, 3000])
+def test_of_a_usual_table_nothing_is_said(tmp_path, rows, seed):
+    assert said(tmp_path, usual(rows, seed)) == []
+
+
+# ---- Decimal commas ------------------------------------------------------------------------------
+
+
+def commas(values):
+    return [f"{value:.2f}".replace(".", ",") for value in values]
+
+
+def test_decimal_commas_are_named_once_with_an_example(tmp_path):
+    data = usual()
+    prices = commas(np.linspace(-5, 2000, ROWS))
+    data = data.assign(price=prices, weight=[None, "n/a", *prices[2:]])
+    (note,) = said(tmp_path, data)
+    assert note == (
+        "columns 'price', 'weight' hold numbers with a decimal comma, such as '-5,00', and are "
+        "taken as text: write them with a point"
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "hinted"),
+    [
+        (["3,14", "2,7", "+1.234,5"], True),
+        (["1,5", "2,5", "2,5", "2,5", "about 3"], True),
+        (["1,5", "about 3"], False),
+        (["1,234", "12,345", "123,456"], False),  # thousands
+        (["1,234", "12,345", "0,5"], True),
+        (["a, b", "Paris, 75001", "1,2,3"], False),
+    ],
+)
+def test_which_texts_are_numbers_with_a_comma(tmp_path, texts, hinted):
+    data = usual().assign(price=[texts[k % len(texts)] for k in range(ROWS)])
+    assert any("decimal comma" in note for note in said(tmp_path, data)) == hinted
+
+
+# ---- Keys ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+def test_row_numbers_and_keys_are_to_be_dropped(tmp_path, name):
+    random = np.random.default_rng(0)
+    data = usual().assign(
+        **{
+            "row no": np.arange(ROWS) + 7,
+            "shuffled": random.permutation(ROWS),
+            "key": [f"C{k:05d}" for k in random.permutation(ROWS)],
+        }
+    )
+    (note,) = said(tmp_path, data, name=name)
+    assert note == (
+        "columns 'row no', 'shuffled', 'key' have another value in every row, as row numbers and "
+        "keys have: --drop 'row no' shuffled key leaves them out"
+    )
+
+
+def test_what_is_no_key(tmp_path):
+    data = usual()
+    number, text = np.arange(ROWS).astype(float), [f"k{k}" for k in range(ROWS)]
+    gap, repeat = number.copy(), number.copy()
+    gap[3], repeat[3] = np.nan, 4
+    data = data.assign(gap=gap, repeat=repeat, half=number / 2, wide=1000 * number)
+    data = data.assign(text=["k1", *text[1:]], empty=[None, *text[1:]])
+    assert said(tmp_path, data) == []
+
+
+def test_rows_without_a_target_leave_gaps_in_a_key(tmp_path):
+    data = usual().assign(id=np.arange(ROWS))
+    data.loc[::7, "sick"] = None
+    assert "--drop id leaves it out" in said(tmp_path, data)[0]
+
+
+# ---- Columns that are known too late -------------------------------------------------------------
+
+
+def late(data, kind):
+    """A column that is known after the outcome."""
+    random, sick = np.random.default_rng(1), (data["sick"] == "yes").to_numpy()
+    day = np.datetime64("2024-01-01") + random.integers(0, 90, len(data))
+    return {
+        "number": random.normal(10.0 * sick),
+        "falling": random.normal(-10.0 * sick),
+        "flag": sick,
+        "missing": np.where(sick, random.normal(size=len(data)), np.nan),
+        "date": np.where(sick, day, np.datetime64("NaT")),
+        "text": np.where(sick, random.choice(["flu", "cold"], len(data)), "none at all"),
+        "reason": np.where(sick, random.choice(["flu", "cold"], len(data)), None),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["number", "falling", "flag", "missing", "date", "text", "reason"])
+def test_a_column_that_tells_the_target_is_suspected(tmp_path, kind):
+    data = usual(share=0.1)
+    (note,) = said(tmp_path, data.assign(late=late(data, kind)))
+    assert note == (
+        "column 'late' alone tells 'sick' almost perfectly and may be known only after the "
+        "outcome: if so, --drop late"
+    )
+
+
+def test_of_few_rows_or_few_positives_none_is_suspected(tmp_path):
+    data = usual(80, share=0.3)
+    assert said(tmp_path, data.assign(late=late(data, "flag"))) == []
+    data = usual(share=0.015)
+    assert (data["sick"] == "yes").sum() < 10
+    assert said(tmp_path, data.assign(late=late(data, "flag"))) == []
+
+
+def test_rare_positives_in_many_categories_are_no_suspicion(tmp_path):
+    """Seen by itself, each category tells its few rows; on other rows it tells nothing."""
+    random = np.random.default_rng(0)
+    data = pd.DataFrame({"code": [f"c{k}" for k in random.integers(0, 900, 3000)]})
+    data["sick"] = np.arange(3000) % 200 == 0
+    assert said(tmp_path, data) == []
+
+
+def test_of_several_classes_all_must_be_told(tmp_path):
+    random = np.random.default_rng(0)
+    kind = random.integers(0, 3, ROWS)
+    data = pd.DataFrame(
+        {
+            "half": random.normal(10 * (kind == 0)),
+            "whole": random.normal(20 * kind),
+            "some": np.where(kind == 0, "a", "b"),
+            "each": np.array(["x", "y", "z"])[kind],
+            "kind": np.array(["a", "b", "c"])[kind],
+        }
+    )
+    (note,) = said(tmp_path, data, "kind")
+    assert note.startswith("columns 'whole', 'each' alone tell 'kind' almost perfectly")
+
+
+def test_a_key_is_not_suspected_too(tmp_path):
+    data = usual().sort_values("sick", ignore_index=True).assign(id=np.arange(ROWS))
+    (note,) = said(tmp_path, data)
+    assert "another value in every row" in note
+
+
+# ---- From the shell ------------------------------------------------------------------------------
+
+
+def test_fit_says_it(tmp_path, capsys):
+    data = usual(200).assign(id=np.arange(200), price=commas(np.arange(200) % 13 / 3))
+    path = tmp_path / "data.csv"
+    data.assign(late=late(data, "flag")).to_csv(path, index=False)
+    main(["fit", str(path), "--target", "sick", "--time-limit", "0.1", "--out", f"{tmp_path}/m"])
+    notes = [x for x in capsys.readouterr().out.splitlines() if x.startswith("note: ")]
+    for part in ("column 'price' holds numbers", "--drop id leaves it", "if so, --drop late"):
+        assert sum(part in note for note in notes) == 1
+    assert part in (tmp_path / "m" / "report.html").read_text("utf-8")

@@ -1,0 +1,373 @@
+"""The search for options: what it looks at, what it leaves, and how it goes on when killed."""
+
+import json
+import re
+import shutil
+import sys
+from itertools import combinations
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+import torch
+from experiment_helpers import Command
+from sklearn.metrics import roc_auc_score
+
+from aucmax import AUCClassifier
+from aucmax.cli import main
+from aucmax.cli._tables import in_words
+from aucmax.tables import evaluate_file, fit_file, predict_file, search, tune_file
+from aucmax.tables.fit import Source
+from aucmax.train import DivergedError
+
+pytestmark = pytest.mark.xdist_group("tune")
+
+SMALL = {"max_steps": 6, "members": 2, "width": 8, "blocks": 1, "batch_size": 64}
+QUICK = {**SMALL, "workers": 1, "compare": False, "progress": False, "trials": 4}
+
+
+def customers(rows=180, seed=0):
+    random = np.random.default_rng(seed)
+    churned = random.random(rows) < 0.3
+    return pd.DataFrame(
+        {
+            "age": np.where(random.random(rows) < 0.1, np.nan, random.normal(40, 9, rows)),
+            "plan": np.where(churned & (random.random(rows) < 0.6), "basic", "gold"),
+            "calls": random.poisson(1 + 3 * churned),
+            "churned": np.where(churned, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """The data and what an uninterrupted search made of it."""
+    place = tmp_path_factory.mktemp("tune")
+    customers().to_csv(place / "data.csv", index=False)
+    return place, tune_file(place / "data.csv", "churned", out=place / "model", **QUICK)
+
+
+@pytest.fixture
+def data(tuned):
+    return tuned[0] / "data.csv"
+
+
+def timeless(trials):
+    return [{k: v for k, v in trial.items() if k != "seconds"} for trial in trials]
+
+
+# ---- What is made --------------------------------------------------------------------------------
+
+
+def test_a_models_folder_with_its_trials(tuned):
+    place, (fitted, tuning) = tuned
+    assert sorted(p.name for p in (place / "model").iterdir()) == [
+        "evaluation.json", "evaluation.safetensors", "model.json", "model.safetensors",
+        "report.html", "tuning.json",
+    ]  # fmt: skip
+    assert sorted(p.name for p in place.iterdir()) == ["data.csv", "model"]
+    assert json.loads((place / "model" / "tuning.json").read_text()) == tuning
+    assert evaluate_file(fitted.folder, place / "data.csv")["auc"]["value"] > 0.6
+    assert len(predict_file(fitted.folder, place / "data.csv")[0].splitlines()) == 181
+
+
+def test_the_defaults_come_first_and_the_best_is_taken(tuned):
+    _, (fitted, tuning) = tuned
+    trials, own = tuning["trials"], AUCClassifier(**SMALL).get_params()
+    first = trials[0]["options"]
+    assert len(trials) == 4
+    assert first == {name: own[name] for name in first} | {"lr": 2e-3}
+    assert {"objective", "lr", "weight_decay", "dropout", "balanced"} <= set(first)
+    assert len({json.dumps(trial["options"]) for trial in trials}) == 4
+    assert all(trial["validation_auc"] == np.mean(trial["folds"]) for trial in trials)
+    assert all(trial["seconds"] > 0 for trial in trials)
+    assert tuning["best"]["validation_auc"] == max(trial["validation_auc"] for trial in trials)
+    assert tuning["defaults"]["folds"] == trials[0]["folds"]
+    params = fitted.model.get_params()
+    assert {name: params[name] for name in first} == tuning["best"]["options"]
+
+
+def test_the_model_is_the_one_that_fit_makes_of_these_options(tuned, data, tmp_path):
+    _, (fitted, tuning) = tuned
+    other = fit_file(
+        data, "churned", out=tmp_path / "m", compare=False, progress=False,
+        **tuning["best"]["options"],
+    )  # fmt: skip
+    for key in ("probability", "classes"):
+        np.testing.assert_array_equal(fitted.evaluation[key], other.evaluation[key])
+    assert fitted.evaluation["rows"] == other.evaluation["rows"]
+    assert tuning["best"]["test_auc"] == other.evaluation["auc"]["value"]
+
+
+def test_the_defaults_are_judged_on_the_same_rows(tuned, data, tmp_path):
+    _, (_, tuning) = tuned
+    own = fit_file(data, "churned", out=tmp_path / "m", compare=False, progress=False, **SMALL)
+    assert tuning["defaults"]["test_auc"] == own.evaluation["auc"]["value"]
+    assert 0 <= tuning["defaults"]["p_value"] <= 1
+
+
+def test_what_is_said_of_it(tuned):
+    _, (_, tuning) = tuned
+    best, defaults = tuning["best"], tuning["defaults"]
+    said = in_words(tuning).splitlines()
+    assert re.match(r"the best of 4 trials: objective \S+, lr 0\.\d+, weight_decay ", said[0])
+    assert (
+        f"{best['validation_auc']:.4f}, of the defaults {defaults['validation_auc']:.4f}"
+        in (said[1])
+    )
+    assert said[2].startswith(f"against the defaults, AUC {defaults['test_auc']:.4f}: ")
+    assert "p = " in said[2]
+    lost = {**tuning, "defaults": {"options": defaults["options"], "validation_auc": None}}
+    assert in_words(lost).endswith(
+        "the defaults diverged (the best of many looks better than it is)"
+    )
+
+
+def test_several_classes(tmp_path):
+    random = np.random.default_rng(0)
+    kind = random.integers(0, 3, 150)
+    table = pd.DataFrame({"x": random.normal(kind, 0.5), "kind": np.array(["a", "b", "c"])[kind]})
+    table.to_csv(tmp_path / "data.csv", index=False)
+    options = QUICK | {"trials": 2, "max_steps": 40, "objective": "auc+ce"}
+    fitted, tuning = tune_file(tmp_path / "data.csv", "kind", out=tmp_path / "m", **options)
+    assert fitted.report == tmp_path / "m" / "report.html"
+    assert tuning["searched"] == ["lr", "weight_decay", "dropout"]
+    assert tuning["trials"][0]["validation_auc"] > 0.7
+    assert "against the defaults" in in_words(tuning) or "the defaults were" in in_words(tuning)
+
+
+# ---- What it looks at ----------------------------------------------------------------------------
+
+
+def test_folds_are_of_the_training_rows_alone(data):
+    source = Source(str(data), "churned", None, (), 0.2, 0)
+    train, test, folds = search.prepared(source, "first")
+    assert len(train.classes) + len(test.classes) == 180
+    assert sorted(np.concatenate(folds)) == list(range(len(train.classes)))
+    shares = [train.classes[fold].mean() for fold in folds]
+    assert max(shares) - min(shares) < 0.06
+    assert len(folds) == search.FOLDS
+
+
+def test_repeats_of_a_row_are_in_one_fold(tmp_path):
+    table = customers()
+    pd.concat([table, table[:80]]).to_csv(tmp_path / "data.csv", index=False)
+    source = Source(str(tmp_path / "data.csv"), "churned", None, (), 0.2, 0)
+    train, _, folds = search.prepared(source, "")
+    rows = list(zip(*(map(str, column) for column in train.table.values), strict=True))
+    seen = [{rows[i] for i in fold} for fold in folds]
+    assert len(set(rows)) < len(rows)
+    assert [a & b for a, b in combinations(seen, 2)] == [set()] * 3
+
+
+def test_a_trial_is_judged_by_folds_it_has_not_seen(data, monkeypatch):
+    source = Source(str(data), "churned", None, (), 0.2, 0)
+    train, _, folds = search.prepared(source, "")
+    monkeypatch.setattr(search, "prepared", lambda *_: (train, None, folds))  # no test rows
+    found = search.validate(source, "", SMALL)
+    table = pd.DataFrame(dict(zip(train.table.names, train.table.values, strict=True)))
+    for k in range(3):
+        rest = np.concatenate([folds[j] for j in range(3) if j != k])
+        rest.sort()
+        model = AUCClassifier(random_state=0, n_jobs=1, **SMALL)
+        model.fit(table.iloc[rest], train.classes[rest])
+        scores = model.decision_function(table.iloc[folds[k]])
+        assert found["folds"][k] == pytest.approx(roc_auc_score(train.classes[folds[k]], scores))
+
+
+def test_a_trial_that_diverges_is_none_to_choose(data, tmp_path, monkeypatch):
+    real = search._fold_auc
+
+    def fold_auc(train, fold, seed, options):
+        if options["lr"] == 2e-3:
+            raise DivergedError("the loss\nis nan")
+        return real(train, fold, seed, options)
+
+    monkeypatch.setattr(search, "_fold_auc", fold_auc)
+    _, tuning = tune_file(data, "churned", out=tmp_path / "m", **QUICK | {"trials": 2})
+    assert [trial.get("error") for trial in tuning["trials"]] == ["the loss is nan", None]
+    assert tuning["best"]["options"] == tuning["trials"][1]["options"]
+    assert "test_auc" not in tuning["defaults"]
+    with pytest.raises(ValueError, match="none of 1 trials that ended well: the loss is nan"):
+        tune_file(data, "churned", out=tmp_path / "n", **QUICK | {"trials": 1})
+    assert not list(tmp_path.glob("n*"))
+
+
+def in_turn(tasks, _, workers):
+    """As on a GPU, on the CPU."""
+    return search.validate_in_turn(tasks, torch.device("cpu"), 3 * workers)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_folds_that_take_turns_find_what_folds_alone_find(
+    tuned, data, tmp_path, monkeypatch, workers
+):
+    """With one trial at a time the very same trials, whose folds are under way together."""
+    _, (_, alone) = tuned
+    monkeypatch.setattr(search, "_results", in_turn)
+    _, found = tune_file(data, "churned", out=tmp_path / "m", **QUICK | {"workers": workers})
+    if workers == 1:
+        assert timeless(found["trials"]) == timeless(alone["trials"])
+    source = Source(str(data), "churned", None, (), 0.2, 0)
+    last = found["trials"][-1]
+    assert search.validate(source, "", last["options"])["folds"] == last["folds"]
+    assert len(found["trials"]) == len(alone["trials"])
+
+
+def test_folds_that_take_turns_may_diverge():
+    trial = search.Trial("a")
+    trial.folds = {2: DivergedError("late"), 0: 0.5, 1: DivergedError("the loss\nis nan")}
+    found = trial.found()
+    assert found.pop("seconds") >= 0
+    assert found == {"error": "the loss is nan"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": "proba"}, "options must be those of .*, found threshold"),
+        ({"method": "ppd-sg", "hidden": [8]}, "found hidden, method"),
+        ({"lr": -1}, "lr must be"),
+    ],
+)
+def test_options_that_cannot_be_searched_with_leave_nothing(data, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        tune_file(data, "churned", out=tmp_path / "m", **QUICK | options)
+    assert not list(tmp_path.iterdir())
+
+
+# ---- Stopped and killed --------------------------------------------------------------------------
+
+
+def test_stopped_it_goes_on_as_if_it_had_not_been(tuned, data, tmp_path, monkeypatch):
+    """Also past what a kill or a power cut leaves: half a line, a lock, half a model."""
+    _, (_, whole) = tuned
+    real, calls = search.validate, []
+
+    def validate(*given):
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(search, "validate", validate)
+    with pytest.raises(KeyboardInterrupt):
+        tune_file(data, "churned", out=tmp_path / "m", **QUICK)
+    work = tmp_path / "m.unfinished"
+    with (work / "study.log").open("ab") as file:
+        file.write(b'{"op_code": 8')
+    (work / "study.log.lock").symlink_to("nowhere")
+    shutil.copytree(tuned[0] / "model", tmp_path / "m.before")
+    (tmp_path / "m.partial").mkdir()
+    (tmp_path / "m.partial" / "model.json").write_text("{")
+    _, tuning = tune_file(data, "churned", out=tmp_path / "m", **QUICK)
+    assert len(calls) == 5
+    assert timeless(tuning["trials"]) == timeless(whole["trials"])
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_another_search_in_the_same_place_is_refused(data, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "validate", stop)
+        with pytest.raises(KeyboardInterrupt):
+            tune_file(data, "churned", out=tmp_path / "m", **QUICK)
+    with pytest.raises(ValueError, match=r"with another seed in .*m.unfinished: remove it"):
+        tune_file(data, "churned", out=tmp_path / "m", seed=1, **QUICK)
+    customers(170).to_csv(tmp_path / "data.csv", index=False)
+    with pytest.raises(ValueError, match="with another data in"):
+        tune_file(tmp_path / "data.csv", "churned", out=tmp_path / "m", **QUICK)
+    (tmp_path / "n.unfinished").mkdir()
+    (tmp_path / "n.unfinished" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match=r"must leave .*n.unfinished free"):
+        tune_file(data, "churned", out=tmp_path / "n", **QUICK)
+
+
+def in_journal(path, state):
+    """The trials in that state."""
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
+    study = optuna.load_study(study_name="tune", storage=storage)
+    return study.get_trials(states=(optuna.trial.TrialState[state],))
+
+
+def test_killed_with_its_workers_it_goes_on(data, tmp_path):
+    """SIGKILL: trials that are done stay, those at work are done again, no process is left."""
+    given = {**QUICK, "out": str(tmp_path / "m"), "trials": 1000, "workers": 2}
+    code = f"from aucmax.tables import tune_file; tune_file({str(data)!r}, 'churned', **{given!r})"
+    log = tmp_path / "m.unfinished" / "study.log"
+    with Command([], program=(sys.executable, "-c", code)) as command:
+        command.wait_until(lambda: log.exists() and log.read_bytes().count(b'"values":[') >= 1)
+        assert len(list(command.workers())) == 2
+        command.kill()
+        command.process.wait(20)
+        command.wait_for_the_end_of_all()
+    done, at_work = in_journal(log, "COMPLETE"), in_journal(log, "RUNNING")
+    assert done
+    assert at_work
+    trials = len(done) + len(at_work)
+    _, tuning = tune_file(data, "churned", **QUICK | {"out": tmp_path / "m", "trials": trials})
+    found = [{**trial["options"], "seconds": trial["seconds"]} for trial in tuning["trials"]]
+    assert len(found) == trials
+    kept = [{**SMALL, **trial.params, "seconds": trial.user_attrs["seconds"]} for trial in done]
+    assert [trial for trial in kept if trial not in found] == []
+    again = [{**SMALL, **trial.params} for trial in at_work]
+    for options in again:  # of one that was killed while it was asked for, some
+        assert any(options.items() <= trial.items() for trial in found)
+    assert 2e-3 in [trial["lr"] for trial in found]
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+# ---- The command ---------------------------------------------------------------------------------
+
+
+def test_in_a_shell_until_the_time_limit(tmp_path, capsys):
+    """The defaults are tried whatever the limit, and so there is a model."""
+    customers(60).to_csv(tmp_path / "data.csv", index=False)
+    command = ["--target", "churned", "--drop", "plan", "--workers", "1", "--time-limit", "1e-9"]
+    main(["tune", str(tmp_path / "data.csv"), *command, "--out", str(tmp_path / "m")])
+    out, err = capsys.readouterr()
+    assert re.search(r"^   1/30  validation AUC 0\.\d{4}, \d+ s, best 0\.\d{4}$", err, re.M)
+    assert "the time limit is reached after 1 of 30 trials" in err
+    assert "against gradient boosting" in out
+    assert "of 1 trials the defaults were the best: objective auc+ce, lr 0.002" in out
+    assert str(tmp_path / "m" / "tuning.json") in out
+    assert AUCClassifier.load(tmp_path / "m").encoder_.names == ["age", "calls"]
+    tuning = json.loads((tmp_path / "m" / "tuning.json").read_text())
+    assert tuning["defaults"]["test_auc"] == tuning["best"]["test_auc"]
+
+
+FEW = "a,t\n" + "".join(f"{i},{int(i < 5)}\n" for i in range(40))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--target", "label"], "target must be a column of .*, found 'label', not in a, t"),
+        (["--target", "t"], "enough rows of every label to cut those to train on in 3, found 4 of"),
+        (["--target", "t", "--trials", "0"], "trials must be an integer >= 1, found 0"),
+        (["--target", "t", "--workers", "0"], "workers must be an integer >= 1, found 0"),
+        (["--target", "t", "--time-limit", "-1"], "time_limit must be a number > 0, found -1.0"),
+        (["--target", "t", "--test-share", "1"], "test_share must be a share"),
+        (["--target", "t", "--drop"], "--drop must have a value"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, capsys, options, message):
+    path = tmp_path / "data.csv"
+    path.write_text(FEW)
+    with pytest.raises(SystemExit) as end:
+        main(["tune", str(path), "--out", str(tmp_path / "m"), *options])
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert re.search(message, line), line
+    assert [p.name for p in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_without_optuna_it_says_what_to_install(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ValueError, match=r"pip install 'aucmax\[tune\]'"):
+        tune_file(data, "churned", out=tmp_path / "m", **QUICK)
+    assert not list(tmp_path.iterdir())
