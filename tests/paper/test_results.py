@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from aucmax import paper
-from aucmax.paper import figures, page, results, series, text_tables, verdicts
-from aucmax.report import style
+from aucmax.paper import figures, results, series, text_tables, verdicts
+from aucmax.paper.style import looks, positives_share
+from aucmax.report import base, style
 
 LABELS = {
     "ppd-sg": "PPD-SG",
@@ -152,7 +153,7 @@ def test_the_order_is_fixed_where_it_is_known():
 
 
 def test_ratios_with_a_colon_are_sorted_as_numbers():
-    assert sorted(("20:1", "5:1", "10:1"), key=style.positives_share) == ["5:1", "10:1", "20:1"]
+    assert sorted(("20:1", "5:1", "10:1"), key=positives_share) == ["5:1", "10:1", "20:1"]
 
 
 def test_one_seed_has_no_spread():
@@ -512,8 +513,8 @@ def lightness(colour):
 
 
 def test_no_two_lines_share_dashes_and_marker():
-    looks = style.looks([*LABELS, *(f"other-{i}" for i in range(50))]).values()
-    assert len({(look.dashes, look.marker) for look in looks}) == len(looks) == 56
+    lines = looks([*LABELS, *(f"other-{i}" for i in range(50))]).values()
+    assert len({(look.dashes, look.marker) for look in lines}) == len(lines) == 56
     (ax,) = panels(paper.figure(make_runs([*LABELS, "x", "y"], 1)))
     drawn = [(str(line._unscaled_dash_pattern), line.get_marker()) for line in ax.lines]
     assert len(set(drawn)) == len(drawn) == 8
@@ -523,7 +524,7 @@ def test_no_two_lines_share_dashes_and_marker():
 
 @pytest.mark.parametrize("ground", [0, 1])
 def test_the_first_eight_lines_differ_in_lightness(ground):
-    paper = (style.PAPER, page.GROUND[style.PAPER][1])[ground]
+    paper = (style.PAPER, base.GROUND[style.PAPER][1])[ground]
     values = [lightness(pair[ground]) for pair in style.COLOURS]
     assert len(values) == 8
     assert min(abs(x - y) for x, y in combinations(values, 2)) > 6
@@ -531,7 +532,7 @@ def test_the_first_eight_lines_differ_in_lightness(ground):
 
 
 def test_known_lines_keep_their_look_and_others_take_what_is_free():
-    every, few = style.looks(LABELS), style.looks(["new", "sgd", "pga"])
+    every, few = looks(LABELS), looks(["new", "sgd", "pga"])
     assert (few["sgd"], few["pga"]) == (every["sgd"], every["pga"])
     assert few["new"] == every["ppd-sg"]
 

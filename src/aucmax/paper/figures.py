@@ -10,16 +10,16 @@ import numpy as np
 
 from aucmax.paper.results import Key, Run, grouped, has_diverged, labels, timed_alike
 from aucmax.paper.series import Curve, curve
-from aucmax.report import drawing
-from aucmax.report.drawing import short
-from aucmax.report.style import (
-    PAPER,
+from aucmax.paper.style import (
     Look,
     dataset_name,
     looks,
     positives_share,
     protocol_name,
 )
+from aucmax.report import drawing
+from aucmax.report.drawing import short
+from aucmax.report.style import PAPER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

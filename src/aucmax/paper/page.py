@@ -14,9 +14,9 @@ from aucmax.checkpoint import replacing
 from aucmax.checks import count
 from aucmax.paper import figures, text_tables, verdicts
 from aucmax.paper.results import Run, at_once, grouped, labels, number, summarize, timed_alike
+from aucmax.paper.style import dataset_name, protocol_name
 from aucmax.report import base, drawing
 from aucmax.report.base import LEAST_REM, MOST_REM, colour_names
-from aucmax.report.style import dataset_name, protocol_name
 
 CAPTION = (
     "Lines are means over seeds, and bands reach from the lowest seed to the highest. Columns are "

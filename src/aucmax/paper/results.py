@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from aucmax.report.style import PROTOCOLS, in_order, positives_share
+from aucmax.paper.style import PROTOCOLS, in_order, positives_share
 
 Run: TypeAlias = dict[str, Any]
 

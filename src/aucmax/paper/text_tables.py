@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from aucmax.paper.results import Row, Stat
-from aucmax.report.style import dataset_name, protocol_name
+from aucmax.paper.style import dataset_name, protocol_name
 
 WHERE = ("Protocol", "Dataset", "Ratio")
 HEADS = (

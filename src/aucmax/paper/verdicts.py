@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from aucmax.paper.results import Row, Run, grouped
+from aucmax.paper.style import AUC_METHODS, CROSS_ENTROPY, is_a
 from aucmax.paper.text_tables import block_name, stat_text
-from aucmax.report.style import AUC_METHODS, CROSS_ENTROPY, is_a
 
 
 def full_title(title: str, runs: Sequence[Run], wanted_seeds: int, wanted_steps: int | None) -> str:
