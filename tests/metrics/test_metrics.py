@@ -1,6 +1,5 @@
 """Metrics against scikit-learn, against their definitions over all pairs, and by their laws."""
 
-import doctest
 import math
 from statistics import NormalDist
 
@@ -15,6 +14,7 @@ from reference import auc as reference
 from aucmax import metrics
 from aucmax.metrics import (
     StreamingAUC,
+    _pairs,
     average_precision,
     delong_test,
     hand_till,
@@ -23,7 +23,7 @@ from aucmax.metrics import (
     roc_curve,
 )
 
-exactly = settings(deadline=None, max_examples=150)
+exactly = settings(deadline=None, max_examples=60)
 SCORES = [
     st.integers(-3, 3).map(float),  # many ties
     st.floats(-1, 1, width=32),
@@ -156,7 +156,7 @@ def test_the_error_of_m_is_that_of_the_bootstrap():
     y = np.repeat([0, 1, 2], (90, 60, 30))
     p, q = (random.normal(np.eye(3)[y] * size, 1.0) for size in (1.2, 1.0))
     m, differences = [], []
-    for _ in range(400):
+    for _ in range(300):
         rows = np.concatenate(
             [random.choice(np.flatnonzero(y == k), (y == k).sum()) for k in (0, 1, 2)]
         )
@@ -236,8 +236,8 @@ LARGE = {
 @pytest.mark.parametrize("name", LARGE)
 def test_large_inputs_are_counted_exactly(name, share):
     rng = np.random.default_rng(0)
-    y = rng.random(200_000) < share
-    x = LARGE[name](rng.standard_normal(200_000) + y, y)
+    y = rng.random(100_000) < share
+    x = LARGE[name](rng.standard_normal(100_000) + y, y)
     down = np.sort(x[~y])
     twice = np.searchsorted(down, x[y], "left") + np.searchsorted(down, x[y], "right")
     assert roc_auc(x, y) == int(twice.sum()) / int(2 * y.sum() * (~y).sum())
@@ -254,7 +254,7 @@ def test_large_inputs_are_counted_exactly(name, share):
 def test_the_grid_settles_only_what_it_knows(case, cells, block, dtype):
     x, y = case
     few, many = np.sort(x[y]).astype(dtype), x[~y].astype(dtype)
-    settled, rest = metrics._screen(few, many, cells, block)
+    settled, rest = _pairs.screen(few, many, cells, block)
     compared = np.sum(2 * (few[:, None] > rest) + (few[:, None] == rest))
     assert settled + compared == np.sum(2 * (few[:, None] > many) + (few[:, None] == many))
 
@@ -350,7 +350,7 @@ def test_interval_of_equal_scores_and_of_single_rows():
     assert equal.low < 0.47 < 0.53 < equal.high
     single = roc_auc_interval([1.0, 0.0, 2.0], [1, 0, 0])
     assert (single.auc, single.standard_error) == (0.5, 0.5)
-    extreme = roc_auc_interval(np.arange(3_000_000), np.arange(3_000_000) == 1)
+    extreme = roc_auc_interval(np.arange(300_000), np.arange(300_000) == 1)
     assert 0 <= extreme.low < extreme.auc < extreme.high <= 1
 
 
@@ -358,7 +358,7 @@ def test_interval_covers_the_truth():
     rng = np.random.default_rng(0)
     shift = math.sqrt(2) * NormalDist().inv_cdf(0.8)
     y = np.arange(200) < 100
-    draws = rng.standard_normal((2000, 200)) + shift * y
+    draws = rng.standard_normal((1000, 200)) + shift * y
     intervals = [roc_auc_interval(x, y) for x in draws]
     covered = np.mean([result.low <= 0.8 <= result.high for result in intervals])
     assert 0.93 <= covered <= 0.97
@@ -368,7 +368,7 @@ def test_interval_covers_the_truth_with_ten_positives():
     rng = np.random.default_rng(0)
     shift = math.sqrt(2) * NormalDist().inv_cdf(0.95)
     y = np.arange(1010) < 10
-    draws = rng.standard_normal((1000, 1010)) + shift * y
+    draws = rng.standard_normal((600, 1010)) + shift * y
     intervals = [roc_auc_interval(x, y) for x in draws]
     covered = np.mean([result.low <= 0.95 <= result.high for result in intervals])
     assert covered >= 0.93  # DeLong's variance alone covers 0.82
@@ -612,21 +612,17 @@ def test_one_class_is_nan_and_warns_where_it_was_called(label):
 def test_one_class_in_a_stream_and_by_weight():
     metric = StreamingAUC()
     metric.update([0.1, 0.2], [1, 1])
-    with pytest.warns(UserWarning, match="2 positives and 0 negatives"):
+    with pytest.warns(UserWarning, match="2 positives and 0 negatives") as record:
         assert math.isnan(metric.compute())
+    assert record[0].filename == __file__
     with pytest.warns(UserWarning, match="1 positives and 0 negatives"):
         assert math.isnan(roc_auc([0.1, 0.2], [1, 0], [1, 0]))
 
 
 def test_hand_till_without_a_class_is_nan_and_warns():
-    with pytest.warns(UserWarning, match=r"target lacks class \[1, 3\]"):
+    with pytest.warns(UserWarning, match=r"target lacks class \[1, 3\]") as record:
         assert math.isnan(hand_till(np.ones((3, 4)), [0, 2, 2]))
-
-
-def test_examples_in_the_docstrings():
-    outcome = doctest.testmod(metrics)
-    assert outcome.attempted >= 8
-    assert outcome.failed == 0
+    assert record[0].filename == __file__
 
 
 def test_hand_till_of_linked_scores_ignores_what_the_softmax_ignores():

@@ -9,7 +9,7 @@ from interpreted import DEVICE, by_turns
 
 from aucmax import metrics
 from aucmax.kernels import ranking
-from aucmax.metrics import _on_device
+from aucmax.metrics import _gpu
 
 SCORES = {
     "no ties": lambda rng, n: rng.standard_normal(n).astype(np.float32),
@@ -32,20 +32,20 @@ def test_the_auc_is_that_of_numpy(kind, n):
     scores, target, weight = rows(kind, n)
     weight[n // 2] = 0.0
     tensors = [torch.from_numpy(x) for x in (scores, target, weight)]
-    assert _on_device.roc_auc(*tensors[:2]) == (metrics.roc_auc(scores, target), target.sum())
+    assert _gpu.roc_auc(*tensors[:2]) == metrics.roc_auc(scores, target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a row of two without weight leaves one class
         expected = metrics.roc_auc(scores, target, weight)
-    assert _on_device.roc_auc(*tensors).auc == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert _gpu.roc_auc(*tensors) == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("n", [2, 3, 1000])
 @pytest.mark.parametrize("kind", SCORES)
 def test_placements_are_counted_pair_by_pair(kind, n):
     scores, target, _ = rows(kind, n)
-    found, wins, losses = _on_device.placements(*map(torch.from_numpy, (scores, target)))
+    auc, wins, losses = _gpu.placements(*map(torch.from_numpy, (scores, target)))
     twice = 1 + np.sign(scores[target][:, None] - scores[~target][None, :]).astype(int)
-    assert found == (metrics.roc_auc(scores, target), target.sum())
+    assert auc == metrics.roc_auc(scores, target)
     assert wins.tolist() == twice.sum(1).tolist()
     assert losses.tolist() == twice.sum(0).tolist()
 
@@ -58,26 +58,25 @@ def test_the_auc_by_kernels_is_that_of_numpy(kind, block, monkeypatch):
     for n in (2, block, 200):
         scores, target, _ = rows(kind, n)
         tensors = [torch.from_numpy(x).to(DEVICE) for x in (scores, target.astype(np.int64))]
-        found, plain = by_turns(lambda tensors=tensors: _on_device.roc_auc(*tensors))
-        assert found == plain == (metrics.roc_auc(scores, target), target.sum())
+        by_kernels, plain = by_turns(lambda tensors=tensors: _gpu.roc_auc(*tensors))
+        assert by_kernels == plain == metrics.roc_auc(scores, target)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_scores_that_are_not_finite_are_left_to_numpy(bad):
     scores, target = torch.tensor([0.1, bad, 0.3]).to(DEVICE), torch.tensor([1.0, 0.0, 1.0])
-    found = by_turns(lambda: _on_device.roc_auc(scores, target.to(DEVICE)))
-    assert found == (None, None)
-    assert _on_device.placements(scores, target.to(DEVICE)) is None
+    assert np.isnan(by_turns(lambda: _gpu.roc_auc(scores, target.to(DEVICE)))).all()
+    assert _gpu.placements(scores, target.to(DEVICE)) is None
 
 
 def test_labels_that_are_not_0_and_1_are_left_to_numpy():
     scores, target = torch.rand(4).to(DEVICE), torch.tensor([0.0, 1.0, 2.0, 0.0]).to(DEVICE)
-    assert by_turns(lambda: _on_device.roc_auc(scores, target)) == (None, None)
+    assert np.isnan(by_turns(lambda: _gpu.roc_auc(scores, target))).all()
 
 
 @pytest.mark.parametrize("weight", [[-1.0, 1.0], [0.0, 0.0], [np.nan, 1.0]])
 def test_weights_that_are_wrong_are_left_to_numpy(weight):
-    assert _on_device.roc_auc(torch.rand(2), torch.tensor([0, 1]), torch.tensor(weight)) is None
+    assert np.isnan(_gpu.roc_auc(torch.rand(2), torch.tensor([0, 1]), torch.tensor(weight)))
 
 
 @pytest.mark.parametrize("weight", [None, [1.0, 2.0, 0.0]])
@@ -85,7 +84,7 @@ def test_one_class_is_warned_of_as_numpy_does(weight, monkeypatch):
     """Also if the rows of the other have no weight."""
     target = torch.tensor([1.0, 1.0, 1.0 if weight is None else 0.0])
     weight = None if weight is None else torch.tensor(weight)
-    monkeypatch.setattr(metrics, "_on_gpu", lambda *given: given)
+    monkeypatch.setattr(_gpu, "tensors_on_gpu", lambda *given: given)
     with pytest.warns(UserWarning, match="target has . positives and 0 negatives") as caught:
         assert np.isnan(metrics.roc_auc(torch.rand(3), target, weight))
     assert caught[0].filename == __file__

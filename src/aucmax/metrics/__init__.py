@@ -1,19 +1,16 @@
-"""Exact ranking metrics: AUC with interval and test, Hand and Till's M, average precision."""
+r"""Exact ranking metrics: AUC with its interval and its test, Hand and Till's M, average precision.
 
-from aucmax.metrics.auc import (
-    AUCInterval,
-    DeLongTest,
-    ROCCurve,
-    StreamingAUC,
-    average_precision,
-    delong_test,
-    hand_till,
-    hand_till_interval,
-    hand_till_test,
-    roc_auc,
-    roc_auc_interval,
-    roc_curve,
-)
+Scores are raw outputs of a model: tensors of any device and real dtype, NumPy arrays or lists.
+They are compared in the precision they came in, and pairs are counted in integers: no tie is made
+or lost, and a tied pair counts one half. A weight counts a row as often as it says. Without rows of
+both classes the answer is ``nan``, with a ``UserWarning``; wrong input is a ``ValueError``.
+"""
+
+from aucmax.metrics.delong import AUCInterval, DeLongTest, delong_test, roc_auc_interval
+from aucmax.metrics.multiclass import hand_till, hand_till_interval, hand_till_test
+from aucmax.metrics.precision import average_precision
+from aucmax.metrics.roc import ROCCurve, roc_auc, roc_curve
+from aucmax.metrics.streaming import StreamingAUC
 
 __all__ = [
     "AUCInterval",

@@ -1,0 +1,162 @@
+"""How sure an AUC is, and whether two differ, by DeLong's variance."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from aucmax.checks import check_number
+from aucmax.metrics import _gpu
+from aucmax.metrics._pairs import Placements, placements
+from aucmax.metrics._rows import Array, Values, has_both_classes, read_rows
+
+
+class AUCInterval(NamedTuple):
+    """An AUC, its confidence interval and DeLong's standard error."""
+
+    auc: float
+    low: float
+    high: float
+    standard_error: float
+    level: float
+
+
+class DeLongTest(NamedTuple):
+    """Two AUCs, their difference a - b, and how surprising that is if the truth is zero."""
+
+    auc_a: float
+    auc_b: float
+    difference: float
+    standard_error: float
+    z: float
+    p_value: float
+
+
+def roc_auc_interval(scores: Values, target: Values, level: float = 0.95) -> AUCInterval:
+    r"""The AUC with DeLong's standard error and a confidence interval (``level`` in (0, 1)).
+
+    A positive's *placement* :math:`p_i` is the share of negatives below it, a negative's
+    :math:`q_j` the share of positives above it. Both have the mean :math:`\hat\theta`, the AUC, and
+    DeLong's variance is :math:`V = S_p^2 / n_+ + S_q^2 / n_-` with their sample variances.
+
+    :math:`V` tends to be too small if a class has few rows, down to zero if they are placed alike.
+    What holds for any data is Hoeffding's bound: the AUC is a mean over all ways to form
+    :math:`k = \min(n_+, n_-)` disjoint pairs, so its variance is :math:`\theta (1 - \theta) / k` at
+    most. With B for that at :math:`\hat\theta`, V has the weight of k rows here and B that of one:
+
+    .. math::
+        \operatorname{logit}\hat\theta \pm z_{(1 + \mathrm{level})/2}
+        \frac{\sigma}{\hat\theta (1 - \hat\theta)}, \qquad \sigma^2 = \frac{k V + B}{k + 1}.
+
+    At :math:`\hat\theta = 1` all of the k disjoint pairs are won, which has probability
+    :math:`\theta^k` at most. The interval is then :math:`[(\tfrac{1 - \mathrm{level}}{2})^{1/k},
+    1]`, Clopper and Pearson's for k wins out of k (mirrored at 0). So the width is never zero. The
+    standard error is :math:`\sqrt V`, or :math:`\sqrt B` if a class has one row.
+
+    Example:
+        >>> from aucmax.metrics import roc_auc_interval
+        >>> auc, low, high, *_ = roc_auc_interval([0.1, 0.4, 0.35, 0.8, 0.9], [0, 0, 1, 1, 1])
+        >>> print(f"{auc:.3f} [{low:.3f}, {high:.3f}]")
+        0.833 [0.136, 0.994]
+    """
+    level = check_level(level)
+    models = _placements_by_model(target, scores=scores)
+    if not models:
+        return no_interval(level)
+    auc, wins, losses = models[0]
+    return interval(auc, _variance(wins, losses), min(len(wins), len(losses)), level)
+
+
+def delong_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTest:
+    r"""Tests whether two models that score the same rows have the same AUC (DeLong et al., 1988).
+
+    With placements as in :func:`roc_auc_interval`, the variance of the difference of the AUCs is
+    :math:`S_{p^a - p^b}^2 / n_+ + S_{q^a - q^b}^2 / n_-`, that is, :math:`V_a + V_b - 2 C_{ab}`;
+    :math:`z` is the difference over its root and the p-value is two-sided. If this variance is zero
+    although the AUCs differ, or a class has one row, the largest value that it can have while the
+    truth is zero, :math:`1 / \min(n_+, n_-)`, takes its place. Equal AUCs have z = 0 and p = 1.
+    Arguments as in :func:`roc_auc`, with the scores of two models, row by row.
+
+    Example:
+        >>> from aucmax.metrics import delong_test
+        >>> test = delong_test([0.1, 0.4, 0.35, 0.8], [0.1, 0.2, 0.35, 0.8], [0, 0, 1, 1])
+        >>> print(f"{test.difference:.2f}, p = {test.p_value:.2f}")
+        -0.25, p = 0.48
+    """
+    models = _placements_by_model(target, scores_a=scores_a, scores_b=scores_b)
+    if not models:
+        return NO_TEST
+    a, b = models
+    variance = _variance(a.wins - b.wins, a.losses - b.losses)
+    return comparison(a.auc, b.auc, variance, min(len(a.wins), len(a.losses)))
+
+
+NO_TEST = DeLongTest(*[math.nan] * 6)
+
+
+def no_interval(level: float) -> AUCInterval:
+    """That of rows that lack a class."""
+    return AUCInterval(math.nan, math.nan, math.nan, math.nan, level)
+
+
+def check_level(level: float) -> float:
+    """Return the level of confidence if it is one."""
+    return check_number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
+
+
+def interval(auc: float, variance: float | None, k: int, level: float) -> AUCInterval:
+    """The interval of :func:`roc_auc_interval`, with k the rows of the smallest class.
+
+    Without a variance, which one row of a class cannot give, Hoeffding's bound serves.
+    """
+    tail = (1 - level) / 2
+    bound = auc * (1 - auc) / k
+    variance = bound if variance is None else variance
+    if auc in (0, 1):
+        edge = tail ** (1 / k)
+        low, high = (edge, 1.0) if auc else (0.0, 1 - edge)
+        return AUCInterval(auc, low, high, math.sqrt(variance), level)
+    from statistics import NormalDist  # here, for it takes longer to import than the rest
+
+    centre, sigma = math.log(auc / (1 - auc)), math.sqrt((k * variance + bound) / (k + 1))
+    half = -NormalDist().inv_cdf(tail) * sigma / (auc * (1 - auc))
+    low, high = ((1 + math.tanh((centre + side) / 2)) / 2 for side in (-half, half))
+    return AUCInterval(auc, min(low, auc), max(high, auc), math.sqrt(variance), level)
+
+
+def comparison(auc_a: float, auc_b: float, variance: float | None, k: int) -> DeLongTest:
+    """The test of :func:`delong_test`, with k the rows of the smallest class."""
+    difference, error = auc_a - auc_b, math.sqrt(variance or 0.0)
+    if difference == 0:
+        return DeLongTest(auc_a, auc_b, 0.0, error, z=0.0, p_value=1.0)
+    error = error or math.sqrt(1 / k)
+    z = difference / error
+    return DeLongTest(auc_a, auc_b, difference, error, z, math.erfc(abs(z) / math.sqrt(2)))
+
+
+def _placements_by_model(target: Values, **scores: Values) -> list[Placements]:
+    """The placements in each model's scores; none, and a warning, if a class is missing."""
+    tensors = [_gpu.tensors_on_gpu(values, target) for values in scores.values()]
+    on_gpu = [None if given is None else _gpu.placements(*given[:2]) for given in tensors]
+    models = [each for each in on_gpu if each is not None]
+    if len(models) == len(scores):
+        return models
+    rows = [read_rows(values, target, name=name) for name, values in scores.items()]
+    if not has_both_classes(rows[0].positive):
+        return []
+    return [placements(*each.by_class()) for each in rows]
+
+
+def _variance(wins: Array, losses: Array) -> float | None:
+    """DeLong's; None if a class has one row. Equal placements give zero, without rounding."""
+    m, n = len(wins), len(losses)
+    if min(m, n) == 1:
+        return None
+    s_wins, s_losses = (
+        float(x.double().var() if isinstance(x, Tensor) else np.var(x, ddof=1))
+        for x in (wins - wins[0], losses - losses[0])
+    )
+    return s_wins / (4 * n * n * m) + s_losses / (4 * m * m * n)
