@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax.checkpoint import write_json
+from aucmax.disk import write_json
 from aucmax.paper.job import provenance
 from aucmax.tables.evaluate import stored
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from aucmax import checkpoint, load_weights
+from aucmax import checkpoint, disk, load_weights
 from aucmax.checkpoint import DamagedError
 
 DTYPES = [
@@ -160,7 +160,7 @@ def test_two_files_that_other_programs_can_read(tmp_path):
     (x,) = safetensors.torch.load_file(tmp_path / "state.safetensors").values()
     assert x.tolist() == [1.0, 1.0, 1.0]
     content = json.loads((tmp_path / "state.json").read_text("utf-8"))
-    assert content["sha256"] == checkpoint.sha256(tmp_path / "state.safetensors")
+    assert content["sha256"] == disk.sha256(tmp_path / "state.safetensors")
 
 
 def test_the_json_knows_no_nan(tmp_path):
@@ -199,7 +199,7 @@ def test_the_umask_decides_who_may_read(tmp_path, mask):
     try:
         checkpoint.save(tmp_path, "state", {"x": torch.ones(2)})
         checkpoint.save_weights(tmp_path, "model", nn.Linear(1, 1), {})
-        checkpoint.write_json(tmp_path / "config.json", {})
+        disk.write_json(tmp_path / "config.json", {})
     finally:
         os.umask(before)
     modes = {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
@@ -281,7 +281,7 @@ def test_bytes_are_on_the_disk_before_they_get_their_name(tmp_path, monkeypatch)
     sync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: events.append("sync") or sync(fd))
     monkeypatch.setattr(os, "replace", lambda a, b: events.append("rename") or replace(a, b))
-    checkpoint.write_json(tmp_path / "x.json", {})
+    disk.write_json(tmp_path / "x.json", {})
     assert events == ["sync", "rename", "sync"]  # the last one is the folder's
 
 
@@ -291,7 +291,7 @@ def test_an_interruption_while_writing_leaves_no_other_file(tmp_path, monkeypatc
 
     monkeypatch.setattr(os, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.write_json(tmp_path / "x.json", {})
+        disk.write_json(tmp_path / "x.json", {})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -29,7 +29,16 @@ HEAVY = [
 
 # Each row may import from the rows above it. `optim` knows torch and the checks alone.
 LAYERS = [
-    ["_version", "checks", "disk", "distributed", "processes", "random_state", "search"],
+    [
+        "_version",
+        "checks",
+        "disk",
+        "distributed",
+        "processes",
+        "progress",
+        "random_state",
+        "search",
+    ],
     ["kernels"],
     ["sharding", "stages", "metrics"],
     ["loss", "data", "models", "history"],

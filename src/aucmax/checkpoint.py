@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from aucmax import distributed, sharding
+from aucmax import disk, distributed, sharding
 from aucmax.checks import is_sharded
 
 FORMAT = "aucmax 1"
@@ -46,12 +43,12 @@ def save(folder: Path, name: str, state: Any) -> None:
     shards = {}
     if spread:
         files = sharding.write(folder / f"{name}.shards", spread)
-        shards = {path.name: sha256(path) for path in files} if distributed.rank() == 0 else {}
+        shards = {path.name: disk.sha256(path) for path in files} if distributed.rank() == 0 else {}
     if distributed.rank() == 0:
         layout = {k: [list(x.shape), str(x.dtype).split(".")[1]] for k, x in spread.items()}
         digest = _write_tensors(folder / f"{name}.safetensors", tensors)
         content = {"sha256": digest, "shards": shards, "layout": layout, "state": tree}
-        _write_json(folder / f"{name}.json", {"format": FORMAT, **content})
+        _write_sealed(folder / f"{name}.json", {"format": FORMAT, **content})
 
 
 def load(folder: Path, name: str, mesh: Any = None) -> Any:
@@ -60,7 +57,7 @@ def load(folder: Path, name: str, mesh: Any = None) -> Any:
     Raises:
         DamagedError: if a file is missing, cut off or altered; its message names the file.
     """
-    content = _read_json(folder / f"{name}.json")
+    content = _read_sealed(folder / f"{name}.json")
     path = folder / f"{name}.safetensors"
     tensors = _read_tensors(path, content["sha256"])
     for file, digest in content["shards"].items():
@@ -79,7 +76,7 @@ def save_weights(folder: Path, name: str, model: nn.Module, notes: dict[str, Any
     if distributed.rank() != 0:
         return
     digest = _write_tensors(folder / f"{name}.safetensors", weights)
-    _write_json(folder / f"{name}.json", {"format": FORMAT, "sha256": digest, **notes})
+    _write_sealed(folder / f"{name}.json", {"format": FORMAT, "sha256": digest, **notes})
 
 
 def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> dict[str, Any]:
@@ -112,7 +109,7 @@ def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> d
         folder, name = folder.parent, folder.stem
     if not (folder / f"{name}.json").exists():
         raise ValueError(f"folder must hold a finished run, found no {name}.json in {folder}")
-    notes = _read_json(folder / f"{name}.json")
+    notes = _read_sealed(folder / f"{name}.json")
     path = folder / f"{name}.safetensors"
     weights = _read_tensors(path, notes["sha256"])
     try:
@@ -131,7 +128,7 @@ def read_notes(folder: Path, name: str) -> dict[str, Any]:
     Raises:
         DamagedError: if the file is missing, cut off or altered.
     """
-    return _read_json(folder / f"{name}.json")
+    return _read_sealed(folder / f"{name}.json")
 
 
 def remove(folder: Path, name: str) -> None:
@@ -140,50 +137,13 @@ def remove(folder: Path, name: str) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def sha256(path: Path) -> str:
-    """The digest of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _write_sealed(path: Path, content: dict[str, Any]) -> None:
+    disk.write_json(path, {"self": _digest(content), **content})
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Another name to write ``path`` under: renamed on success, removed on failure."""
-    temporary = path.with_name(path.name + ".tmp")
+def _read_sealed(path: Path) -> dict[str, Any]:
     try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OSError(error.errno, f"could not write it: {error.strerror}", str(path)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """The rename itself reaches the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file in one piece."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", "utf-8")
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_json(path, {"self": _digest(content), **content})
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        content: dict[str, Any] = disk.read_json(path)
         claimed = content.pop("self")
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing") from None
@@ -207,7 +167,7 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
     # Copies: safetensors refuses memory that two names share, as tied weights do.
     own = {key: x.detach().to("cpu", copy=True).contiguous() for key, x in tensors.items()}
     content = save(own)
-    with replacing(path) as temporary:
+    with disk.atomic_write(path) as temporary:
         temporary.write_bytes(content)
     return hashlib.sha256(content).hexdigest()
 
@@ -226,7 +186,7 @@ def _read_tensors(path: Path, digest: str) -> dict[str, Tensor]:
 def _check_file(path: Path, digest: str) -> None:
     if not path.exists():
         raise DamagedError(f"{path} is missing")
-    if sha256(path) != digest:
+    if disk.sha256(path) != digest:
         raise DamagedError(f"{path} is cut off or altered: its SHA-256 is not the one in the JSON")
 
 

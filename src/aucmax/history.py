@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from aucmax import disk
 
 __all__ = ["History", "read"]
 
@@ -45,12 +46,7 @@ class History:
         self.records: list[Record] = list(records or [])
         self._file = None
         if path is not None:
-            temporary = path.with_name(path.name + ".tmp")
-            try:
-                temporary.write_text("".join(map(_line, self.records)), encoding="utf-8")
-                os.replace(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            disk.write_text(path, "".join(map(_line, self.records)))
             self._file = path.open("a", encoding="utf-8")
 
     def append(self, record: Record) -> None:

@@ -6,7 +6,6 @@ run's own notes, not a model to pass on, and are read only after their SHA-256 h
 
 from __future__ import annotations
 
-import os
 import shutil
 import warnings
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from aucmax import disk
 from aucmax.checks import is_sharded
 
 
@@ -45,16 +45,14 @@ def write(folder: Path, tensors: dict[str, Tensor]) -> list[Path]:
     from torch.distributed.checkpoint.state_dict_saver import save
 
     temporary = folder.with_name(folder.name + ".tmp")
-    _first_rank_removes(temporary)
+    if dist.get_rank() == 0:
+        shutil.rmtree(temporary, ignore_errors=True)
+    dist.barrier()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own making
         save(dict(tensors), checkpoint_id=temporary)
-    _first_rank_removes(folder)
     if dist.get_rank() == 0:
-        for path in temporary.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        os.replace(temporary, folder)
+        disk.replace_folder(folder, temporary)
     dist.barrier()
     return sorted(folder.iterdir())
 
@@ -79,9 +77,3 @@ def load_whole(model: nn.Module, weights: dict[str, Any]) -> None:
     from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
     set_model_state_dict(model, weights, options=StateDictOptions(full_state_dict=True))
-
-
-def _first_rank_removes(folder: Path) -> None:
-    if dist.get_rank() == 0:
-        shutil.rmtree(folder, ignore_errors=True)
-    dist.barrier()

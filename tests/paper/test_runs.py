@@ -21,7 +21,7 @@ from fit_data import one_thread  # noqa: F401
 
 import aucmax
 from aucmax import history, paper, stages
-from aucmax.checkpoint import write_json
+from aucmax.disk import write_json
 from aucmax.models import mlp
 from aucmax.paper import datasets, prepare, reproduce
 from aucmax.paper.datasets import ImageData

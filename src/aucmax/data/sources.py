@@ -59,7 +59,7 @@ class Place(NamedTuple):
         return x.to(self.device, dtype, non_blocking=True)
 
 
-class Source:
+class BatchSource:
     """Training batches without end.
 
     :meth:`draw` does what the host must do and gives tensors of constant shape; :meth:`load` turns
@@ -97,7 +97,7 @@ class Source:
         raise NotImplementedError
 
 
-class _Sampled(Source):
+class _SampledSource(BatchSource):
     """A source whose batches a sampler numbers; each is handed out in ``parts``."""
 
     sampler: BatchSampler
@@ -121,7 +121,7 @@ class _Sampled(Source):
         self.batch = int(state["batch"])
 
 
-class ArraySource(_Sampled):
+class ArraySource(_SampledSource):
     """Arrays that live on the device; a batch is one gather there."""
 
     def __init__(self, arrays: Batch, sampler: BatchSampler, place: Place, parts: int) -> None:
@@ -145,7 +145,7 @@ class ArraySource(_Sampled):
         return batch if augment is None else batch._replace(x=augment(batch.x))
 
 
-class DatasetSource(_Sampled):
+class DatasetSource(_SampledSource):
     """A map-style Dataset, loaded by worker processes.
 
     The random numbers that an item's transforms draw depend on the seed and the batch alone, so
@@ -200,7 +200,7 @@ class DatasetSource(_Sampled):
         self._iterator = None
 
 
-class IterableSource(Source):
+class IterableSource(BatchSource):
     """A DataLoader or any other iterable of batches, taken from its beginning over and over.
 
     Nothing in it can be asked where it stands, so the way back is to begin the round again with

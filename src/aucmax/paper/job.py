@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from aucmax import history, stages
 from aucmax._version import __version__
-from aucmax.checkpoint import write_json
 from aucmax.data.augment import CropAndFlip
+from aucmax.disk import atomic_write, write_json
 from aucmax.models import mlp, resnet20
 from aucmax.paper import prepare
 from aucmax.paper.datasets import ImageData
@@ -202,8 +202,8 @@ def store_images(out: Path, images: ImageData) -> None:
     folder = out / "unfinished" / "images"
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in arrays.items():
-        np.save(folder / f"{name}.tmp.npy", array)
-        os.replace(folder / f"{name}.tmp.npy", folder / f"{name}.npy")
+        with atomic_write(folder / f"{name}.npy") as path, path.open("wb") as file:
+            np.save(file, array)
 
 
 def stored_images(out: Path) -> ImageData:

@@ -10,8 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from aucmax.checkpoint import replacing
 from aucmax.checks import count
+from aucmax.disk import write_text
 from aucmax.paper import figures, text_tables, verdicts
 from aucmax.paper.results import Run, at_once, grouped, labels, number, summarize, timed_alike
 from aucmax.paper.style import dataset_name, protocol_name
@@ -56,8 +56,7 @@ def write_page(
     page = base.page(full, _sections(runs, text, command))
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, page)
 
 
 def _sections(runs: Sequence[Run], text: str, command: str) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 from aucmax.paper.plan import Run
+from aucmax.progress import ProgressBar
 
 
 class Bar:
@@ -19,38 +18,23 @@ class Bar:
     """
 
     def __init__(self, folder: Path, show: bool) -> None:
-        self.folder, self.show = folder, show
-        self.bar: Any = None
+        self.folder = folder
+        self.bar = ProgressBar(show, "percentage", "time left", "note", width=24)
         self.at_work: dict[str, int] = {}
         self.steps = self.done = self.runs = 0
         self.place = "runs"
 
     def __enter__(self) -> Bar:
-        if self.show and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = [
-                TextColumn("{task.description}"), BarColumn(bar_width=24),
-                TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
-            ]  # fmt: skip
-            self.bar = Progress(*columns, console=Console(stderr=True))
-            self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        self.bar.close()
 
     def begin(self, what: str, runs: int, steps: int, done: int = 0, place: str = "runs") -> None:
         """A part of the work begins: so many runs, ``done`` of them done, the others' steps."""
         self.runs, self.done, self.steps, self.place, self.at_work = runs, done, 0, place, {}
-        if self.bar is not None:
-            for task in self.bar.task_ids:
-                self.bar.remove_task(task)
-            self.bar.add_task(what, total=steps, note=self._note())
-        elif done:
+        self.bar.begin(what, steps, note=self._note())
+        if done and not self.bar.live:
             self.note(f"{done} of {runs} runs were done before")
 
     def started(self, run: Run) -> None:
@@ -59,11 +43,10 @@ class Bar:
 
     def tick(self) -> None:
         """Look how far the runs at work are."""
-        if self.bar is not None:
+        if self.bar.live:
             work = self.folder / "unfinished" / self.place
             under_way = sum(_steps(work / name / "history.jsonl") for name in self.at_work)
-            task = self.bar.task_ids[0]
-            self.bar.update(task, completed=self.steps + under_way, note=self._note())
+            self.bar.update(self.steps + under_way, note=self._note())
 
     def finished(self, run: Run, path: Path) -> None:
         """A run is done: say how it went."""
@@ -77,10 +60,7 @@ class Bar:
 
     def note(self, text: str) -> None:
         """A line of its own."""
-        if self.bar is not None:
-            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        elif self.show:
-            print(text, file=sys.stderr, flush=True)
+        self.bar.say(text)
 
 
 def _steps(path: Path) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from aucmax.checkpoint import write_json
+from aucmax.disk import write_json
 from aucmax.paper.job import Parts, fit_arguments, make_model, make_parts, provenance, stored_images
 from aucmax.paper.plan import Run, study_name
 from aucmax.paper.workshop import Workshop

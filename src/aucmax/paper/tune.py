@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aucmax import checks
-from aucmax.checkpoint import write_json
+from aucmax.disk import read_json, write_json
 from aucmax.paper.plan import STAGED, Run
 from aucmax.paper.workshop import Workshop
 from aucmax.search import require_optuna
@@ -75,7 +74,7 @@ def tuned(
 
 def _add_to(path: Path, best: dict[str, Any]) -> None:
     """To what calls for other lines, ratios and protocols have found."""
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    before = read_json(path) if path.exists() else {}
     write_json(path, {**before, **best})
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from aucmax import disk
-from aucmax.checkpoint import write_json
 from aucmax.paper.datasets import ImageData
 from aucmax.paper.job import describe, perform, perform_in_turn, store_images
 from aucmax.paper.plan import Run
@@ -100,7 +99,7 @@ class Workshop:
                 found = source.result(run, place)
                 if self._differences(run, found) in ([], ["experiment"]):
                     self._path(run, place).parent.mkdir(parents=True, exist_ok=True)
-                    write_json(self._path(run, place), {**found, "experiment": run.experiment})
+                    disk.write_json(self._path(run, place), {**found, "experiment": run.experiment})
 
     def _differences(self, run: Run, found: dict[str, Any]) -> list[str]:
         """In which of the run's settings a result is one of other settings."""
@@ -124,7 +123,7 @@ class Workshop:
         """What came of a run that is done."""
         path = self._path(run, place)
         try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            found: dict[str, Any] = disk.read_json(path)
         except ValueError as error:
             raise ValueError(
                 f"{path} must be the result of a run, found no JSON: {error}"
@@ -146,5 +145,5 @@ def taken(folder: Path) -> Iterator[None]:
     """The folder for this process alone, as long as the block lasts."""
     folder.mkdir(parents=True, exist_ok=True)
     refusal = f"out must be the folder of one command at a time, found another in {folder}"
-    with disk.take(folder, refusal):
+    with disk.lock_folder(folder, refusal):
         yield

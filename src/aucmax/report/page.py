@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aucmax.checkpoint import replacing
+from aucmax.disk import write_text
 from aucmax.judge import evaluation as numbers
 from aucmax.judge.evaluation import Held
 from aucmax.report import base, classes, parts, sections, words
@@ -53,8 +53,7 @@ def write_model_page(path: Path, evaluation: Mapping[str, Any]) -> None:
     content = content.replace("</style>", f"{CSS}</style>", 1)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(content, encoding="utf-8")
+    write_text(path, content)
 
 
 def _sections(evaluation: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aucmax.checkpoint import replacing
+from aucmax.disk import atomic_write
 
 
 def write_demo_table(path: Path) -> Path:
@@ -23,6 +23,6 @@ def write_demo_table(path: Path) -> Path:
     columns = dict(zip(map(str, data.feature_names), data.data.T, strict=True))
     malignant = np.where(data.target == 0, "yes", "no")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         pyarrow.csv.write_csv(pyarrow.table({**columns, "malignant": malignant}), temporary)
     return path

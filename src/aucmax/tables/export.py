@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from aucmax import checks
 from aucmax._version import __version__
-from aucmax.checkpoint import replacing
+from aucmax.disk import atomic_write
 from aucmax.judge.calibration import Temperature
 from aucmax.tables.classifier import AUCClassifier
 
@@ -60,7 +60,7 @@ def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
     served = Served(model)
     program = _traced(served, served.example())
     program.model.metadata_props.update(metadata(model))
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         program.save(temporary)
     return path
 

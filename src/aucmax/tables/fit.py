@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aucmax import checks
-from aucmax.checkpoint import write_json
+from aucmax.disk import replace_folder, write_json
 from aucmax.tables import evaluate, peers
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import TableEncoder
@@ -211,7 +211,7 @@ def write(
     tuning: dict[str, Any] | None = None,
 ) -> Fitted:
     """All files or none: they are made beside the folder, which then takes their place."""
-    fresh, before = (folder.with_name(folder.name + x) for x in (".partial", ".before"))
+    fresh = folder.with_name(folder.name + ".partial")
     try:
         model.save(fresh)
         evaluate.store(fresh, evaluation)
@@ -222,8 +222,5 @@ def write(
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     replaced = holds_model(folder)
-    if folder.exists():
-        folder.rename(before)
-    fresh.rename(folder)
-    shutil.rmtree(before, ignore_errors=True)
+    replace_folder(folder, fresh)
     return Fitted(folder, model, evaluation, folder / report.name if report else None, replaced)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aucmax import checks
-from aucmax.checkpoint import replacing
+from aucmax.disk import atomic_write
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import columns_of
 from aucmax.tables.files import read_table
@@ -46,7 +46,7 @@ def predict_file(
     notes = model.encoder_.notes(columns)
     if out is None:
         return _csv(found), notes
-    with replacing(Path(out)) as temporary:
+    with atomic_write(Path(out)) as temporary:
         if Path(out).suffix == ".csv":
             temporary.write_text(_csv(found), encoding="utf-8")
         else:

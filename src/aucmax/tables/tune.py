@@ -6,7 +6,6 @@ import json
 import math
 import os
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +15,8 @@ import numpy as np
 
 from aucmax import checks, disk
 from aucmax._version import __version__
-from aucmax.checkpoint import sha256, write_json
 from aucmax.checks import NotFiniteError
+from aucmax.progress import ProgressBar
 from aucmax.search import require_optuna
 from aucmax.tables import fit, peers
 from aucmax.tables.classifier import AUCClassifier
@@ -104,7 +103,7 @@ def tune_file(
     work = folder.with_name(folder.name + ".unfinished")
     _clear(folder, work)
     fit.free_folder(folder)
-    digest = sha256(Path(data))
+    digest = disk.sha256(Path(data))
     train, test, _ = prepared(source, digest)
     space = space_of(len(train.labels), options)
     with saying_so(), _taken(work, _settings(source, digest, options)):
@@ -163,7 +162,7 @@ def _taken(work: Path, settings: dict[str, Any]) -> IO[str]:
     """The folder for this process alone; a search of other settings in it is an error."""
     path = work / "settings.json"
     if path.exists():
-        before = json.loads(path.read_text("utf-8"))
+        before = disk.read_json(path)
         other = [key for key in settings if before.get(key) != settings[key]]
         if other:
             raise ValueError(
@@ -174,12 +173,12 @@ def _taken(work: Path, settings: dict[str, Any]) -> IO[str]:
         raise ValueError(f"out must leave {work} free, found something else in it: remove it")
     work.mkdir(parents=True, exist_ok=True)
     lock = _locked(work)
-    write_json(path, settings)
+    disk.write_json(path, settings)
     return lock
 
 
 def _locked(work: Path) -> IO[str]:
-    return disk.take(work, f"out must be the folder of one command, found another in {work}")
+    return disk.lock_folder(work, f"out must be the folder of one command, found another in {work}")
 
 
 def _run(search: Search, trials: int, workers: int, deadline: float, progress: bool) -> None:
@@ -253,31 +252,18 @@ class Progress:
     """
 
     def __init__(self, total: int, show: bool) -> None:
-        self.total, self.show = total, show
-        self.bar: Any = None
+        self.total = total
+        self.bar = ProgressBar(show, "count", "time left", "note", width=24)
 
     def __enter__(self) -> Progress:
-        if self.show and sys.stderr.isatty():
-            from rich import progress as rich
-            from rich.console import Console
-
-            columns = [
-                rich.TextColumn("tuning"), rich.BarColumn(bar_width=24),
-                rich.MofNCompleteColumn(), rich.TimeRemainingColumn(),
-                rich.TextColumn("{task.fields[note]}"),
-            ]  # fmt: skip
-            self.bar = rich.Progress(*columns, console=Console(stderr=True))
-            self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        self.bar.close()
 
     def begin(self, done: list[dict[str, Any]]) -> None:
         """So many trials are done already."""
-        if self.bar is not None:
-            self.bar.add_task("", total=self.total, completed=len(done), note=_best(done))
+        self.bar.begin("tuning", self.total, len(done), note=_best(done))
         if done:
             self.say(f"{len(done)} of {self.total} trials were done before")
 
@@ -285,15 +271,11 @@ class Progress:
         """One more is done: say how it went."""
         auc = f"validation AUC {np.mean(found['folds']):.4f}" if "folds" in found else "diverged"
         self.say(f"{len(done):>4}/{self.total}  {auc}, {found['seconds']:,.0f} s, {_best(done)}")
-        if self.bar is not None:
-            self.bar.update(self.bar.task_ids[0], completed=len(done), note=_best(done))
+        self.bar.update(len(done), note=_best(done))
 
     def say(self, text: str) -> None:
         """A line of its own."""
-        if self.bar is not None:
-            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        elif self.show:
-            print(text, file=sys.stderr, flush=True)
+        self.bar.say(text)
 
 
 def _best(done: list[dict[str, Any]]) -> str:

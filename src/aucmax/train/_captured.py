@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from aucmax import distributed, random_state
-from aucmax.data.sources import ArraySource, Source
+from aucmax.data.sources import ArraySource, BatchSource
 from aucmax.loss.prior import StreamingPrior
 from aucmax.optim.staged import StagedOptimizer
 from aucmax.train._methods import Phase
@@ -33,7 +33,7 @@ class CapturedStep(Step):
         self,
         model: nn.Module,
         phase: Phase,
-        source: Source,
+        source: BatchSource,
         options: Options,
         note: Callable[[str], None],
     ) -> None:

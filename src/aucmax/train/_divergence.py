@@ -5,14 +5,19 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from aucmax.data.sources import Source
+from aucmax.data.sources import BatchSource
 from aucmax.train._judge import Best, is_finite
 from aucmax.train._options import Options
 from aucmax.train._result import DivergedError
 
 
 def explained(
-    error: DivergedError, model: nn.Module, best: Best, source: Source, options: Options, step: int
+    error: DivergedError,
+    model: nn.Module,
+    best: Best,
+    source: BatchSource,
+    options: Options,
+    step: int,
 ) -> DivergedError:
     """The error with step and batch; the model gets good weights back if its own are not.
 

@@ -19,10 +19,10 @@ from aucmax.data.sampling import derive
 from aucmax.data.sources import (
     ArraySource,
     Batch,
+    BatchSource,
     DatasetSource,
     IterableSource,
     Place,
-    Source,
     as_data,
 )
 from aucmax.sharding import mesh_of
@@ -257,7 +257,7 @@ def make_loop(
     return Loop(model, source, judged, place, prior, options, data, interrupts)
 
 
-def _make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> Source:
+def _make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> BatchSource:
     """The batches of whatever was passed as training data."""
     arrays = train if isinstance(train, Batch) else None
     if arrays is None and not isinstance(train, Dataset):
@@ -286,7 +286,7 @@ def _make_source(train: Any, labels: Tensor | None, place: Place, options: Optio
     return ArraySource(arrays, sampler, place, options.accumulate)
 
 
-def _iterable_source(train: Any, place: Place, options: Options) -> Source:
+def _iterable_source(train: Any, place: Place, options: Options) -> BatchSource:
     if options.positives is not None:
         raise ValueError(
             "positives must be None for a DataLoader or a stream, which draw their own batches, "
@@ -295,7 +295,7 @@ def _iterable_source(train: Any, place: Place, options: Options) -> Source:
     return IterableSource(train, place)
 
 
-def _prior(labels: Tensor | None, source: Source, options: Options, task: str) -> Any:
+def _prior(labels: Tensor | None, source: BatchSource, options: Options, task: str) -> Any:
     """The share of positives in the batches, or the classes' shares; None if nobody knows."""
     sampler = getattr(source, "sampler", None)
     unknown_weights = source.weighted and source.weight is None

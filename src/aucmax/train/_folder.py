@@ -82,16 +82,16 @@ class RunFolder:
 
     def _take(self) -> None:
         refusal = f"out must be a folder of one run, found another process at work in {self.path}"
-        self._lock = disk.take(self.path, refusal)
+        self._lock = disk.lock_folder(self.path, refusal)
 
     def _check(self, config: dict[str, Any]) -> None:
         path, plain = self.path / "config.json", json.loads(json.dumps(config))
         if not path.exists():
-            checkpoint.write_json(path, plain)
+            disk.write_json(path, plain)
             self._new = True
             return
         try:
-            found = differences(json.loads(path.read_text("utf-8")), plain)
+            found = differences(disk.read_json(path), plain)
         except (ValueError, AttributeError):
             raise DamagedError(f"{path} is cut off or altered: it is no whole JSON") from None
         if found:

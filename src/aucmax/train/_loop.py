@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from torch import Tensor, nn
 
 from aucmax import checkpoint, distributed
-from aucmax.data.sources import Place, Source
+from aucmax.data.sources import BatchSource, Place
 from aucmax.history import History, read
 from aucmax.optim import PGA, PPDAdaGrad
 from aucmax.sharding import mesh_of, shard
@@ -46,7 +46,7 @@ class Loop:
     def __init__(
         self,
         model: nn.Module,
-        source: Source,
+        source: BatchSource,
         judged: dict[str, Any],
         place: Place,
         prior: Any,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from aucmax import distributed
+from aucmax.progress import ProgressBar
 from aucmax.train._result import DivergedError, FitResult
 
 REFRESH = 0.2
@@ -42,11 +42,12 @@ class Reporter:
         self.deadline = self.begun + seconds
         self.stage, self.auc = "", math.nan
         self.writer = _summary_writer(tensorboard, step) if distributed.rank() == 0 else None
-        self.bar: Any = _make_bar(name, total, step) if self.show and sys.stderr.isatty() else None
+        self.bar = ProgressBar(self.show, "count", "note", redraw=False)
+        self.bar.begin(name, total, step)
 
     def tick(self, step: int) -> None:
         """One more step; the bar is drawn anew a few times a second."""
-        if self.bar is not None and time.perf_counter() - self.refreshed > REFRESH:
+        if self.bar.live and time.perf_counter() - self.refreshed > REFRESH:
             self._draw(step)
 
     def evaluation(self, record: dict[str, Any]) -> None:
@@ -57,24 +58,19 @@ class Reporter:
                 if key != "step" and isinstance(value, float) and math.isfinite(value):
                     self.writer.add_scalar(key, value, record["step"])
             self.writer.flush()
-        if self.bar is not None:
+        if self.bar.live:
             self._draw(record["step"])
-        elif self.show:
-            print(self._line(record), file=sys.stderr, flush=True)
+        else:
+            self.bar.say(self._line(record))
 
     def note(self, text: str) -> None:
         """A line of its own."""
-        if self.bar is not None:
-            self.bar.console.print(f"aucmax: {text}", markup=False, highlight=False, soft_wrap=True)
-        elif self.show:
-            print(f"aucmax: {text}", file=sys.stderr, flush=True)
+        self.bar.say(f"aucmax: {text}")
 
     def close(self, step: int) -> None:
         """Leave the bar as it is and close the files."""
-        if self.bar is not None:
-            self._draw(step)
-            self.bar.stop()
-            self.bar = None
+        self._draw(step)
+        self.bar.close()
         if self.writer is not None:
             self.writer.close()
 
@@ -104,8 +100,7 @@ class Reporter:
         parts = [f"stage {self.stage}"] if self.stage else []
         parts += [] if math.isnan(self.auc) else [f"AUC {self.auc:.4f}"]
         parts += [f"{speed:,.0f} steps/s", f"{self._left(step, speed)} left"] if speed else []
-        task, note = self.bar.task_ids[0], "  ".join(parts)
-        self.bar.update(task, description=self.name, completed=step, note=note, refresh=True)
+        self.bar.update(step, name=self.name, note="  ".join(parts))
         self.refreshed = time.perf_counter()
 
 
@@ -118,34 +113,30 @@ class SweepReporter:
     """
 
     def __init__(self, total: int | None, show: bool) -> None:
-        self.total, self.show, self.done = total, show, 0
+        self.total, self.done = total, 0
         self.begun = time.perf_counter()
-        self.bar: Any = None
+        self.bar = ProgressBar(show, "count", "note", redraw=False)
 
     def __enter__(self) -> SweepReporter:
-        if self.show and sys.stderr.isatty():
-            self.bar = _make_bar("sweep", self.total, 0)
+        self.bar.begin("sweep", self.total)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        self.bar.close()
 
     def tick(self, steps: int) -> None:
         """So many steps have been taken in all."""
-        if self.bar is not None:
-            task, note = self.bar.task_ids[0], self._speed(steps)
-            self.bar.update(task, completed=self.done, note=note, refresh=True)
+        self.bar.update(self.done, note=self._speed(steps))
 
     def ended(self, number: int, outcome: Any, steps: int) -> None:
         """One more run is over: say how it went."""
         self.done += 1
-        if self.bar is not None:
+        if self.bar.live:
             self.tick(steps)
-        elif self.show:
+        else:
             of = "" if self.total is None else f"/{self.total}"
             said = f"config {number}: {_in_words(outcome)}, {self._speed(steps)}"
-            print(f"{self.done:>4}{of}  {said}", file=sys.stderr, flush=True)
+            self.bar.say(f"{self.done:>4}{of}  {said}")
 
     def _speed(self, steps: int) -> str:
         return f"{steps / max(time.perf_counter() - self.begun, 1e-9):,.0f} steps/s in all"
@@ -162,24 +153,6 @@ def better_auc(record: dict[str, Any]) -> float:
     """The higher validation AUC of the two iterates; nan if neither has one."""
     found = [record[f"valid_auc_{which}"] for which in ("last", "average")]
     return max((x for x in found if not math.isnan(x)), default=math.nan)
-
-
-def _make_bar(name: str, total: int | None, done: int) -> Any:
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    except ImportError:
-        return None
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-    ]
-    bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False)
-    bar.add_task(name, total=total, completed=done, note="")
-    bar.start()
-    return bar
 
 
 def _clock(seconds: float) -> str:

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed
 from aucmax.checks import MissingClassError, NotFiniteError
-from aucmax.data.sources import Batch, IterableSource, Source
+from aucmax.data.sources import Batch, BatchSource, IterableSource
 from aucmax.optim import PGA, update_batch_norm
 from aucmax.stages import Stage
 from aucmax.train._judge import Judge, Probe, is_finite
@@ -28,7 +28,9 @@ Drawn = list[tuple[Any, ...]]
 class StageEnd:
     """Draws samples that no step has seen, and sets alpha and batch norm from them."""
 
-    def __init__(self, model: nn.Module, source: Source, judge: Judge, options: Options) -> None:
+    def __init__(
+        self, model: nn.Module, source: BatchSource, judge: Judge, options: Options
+    ) -> None:
         self.model, self.source, self.judge, self.options = model, source, judge, options
 
     def draw_probe(self) -> Probe:

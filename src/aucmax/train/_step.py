@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed, kernels
 from aucmax.checks import NotFiniteError, is_sharded
-from aucmax.data.sources import Batch, Source
+from aucmax.data.sources import Batch, BatchSource
 from aucmax.loss import AUCLoss
 from aucmax.loss.combined import saddle_part
 from aucmax.optim import IterateAverage
@@ -68,7 +68,9 @@ class Step:
         apart: whether a step was taken since the processes last had one model.
     """
 
-    def __init__(self, model: nn.Module, phase: Phase, source: Source, options: Options) -> None:
+    def __init__(
+        self, model: nn.Module, phase: Phase, source: BatchSource, options: Options
+    ) -> None:
         self.model, self.phase, self.source, self.options = model, phase, source, options
         self.objective = _wrapped(Objective(model, phase.loss), options)
         self.names = [f"model.{n}" for n, _ in model.named_parameters()]
@@ -344,7 +346,7 @@ def forget_gradients(optimizer: Optimizer) -> None:
             p.grad = None
 
 
-def load(source: Source, options: Options, drawn: tuple[Any, ...]) -> Batch:
+def load(source: BatchSource, options: Options, drawn: tuple[Any, ...]) -> Batch:
     """The batch on the device, augmented."""
     return source.load(drawn, options.augment)
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from aucmax.progress import ProgressBar
+
 CHUNK = 1 << 16
 TIMEOUT = 60.0
 """Seconds without a byte after which a download has failed."""
@@ -66,8 +68,9 @@ def fetch(archive: Archive, root: Path, progress: bool) -> None:
     part = root / f"{archive.url.rsplit('/', 1)[-1]}.part"
     # One that is whole was left by a call that ended while it unpacked.
     if not part.exists() or _md5(part) != archive.md5:
-        with _bar(part.stem, progress) as tell:
-            _receive(archive.url, part, tell)
+        with ProgressBar(progress, "bytes", "speed", terminal=False) as bar:
+            bar.begin(part.stem)
+            _receive(archive.url, part, lambda have, total: bar.update(have, total=total))
         _verify(archive, part)
     _unpack(archive, part, root)
     part.unlink()
@@ -149,23 +152,3 @@ def _unpack(archive: Archive, part: Path, root: Path) -> None:
         if not (Path(temporary) / archive.folder).is_dir():
             raise ValueError(f"{archive.url} must hold the folder {archive.folder}, found none")
         os.rename(Path(temporary) / archive.folder, root / archive.folder)
-
-
-@contextmanager
-def _bar(name: str, progress: bool) -> Iterator[Tell]:
-    """A bar of bytes on standard error, or nothing."""
-    if not progress:
-        yield lambda have, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda have, total: bar.update(task, completed=have, total=total)
