@@ -33,7 +33,7 @@ interpreter.int = _Int
 
 @pytest.fixture
 def with_kernels(monkeypatch):
-    """Kernels take what is on the CPU too."""
+    """Kernels work on what is on the CPU too."""
     monkeypatch.setattr(kernels, "ON_THE_CPU", True)
 
 
@@ -42,5 +42,5 @@ def by_turns(function):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "ON_THE_CPU", True)
         found = function()
-        patch.setattr(kernels, "take", lambda x: False)
+        patch.setattr(kernels, "usable_on", lambda x: False)
         return found, function()

@@ -40,15 +40,15 @@ class OfGPU(torch.Tensor):
 def test_kernels_take_plain_tensors_of_the_current_device(monkeypatch):
     monkeypatch.setattr(kernels, "ON_THE_CPU", True)
     plain = torch.ones(3)
-    assert kernels.take(plain)
-    assert kernels.take(torch.nn.Parameter(plain))
-    assert not kernels.take(plain.as_subclass(OfGPU))
+    assert kernels.usable_on(plain)
+    assert kernels.usable_on(torch.nn.Parameter(plain))
+    assert not kernels.usable_on(plain.as_subclass(OfGPU))
     monkeypatch.setattr(kernels, "Tensor", OfGPU)
     monkeypatch.setattr(OfGPU, "is_cuda", True, raising=False)
     monkeypatch.setattr(OfGPU, "get_device", lambda _: 1, raising=False)
     for current in (0, 1):
         monkeypatch.setattr(torch.cuda, "current_device", lambda current=current: current)
-        assert kernels.take(plain.as_subclass(OfGPU)) == (current == 1)
+        assert kernels.usable_on(plain.as_subclass(OfGPU)) == (current == 1)
 
 
 # --- optimizers -----------------------------------------------------------------------------------

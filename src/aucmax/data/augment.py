@@ -37,7 +37,7 @@ class CropAndFlip:
         """Images (N, C, H, W) of any dtype, or some rows of them; they come back channels-last."""
         if images.ndim != 4:
             raise ValueError(f"images must have shape (N, C, H, W), found {tuple(images.shape)}")
-        if not (tracing() or images.requires_grad) and kernels.take(images):
+        if not (tracing() or images.requires_grad) and kernels.usable_on(images):
             return self._in_one_kernel(images, rows)
         images = images if rows is None else images.index_select(0, rows)
         n, _, height, width = images.shape

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 ON_THE_CPU = False
-"""Whether kernels take tensors on the CPU too, by Triton's interpreter: for tests alone."""
+"""Whether kernels work on tensors on the CPU too, by Triton's interpreter: for tests alone."""
 
 
-def take(x: Tensor) -> bool:
+def usable_on(x: Tensor) -> bool:
     """Whether the kernels can work on a tensor where it is: on the current device, in plain memory.
 
     Triton launches on the current device's stream, whichever device the tensor is on.

@@ -93,7 +93,7 @@ class AUCLoss(SaddleLoss):
         """The objective of one batch; differentiable in scores, a, b and alpha."""
         check_binary_shapes(scores, target, weight)
         self._project_dual()
-        if not checks.tracing() and scores.dtype != torch.float64 and kernels.take(scores):
+        if not checks.tracing() and scores.dtype != torch.float64 and kernels.usable_on(scores):
             return self._in_one_kernel(scores, target, weight)
         dtype = computable(scores.dtype)
         labels = flatten(target, dtype)

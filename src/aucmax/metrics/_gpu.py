@@ -55,7 +55,7 @@ def roc_auc(x: Tensor, target: Tensor, weight: Tensor | None = None) -> float:
 
     Without weights twice the pairs won are an integer, and counted as such.
     """
-    if weight is None and kernels.take(x) and len(x) < 2**31:
+    if weight is None and kernels.usable_on(x) and len(x) < 2**31:
         from aucmax.kernels import ranking
 
         twice, positives, good = ranking.twice_won(x, target)

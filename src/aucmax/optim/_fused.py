@@ -114,7 +114,7 @@ def possible(optimizer: StagedOptimizer) -> bool:
         return False
     groups = optimizer.param_groups
     first = next((p for group in groups for p in group["params"]), None)
-    if first is None or not kernels.take(first):
+    if first is None or not kernels.usable_on(first):
         return False
     return all(group["foreach"] is None for group in groups)
 
@@ -124,7 +124,7 @@ def _fits(p: Tensor, g: Tensor | None) -> bool:
     if g is None:
         return True
     dense = p.is_contiguous() or p.is_contiguous(memory_format=torch.channels_last)
-    return g.layout is torch.strided and dense and kernels.take(p) and p.is_floating_point()
+    return g.layout is torch.strided and dense and kernels.usable_on(p) and p.is_floating_point()
 
 
 def _alike(x: Any, p: Tensor) -> bool:

@@ -63,7 +63,7 @@ class StagedOptimizer(Optimizer):
                 raise ValueError(f"{type(self).__name__} has no {name}, found {value!r}")
         super().add_param_group(param_group)
         self._keep_counters()
-        self._fused = None
+        self.forget_tables()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -125,7 +125,7 @@ class StagedOptimizer(Optimizer):
                 if kept:
                     self.state[p] = kept
             group["stage_steps"].zero_()
-        self._fused = None
+        self.forget_tables()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; that of half-precision parameters stays in single precision."""
@@ -136,13 +136,21 @@ class StagedOptimizer(Optimizer):
         finally:
             last_hook.remove()
         self._keep_counters()
-        self._fused = None
+        self.forget_tables()
         keys = [key for group in given["param_groups"] for key in group["params"]]
         parameters = [p for group in self.param_groups for p in group["params"]]
         for key, p in zip(keys, parameters, strict=True):
             if p.dtype in checks.LOW_PRECISION:
                 saved = given["state"].get(key, {})
                 self.state[p] = {name: x.to(p.device, copy=True) for name, x in saved.items()}
+
+    def forget_tables(self) -> None:
+        """Forget the tables of addresses that a kernel works on; the next step makes them anew.
+
+        Needed where a CUDA graph failed to be captured: what was to fill them may have been
+        recorded, not done.
+        """
+        self._fused = None
 
     def _keep_counters(self) -> None:
         """Every group has the counters, where they belong whatever a load or a default says."""

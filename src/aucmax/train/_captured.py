@@ -101,7 +101,7 @@ class CapturedStep(Step):
         if isinstance(self.guard, DeviceGuard):
             self.guard.known = None
         if isinstance(self.phase.optimizer, StagedOptimizer):
-            self.phase.optimizer._fused = None
+            self.phase.optimizer.forget_tables()
 
     def _fill(self, drawn: list[tuple[Any, ...]]) -> bool:
         """Copy what was drawn to where the graph reads; False if the shapes are others."""

@@ -274,7 +274,7 @@ class DeviceGuard:
         kinds = {g.dtype for _, g in found}
         if len(kinds) != 1 or not all(type(g) is Tensor and _is_dense(g) for _, g in found):
             return False
-        if not kernels.take(self.steps):
+        if not kernels.usable_on(self.steps):
             return False
         from aucmax.kernels import guard, packed
 
