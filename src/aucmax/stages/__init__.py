@@ -1,4 +1,4 @@
-r"""The stages of training and the rules for their step sizes; plain numbers, no torch.
+r"""The stages of training and the rules for their step sizes: plain numbers.
 
 A stage :math:`k = 1, 2, \ldots` is a run of optimizer steps at one learning rate around one
 reference point. A rule says how long each stage lasts, at which learning rate, and how many fresh

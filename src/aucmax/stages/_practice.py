@@ -6,14 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from aucmax.stages._stage import (
-    FEWEST_DUAL_SAMPLES,
-    Stage,
-    count,
-    number,
-    positive,
-    round_up,
-)
+from aucmax import checks
+from aucmax.stages._stage import FEWEST_DUAL_SAMPLES, Stage, round_up
 
 
 def geometric(
@@ -50,11 +44,13 @@ def geometric(
         >>> sum(stage.steps for stage in rule)
         80000
     """
-    lr = positive("lr", lr)
-    steps = count("steps", steps)
-    factor = number("factor", factor, "a finite number > 1", lambda q: 1 < q < math.inf)
-    stages = count("stages", stages)
-    dual_samples = count("dual_samples", dual_samples, least=FEWEST_DUAL_SAMPLES)
+    lr = checks.finite_positive("lr", lr)
+    steps = checks.count("steps", steps)
+    factor = checks.check_number(
+        "factor", factor, "a finite number > 1", lambda q: 1 < q < math.inf
+    )
+    stages = checks.count("stages", stages)
+    dual_samples = checks.count("dual_samples", dual_samples, least=FEWEST_DUAL_SAMPLES)
     return [
         Stage(
             index=k,
@@ -86,16 +82,16 @@ def polynomial(lr: float = 0.1, steps: int = 200, *, stages: int = 10) -> list[S
         >>> [(stage.lr, stage.steps) for stage in polynomial(lr=0.1, steps=200, stages=2)]
         [(0.1, 200), (0.05, 800)]
     """
-    lr = positive("lr", lr)
-    steps = count("steps", steps)
-    stages = count("stages", stages)
+    lr = checks.finite_positive("lr", lr)
+    steps = checks.count("steps", steps)
+    stages = checks.count("stages", stages)
     return [
         Stage(index=k, lr=lr / k, steps=steps * k**2, dual_samples=0) for k in range(1, stages + 1)
     ]
 
 
 class Plateau:
-    """Stages that end when the validation AUC saturates; made by :func:`plateau`.
+    """Stages that end when the validation score saturates; made by :func:`plateau`.
 
     Iterating gives the stages, always from the first. The caller trains in each one until
     :meth:`report` says that it has saturated, or moves on earlier if it likes.
@@ -121,7 +117,7 @@ class Plateau:
         self._reports_without_gain = 0
 
     def state_dict(self) -> dict[str, float]:
-        """What the running stage has been told: its best AUC and the reports without a gain."""
+        """What the running stage has been told: its best score and the reports without a gain."""
         return {"best": self._best, "reports_without_gain": self._reports_without_gain}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
@@ -129,19 +125,19 @@ class Plateau:
         self._best = float(state["best"])
         self._reports_without_gain = int(state["reports_without_gain"])
 
-    def report(self, auc: float) -> bool:
-        """Take note of a validation AUC and say whether the stage has saturated.
+    def report(self, score: float) -> bool:
+        """Take note of a validation score and say whether the stage has saturated.
 
         Args:
-            auc: the AUC on validation data, between 0 and 1.
+            score: the AUC on validation data, or any other finite number that should rise.
 
         Returns:
-            True once ``patience`` reports in a row were not above the stage's best AUC by more
-            than ``min_gain``; the stage's first report counts as a gain.
+            True once ``patience`` reports in a row were not above the stage's best by more than
+            ``min_gain``; the stage's first report counts as a gain.
         """
-        auc = number("auc", auc, "between 0 and 1", lambda x: 0 <= x <= 1)
-        if auc > self._best + self.min_gain:
-            self._best = auc
+        score = checks.check_number("score", score, "a finite number", math.isfinite)
+        if score > self._best + self.min_gain:
+            self._best = score
             self._reports_without_gain = 0
         else:
             self._reports_without_gain += 1
@@ -167,7 +163,7 @@ def plateau(
         lr: :math:`\eta_0`, the first stage's learning rate.
         factor: :math:`q`, above 1.
         patience: reports in a row without a gain that end a stage.
-        min_gain: the AUC must beat the stage's best by more than this to count as a gain.
+        min_gain: a score must beat the stage's best by more than this to count as a gain.
         stages: how many stages.
         dual_samples: :math:`m_1`, fresh samples at the first stage's end, at least 2.
 
@@ -186,7 +182,9 @@ def plateau(
         stage 1 ended at lr 0.3, AUC 0.79
         stage 2 ended at lr 0.1, AUC 0.86
     """
-    patience = count("patience", patience)
-    min_gain = number("min_gain", min_gain, "at least 0 and below 1", lambda x: 0 <= x < 1)
+    patience = checks.count("patience", patience)
+    min_gain = checks.check_number(
+        "min_gain", min_gain, "at least 0 and below 1", lambda x: 0 <= x < 1
+    )
     timed = geometric(lr, 1, factor, stages=stages, dual_samples=dual_samples)
     return Plateau([replace(stage, steps=None) for stage in timed], patience, min_gain)

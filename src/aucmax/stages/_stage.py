@@ -1,11 +1,9 @@
-"""A stage, and the checks of numbers that make one."""
+"""A stage, and how its counts are rounded."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, Protocol
 
 FEWEST_DUAL_SAMPLES = 2  # the closed form of alpha needs a sample of each class
@@ -57,20 +55,3 @@ def round_up(x: float) -> int:
     """
     nearest = round(x)
     return nearest if math.isclose(x, nearest, rel_tol=1e-12) else math.ceil(x)
-
-
-def number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:
-    """Return ``value`` as a float if it is a real number that passes ``test``."""
-    if not (isinstance(value, Real) and test(float(value))):
-        raise ValueError(f"{name} must be {allowed}, found {value!r}")
-    return float(value)
-
-
-def positive(name: str, value: object) -> float:
-    return number(name, value, "a finite number > 0", lambda x: 0 < x < math.inf)
-
-
-def count(name: str, value: object, least: int = 1) -> int:
-    if not (isinstance(value, Integral) and int(value) >= least):
-        raise ValueError(f"{name} must be an integer >= {least}, found {value!r}")
-    return int(value)

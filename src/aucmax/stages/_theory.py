@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
-from aucmax.stages._stage import (
-    FEWEST_DUAL_SAMPLES,
-    Stage,
-    count,
-    number,
-    positive,
-    round_up,
-)
+from aucmax import checks
+from aucmax.stages._stage import FEWEST_DUAL_SAMPLES, Stage, round_up
 
 Algorithm = Literal["ppd-sg", "ppd-adagrad"]
+ALGORITHMS = get_args(Algorithm)
 
 
 def theory(
@@ -87,20 +82,21 @@ def theory(
         0.0846 189 10
         0.0717 223 11
     """
-    _check_algorithm(algorithm)
+    checks.choice("algorithm", algorithm, ALGORITHMS)
     rate = _rate(mu, L)
-    sigma = number("sigma", sigma, "a finite number >= 0", lambda s: 0 <= s < math.inf)
-    p = number("p", p, "strictly between 0 and 1", lambda p: 0 < p < 1)
-    lr = positive("lr", lr)
-    stages = count("stages", stages)
+    sigma = checks.non_negative("sigma", sigma)
+    p = checks.share("p", p)
+    lr = checks.finite_positive("lr", lr)
+    stages = checks.count("stages", stages)
     one_class = -2 / (math.e * math.log1p(-min(p, 1 - p)))  # C: m samples may miss a class
     dual_variance = 2 * (sigma**2 + one_class) / (p * (1 - p))
     if algorithm == "ppd-sg":
-        lipschitz, G = positive("lipschitz", lipschitz), positive("G", G)
+        lipschitz = checks.finite_positive("lipschitz", lipschitz)
+        G = checks.finite_positive("G", G)
         return [
             _theorem_2(k, rate, L, lipschitz, G, dual_variance, lr) for k in range(1, stages + 1)
         ]
-    d = count("d", d)
+    d = checks.count("d", d)
     return [_theorem_3(k, rate, L, d, dual_variance, lr) for k in range(1, stages + 1)]
 
 
@@ -115,7 +111,7 @@ def theory_gamma(L: float) -> float:
         >>> theory_gamma(L=4.0)
         0.125
     """
-    return 1 / (2 * positive("L", L))
+    return 1 / (2 * checks.finite_positive("L", L))
 
 
 def theory_stages(
@@ -165,15 +161,15 @@ def theory_stages(
         >>> theory_stages("ppd-sg", mu=1, L=1, lr=0.1, epsilon=0.01, initial_gap=1, G=1)
         51
     """
-    _check_algorithm(algorithm)
+    checks.choice("algorithm", algorithm, ALGORITHMS)
     rate = _rate(mu, L)
-    lr = positive("lr", lr)
-    epsilon = positive("epsilon", epsilon)
-    start = positive("initial_gap", initial_gap)
+    lr = checks.finite_positive("lr", lr)
+    epsilon = checks.finite_positive("epsilon", epsilon)
+    start = checks.finite_positive("initial_gap", initial_gap)
     if algorithm == "ppd-sg":
-        noise = 48 * positive("G", G) ** 2 * lr / 5
+        noise = 48 * checks.finite_positive("G", G) ** 2 * lr / 5
     else:
-        noise = 3 * lr**2 * L * (count("d", d) + 3) / 5
+        noise = 3 * lr**2 * L * (checks.count("d", d) + 3) / 5
     # What K must reach grows with K, so the climb from 1 never passes the smallest K that does.
     stages = 1
     while stages < (needed := math.log(max(2 * start, stages * noise) / epsilon) / rate):
@@ -211,11 +207,6 @@ def _theorem_3(k: int, rate: float, L: float, d: int, dual_variance: float, lr: 
 
 def _rate(mu: float, L: float) -> float:
     """The exponent by which the theorems shrink the gap from stage to stage."""
-    L = positive("L", L)
-    mu = number("mu", mu, f"above 0 and at most L = {L:g}", lambda x: 0 < x <= L)
+    L = checks.finite_positive("L", L)
+    mu = checks.check_number("mu", mu, f"above 0 and at most L = {L:g}", lambda x: 0 < x <= L)
     return (mu / L) / (5 + mu / L)
-
-
-def _check_algorithm(algorithm: str) -> None:
-    if algorithm not in ("ppd-sg", "ppd-adagrad"):
-        raise ValueError(f"algorithm must be 'ppd-sg' or 'ppd-adagrad', found {algorithm!r}")
