@@ -88,30 +88,31 @@ def check_weights(weight: Array) -> None:
         )
 
 
-def check_number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:
-    """Return ``value`` as a float if it is a number that passes ``test``."""
+def number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:
+    """Return ``value`` as a float if it is a number that passes ``test``.
+
+    NaN, booleans and text are no numbers; infinity is one, if it passes.
+    """
     try:
-        number = math.nan if isinstance(value, str) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = math.nan
-    if math.isnan(number) or not test(number):
+        is_text_or_bool = isinstance(value, str | bytes | bool | np.bool_)
+        x = math.nan if is_text_or_bool else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        x = math.nan
+    if math.isnan(x) or not test(x):
         raise ValueError(f"{name} must be {allowed}, found {value!r}")
-    return number
+    return x
 
 
-def positive(name: str, value: object) -> float:
-    """Return ``value`` if it is a number above zero."""
-    return check_number(name, value, "a number > 0", lambda x: x > 0)
-
-
-def finite_positive(name: str, value: object) -> float:
-    """Return ``value`` if it is a finite number above zero."""
-    return check_number(name, value, "a finite number > 0", lambda x: 0 < x < math.inf)
+def positive(name: str, value: object, *, infinite: bool = False) -> float:
+    """Return ``value`` if it is a number above zero, finite unless ``infinite``."""
+    if infinite:
+        return number(name, value, "a number > 0", lambda x: x > 0)
+    return number(name, value, "a finite number > 0", lambda x: 0 < x < math.inf)
 
 
 def non_negative(name: str, value: object) -> float:
     """Return ``value`` if it is a finite number not below zero."""
-    return check_number(name, value, "a finite number >= 0", lambda x: 0 <= x < math.inf)
+    return number(name, value, "a finite number >= 0", lambda x: 0 <= x < math.inf)
 
 
 def count(name: str, value: object, least: int = 1) -> int:
@@ -124,7 +125,7 @@ def count(name: str, value: object, least: int = 1) -> int:
 def share(name: str, value: object) -> float:
     """Return ``value`` if it is a share strictly between zero and one."""
     allowed = "a share strictly between 0 and 1 (the probability of a positive)"
-    return check_number(name, value, allowed, lambda x: 0 < x < 1)
+    return number(name, value, allowed, lambda x: 0 < x < 1)
 
 
 def choice(name: str, value: T, allowed: Sequence[object]) -> T:

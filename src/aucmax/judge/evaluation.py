@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax.checks import check_finite, check_labels, check_number
+from aucmax.checks import check_finite, check_labels, number
 
 Floats = NDArray[np.float64]
 COST_RATIOS = (1, 5, 20)
@@ -168,7 +168,7 @@ def checked_level(auc: Mapping[str, Any]) -> float:
     for name in ("value", "low", "high"):
         _probability(f"auc[{name!r}]", auc[name])
     inside = "a number strictly between 0 and 1"
-    return check_number("auc['level']", auc["level"], inside, lambda x: 0 < x < 1)
+    return number("auc['level']", auc["level"], inside, lambda x: 0 < x < 1)
 
 
 def _test_rows(evaluation: Mapping[str, Any]) -> tuple[Floats, NDArray[np.bool_]]:
@@ -187,7 +187,7 @@ def _test_rows(evaluation: Mapping[str, Any]) -> tuple[Floats, NDArray[np.bool_]
 
 
 def _probability(name: str, value: object) -> float:
-    return check_number(name, value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
+    return number(name, value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
 
 
 def _check_counts(evaluation: Mapping[str, Any], rows: int, positives: int) -> None:

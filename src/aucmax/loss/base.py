@@ -33,14 +33,14 @@ class SaddleLoss(ExactBuffers):
         super().__init__()
         if link not in links:
             raise ValueError(f"link must be one of {', '.join(map(repr, links))}, found {link!r}")
-        self.margin = checks.check_number(
+        self.margin = checks.number(
             "margin", margin, "a finite number > 0", lambda x: 0 < x < math.inf
         )
         self.link = link
         self.normalize = bool(normalize)
         self.alpha_min = alpha_min
         if alpha_min is not None:
-            self.alpha_min = checks.check_number(
+            self.alpha_min = checks.number(
                 "alpha_min", alpha_min, "None or a finite number", math.isfinite
             )
         self.debug = bool(debug)

@@ -49,7 +49,7 @@ class AUCWithCrossEntropy(nn.Module):
                 f"auc must be an AUCLoss or a MulticlassAUCLoss, found {type(auc).__name__}"
             )
         self.auc = auc
-        self.weight = checks.finite_positive("weight", weight)
+        self.weight = checks.positive("weight", weight)
         self.cross_entropy = CrossEntropy("binary" if isinstance(auc, AUCLoss) else "multiclass")
         self.scale = nn.Parameter(torch.ones(1))
         size = len(auc.priors) if isinstance(auc, MulticlassAUCLoss) else 1

@@ -37,7 +37,7 @@ def minmax_groups(
         raise ValueError(f"loss must be one of aucmax's losses, found {type(loss).__name__}")
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch.nn.Module, found {type(model).__name__}")
-    scale = {"lr_scale": checks.finite_positive("saddle_lr", saddle_lr)} if saddle_lr != 1 else {}
+    scale = {"lr_scale": checks.positive("saddle_lr", saddle_lr)} if saddle_lr != 1 else {}
     own = {id(p) for p in loss.parameters()}  # the loss may be a part of the model
     weights = [p for p in model.parameters() if id(p) not in own]
     if not weights:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from aucmax.checks import check_number
+from aucmax import checks
 from aucmax.metrics import _gpu
 from aucmax.metrics._pairs import Placements, placements
 from aucmax.metrics._rows import Array, Values, has_both_classes, read_rows
@@ -104,7 +104,7 @@ def no_interval(level: float) -> AUCInterval:
 
 def check_level(level: float) -> float:
     """Return the level of confidence if it is one."""
-    return check_number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
+    return checks.number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
 
 
 def interval(auc: float, variance: float | None, k: int, level: float) -> AUCInterval:

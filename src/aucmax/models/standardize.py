@@ -39,9 +39,9 @@ class Standardize(nn.Module):
         super().__init__()
         means, deviations = (torch.as_tensor(x, dtype=torch.float32) for x in (mean, std))
         for value in deviations.reshape(-1).tolist():
-            checks.finite_positive("std", value)
+            checks.positive("std", value)
         for value in means.reshape(-1).tolist():
-            checks.check_number("mean", value, "a finite number", math.isfinite)
+            checks.number("mean", value, "a finite number", math.isfinite)
         sizes = {x.numel() for x in (means, deviations) if x.ndim}
         if max(means.ndim, deviations.ndim) > 1 or len(sizes) > 1:
             shapes = [list(x.shape) if x.ndim > 1 else x.numel() for x in (means, deviations)]

@@ -123,7 +123,7 @@ class ByteDropout(nn.Module):
 
     def __init__(self, share: float) -> None:
         super().__init__()
-        share = checks.check_number("dropout", share, "in [0, 1)", lambda x: 0 <= x < 1)
+        share = checks.number("dropout", share, "in [0, 1)", lambda x: 0 <= x < 1)
         self.dropped = min(255, round(256 * share))
 
     def extra_repr(self) -> str:

@@ -111,7 +111,7 @@ class PPDAdaGrad(StagedOptimizer):
             M: :math:`M_k`, from ``stage.M`` of :func:`aucmax.stages.theory`.
             lipschitz: :math:`\tilde L`, the Lipschitz constant of h in w.
         """
-        checks.positive("M", M)
+        checks.positive("M", M, infinite=True)
         checks.non_negative("lipschitz", lipschitz)
         sums = [s["square_sum"] for *_, s in self._states() if "square_sum" in s]
         sums = [x for x in sums if x.numel()]

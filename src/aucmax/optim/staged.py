@@ -58,7 +58,7 @@ class StagedOptimizer(Optimizer):
             if name in ("lr", "momentum", "weight_decay"):
                 checks.non_negative(name, value)
             elif name in ("gamma", "delta", "radius", "dual_radius"):
-                checks.positive(name, value)
+                checks.positive(name, value, infinite=True)
             if name in ("momentum", "weight_decay") and value and name not in self.defaults:
                 raise ValueError(f"{type(self).__name__} has no {name}, found {value!r}")
         super().add_param_group(param_group)

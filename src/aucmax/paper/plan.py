@@ -160,7 +160,7 @@ def _options(
 
 
 def _fraction(value: object) -> float:
-    return checks.check_number(
+    return checks.number(
         "removed", value, "a fraction from 0 up to but not 1", lambda x: 0 <= x < 1
     )
 

@@ -68,7 +68,7 @@ def thin(y: ArrayLike, removed: float, seed: int = 0) -> Rows:
         (55, np.float64(0.91))
     """
     y = _labels(y)
-    removed = checks.check_number(
+    removed = checks.number(
         "removed", removed, "a fraction from 0 up to but not 1", lambda x: 0 <= x < 1
     )
     negatives = np.flatnonzero(y == 0)

@@ -170,7 +170,7 @@ def _folder_of_results(reuse: str | Path) -> Path:
 
 
 def _seconds(time_limit: float) -> float:
-    return checks.check_number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
+    return checks.number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
 
 
 def _worker_count(workers: int | None, device: str) -> int:

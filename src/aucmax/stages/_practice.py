@@ -44,11 +44,9 @@ def geometric(
         >>> sum(stage.steps for stage in rule)
         80000
     """
-    lr = checks.finite_positive("lr", lr)
+    lr = checks.positive("lr", lr)
     steps = checks.count("steps", steps)
-    factor = checks.check_number(
-        "factor", factor, "a finite number > 1", lambda q: 1 < q < math.inf
-    )
+    factor = checks.number("factor", factor, "a finite number > 1", lambda q: 1 < q < math.inf)
     stages = checks.count("stages", stages)
     dual_samples = checks.count("dual_samples", dual_samples, least=FEWEST_DUAL_SAMPLES)
     return [
@@ -82,7 +80,7 @@ def polynomial(lr: float = 0.1, steps: int = 200, *, stages: int = 10) -> list[S
         >>> [(stage.lr, stage.steps) for stage in polynomial(lr=0.1, steps=200, stages=2)]
         [(0.1, 200), (0.05, 800)]
     """
-    lr = checks.finite_positive("lr", lr)
+    lr = checks.positive("lr", lr)
     steps = checks.count("steps", steps)
     stages = checks.count("stages", stages)
     return [
@@ -135,7 +133,7 @@ class Plateau:
             True once ``patience`` reports in a row were not above the stage's best by more than
             ``min_gain``; the stage's first report counts as a gain.
         """
-        score = checks.check_number("score", score, "a finite number", math.isfinite)
+        score = checks.number("score", score, "a finite number", math.isfinite)
         if score > self._best + self.min_gain:
             self._best = score
             self._reports_without_gain = 0
@@ -183,8 +181,6 @@ def plateau(
         stage 2 ended at lr 0.1, AUC 0.86
     """
     patience = checks.count("patience", patience)
-    min_gain = checks.check_number(
-        "min_gain", min_gain, "at least 0 and below 1", lambda x: 0 <= x < 1
-    )
+    min_gain = checks.number("min_gain", min_gain, "at least 0 and below 1", lambda x: 0 <= x < 1)
     timed = geometric(lr, 1, factor, stages=stages, dual_samples=dual_samples)
     return Plateau([replace(stage, steps=None) for stage in timed], patience, min_gain)

@@ -86,13 +86,13 @@ def theory(
     rate = _rate(mu, L)
     sigma = checks.non_negative("sigma", sigma)
     p = checks.share("p", p)
-    lr = checks.finite_positive("lr", lr)
+    lr = checks.positive("lr", lr)
     stages = checks.count("stages", stages)
     one_class = -2 / (math.e * math.log1p(-min(p, 1 - p)))  # C: m samples may miss a class
     dual_variance = 2 * (sigma**2 + one_class) / (p * (1 - p))
     if algorithm == "ppd-sg":
-        lipschitz = checks.finite_positive("lipschitz", lipschitz)
-        G = checks.finite_positive("G", G)
+        lipschitz = checks.positive("lipschitz", lipschitz)
+        G = checks.positive("G", G)
         return [
             _theorem_2(k, rate, L, lipschitz, G, dual_variance, lr) for k in range(1, stages + 1)
         ]
@@ -111,7 +111,7 @@ def theory_gamma(L: float) -> float:
         >>> theory_gamma(L=4.0)
         0.125
     """
-    return 1 / (2 * checks.finite_positive("L", L))
+    return 1 / (2 * checks.positive("L", L))
 
 
 def theory_stages(
@@ -163,11 +163,11 @@ def theory_stages(
     """
     checks.choice("algorithm", algorithm, ALGORITHMS)
     rate = _rate(mu, L)
-    lr = checks.finite_positive("lr", lr)
-    epsilon = checks.finite_positive("epsilon", epsilon)
-    start = checks.finite_positive("initial_gap", initial_gap)
+    lr = checks.positive("lr", lr)
+    epsilon = checks.positive("epsilon", epsilon)
+    start = checks.positive("initial_gap", initial_gap)
     if algorithm == "ppd-sg":
-        noise = 48 * checks.finite_positive("G", G) ** 2 * lr / 5
+        noise = 48 * checks.positive("G", G) ** 2 * lr / 5
     else:
         noise = 3 * lr**2 * L * (checks.count("d", d) + 3) / 5
     # What K must reach grows with K, so the climb from 1 never passes the smallest K that does.
@@ -207,6 +207,6 @@ def _theorem_3(k: int, rate: float, L: float, d: int, dual_variance: float, lr: 
 
 def _rate(mu: float, L: float) -> float:
     """The exponent by which the theorems shrink the gap from stage to stage."""
-    L = checks.finite_positive("L", L)
-    mu = checks.check_number("mu", mu, f"above 0 and at most L = {L:g}", lambda x: 0 < x <= L)
+    L = checks.positive("L", L)
+    mu = checks.number("mu", mu, f"above 0 and at most L = {L:g}", lambda x: 0 < x <= L)
     return (mu / L) / (5 + mu / L)

@@ -235,13 +235,13 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checks.choice("objective", self.objective, ("auc", "auc+ce", "ce"))
         if not callable(self.backbone):
             checks.choice("backbone", self.backbone, ("tabm",))
-        checks.check_number(
+        checks.number(
             "validation_fraction", self.validation_fraction, "in [0, 1)", lambda x: 0 <= x < 1
         )
-        checks.check_number("dropout", self.dropout, "in [0, 1)", lambda x: 0 <= x < 1)
-        checks.check_number("weight_decay", self.weight_decay, ">= 0", lambda x: x >= 0)
+        checks.number("dropout", self.dropout, "in [0, 1)", lambda x: 0 <= x < 1)
+        checks.number("weight_decay", self.weight_decay, ">= 0", lambda x: x >= 0)
         if self.lr is not None:
-            checks.finite_positive("lr", self.lr)
+            checks.positive("lr", self.lr)
         counts = ("members", "width", "blocks", "batch_size", "max_steps", "max_epochs", "patience")
         for name in counts:
             checks.count(name, getattr(self, name))
@@ -289,7 +289,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """What depends on the method and the number of classes."""
         binary, adamw = len(self.classes_) == 2, self.method == "adamw"
         link = {"link": "identity"} if binary and adamw and self.objective != "ce" else {}
-        lr = LEARNING_RATE if self.lr is None else checks.finite_positive("lr", self.lr)
+        lr = LEARNING_RATE if self.lr is None else checks.positive("lr", self.lr)
         constant = {"stages": [Stage(1, lr, steps, 0)]}
         has_decay = self.method in ("adamw", "sgd")
         return {

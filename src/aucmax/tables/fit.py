@@ -106,9 +106,7 @@ def fit_file(
 
 def checked_share(test_share: float) -> float:
     """The share, if it leaves rows on both sides."""
-    return checks.check_number(
-        "test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1
-    )
+    return checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
 
 
 def trained(train: Labeled, seed: int, **options: Any) -> AUCClassifier:

@@ -59,7 +59,7 @@ def fit_stream(
         options: more arguments of :class:`AUCClassifier`.
     """
     began = time.perf_counter()
-    passes = checks.finite_positive("passes", passes)
+    passes = checks.positive("passes", passes)
     folder = free_folder(Path(out) if out is not None else default_folder(data))
     groups = RowGroups(data)
     sample, parts = groups.sample()

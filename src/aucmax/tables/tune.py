@@ -93,8 +93,8 @@ def tune_file(
         ValueError: for what cannot be right; nothing is written then.
     """
     trials, workers = checks.count("trials", trials), _workers(workers, options)
-    limit = math.inf if time_limit is None else checks.positive("time_limit", time_limit)
-    deadline = time.monotonic() + limit
+    limit = math.inf if time_limit is None else time_limit
+    deadline = time.monotonic() + checks.positive("time_limit", limit, infinite=True)
     share = fit.checked_share(test_share)
     require_optuna()
     _check_fixed(options)

@@ -99,7 +99,7 @@ class Options:
             self._count(name, 0)
         for name in ("lr", "clip_norm", "lipschitz", "pretrain_lr", "time_limit"):
             if getattr(self, name) is not None:
-                setattr(self, name, checks.finite_positive(name, getattr(self, name)))
+                setattr(self, name, checks.positive(name, getattr(self, name)))
         if self.positives is not None:
             self.positives = checks.share("positives", self.positives)
         self._check_stages()
