@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,8 +23,8 @@ def rank() -> int:
     return dist.get_rank() if world_size() > 1 else 0
 
 
-def carried(x: Tensor) -> Tensor:
-    """``x`` where the process group can carry it: NCCL alone carries no host memory."""
+def sendable(x: Tensor) -> Tensor:
+    """``x`` where the process group can send it from: NCCL alone sends no host memory."""
     return x if "cpu:" in dist.get_backend_config() else x.cuda()
 
 
@@ -59,7 +59,7 @@ def total(number: int) -> int:
     """The sum of every rank's number."""
     if world_size() == 1:
         return number
-    return int(sum_over_ranks(carried(torch.tensor(int(number)))))
+    return int(sum_over_ranks(sendable(torch.tensor(int(number)))))
 
 
 def gather_objects(value: Any) -> list[Any]:
@@ -80,43 +80,38 @@ def broadcast_object(value: Any) -> Any:
     return values[0]
 
 
-@torch.no_grad()
 def average_buffers(module: torch.nn.Module) -> None:
     """Give every rank the mean of the ranks' floating point buffers, as batch norm has them."""
     if world_size() > 1:
         average_over_ranks(x for x in module.buffers() if x.is_floating_point())
 
 
-@torch.no_grad()
 def average_over_ranks(tensors: Iterable[Tensor]) -> None:
     """Replace each tensor by the mean of the ranks'; one message for all of a kind."""
-    for alike in _by_kind(tensors):
-        joined = torch.cat([x.reshape(-1) for x in alike])
-        dist.all_reduce(joined)
-        _hand_back(joined.div_(world_size()), alike)
+
+    def average(x: Tensor) -> None:
+        dist.all_reduce(x)
+        x.div_(world_size())
+
+    _in_few_messages(tensors, average)
+
+
+def broadcast_tensors(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by the first rank's; one message for all of a kind."""
+    _in_few_messages(tensors, lambda x: dist.broadcast(x, 0))
 
 
 @torch.no_grad()
-def broadcast_tensors(tensors: Iterable[Tensor]) -> None:
-    """Replace each tensor by the first rank's; one message for all of a kind."""
-    for alike in _by_kind(tensors):
-        joined = torch.cat([x.reshape(-1) for x in alike])
-        dist.broadcast(joined, 0)
-        _hand_back(joined, alike)
-
-
-def _by_kind(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """The tensors of each dtype and device, in the order they came in on every rank."""
+def _in_few_messages(tensors: Iterable[Tensor], exchange: Callable[[Tensor], object]) -> None:
+    """Exchange the tensors of each dtype and device joined, in the order of the first of each."""
     kinds: dict[Any, list[Tensor]] = {}
     for x in tensors:
         kinds.setdefault((x.dtype, x.device), []).append(x)
-    yield from kinds.values()
-
-
-def _hand_back(joined: Tensor, tensors: list[Tensor]) -> None:
-    """Each tensor's part of those that were joined."""
-    parts = torch.split(joined, [x.numel() for x in tensors])
-    torch._foreach_copy_(tensors, [part.view_as(x) for part, x in zip(parts, tensors, strict=True)])
+    for alike in kinds.values():
+        joined = torch.cat([x.reshape(-1) for x in alike])
+        exchange(joined)
+        parts = torch.split(joined, [x.numel() for x in alike])
+        torch._foreach_copy_(alike, [part.view_as(x) for part, x in zip(parts, alike, strict=True)])
 
 
 @contextmanager

@@ -51,10 +51,10 @@ class History:
 
     def append(self, record: Record) -> None:
         """Add a record; NaN and infinity are written as null, which every JSON reader knows."""
-        clean: Record = json.loads(_line(record))
-        self.records.append(clean)
+        line = _line(record)
+        self.records.append(json.loads(line))
         if self._file is not None:
-            self._file.write(_line(clean))
+            self._file.write(line)
             self._file.flush()
 
     def close(self) -> None:

@@ -53,30 +53,27 @@ class Isolated:
         self._outer: tuple[Any, ...] = ()
 
     def __enter__(self) -> None:
-        self._outer = self._held()
-        if self._own is None:
-            self._begin()
-        else:
-            self._put(self._own)
-
-    def __exit__(self, *_: object) -> None:
-        self._own = self._held()
-        self._put(self._outer)
-
-    def _begin(self) -> None:
+        self._outer = self._current()
+        if self._own is not None:
+            self._restore(self._own)
+            return
         random.seed(self.seed)
         np.random.seed(self.seed % 2**32)  # noqa: NPY002
         torch.default_generator.manual_seed(self.seed)
         if self.device is not None:
             renew_cuda(self.device).manual_seed(self.seed)
 
-    def _held(self) -> tuple[Any, ...]:
+    def __exit__(self, *_: object) -> None:
+        self._own = self._current()
+        self._restore(self._outer)
+
+    def _current(self) -> tuple[Any, ...]:
         """The states as they are now, as the libraries themselves hold them: quick to put back."""
         cuda = None if self.device is None else _cuda_generator(self.device).graphsafe_get_state()
         return random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda  # noqa: NPY002
 
-    def _put(self, held: tuple[Any, ...]) -> None:
-        python, numpy, cpu, cuda = held
+    def _restore(self, states: tuple[Any, ...]) -> None:
+        python, numpy, cpu, cuda = states
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
         torch.set_rng_state(cpu)

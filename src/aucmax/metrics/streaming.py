@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from aucmax.distributed import carried, concat_over_ranks, world_size
+from aucmax.distributed import concat_over_ranks, sendable, world_size
 from aucmax.metrics._rows import Floats, Values, read_rows
 from aucmax.metrics.roc import roc_auc
 
@@ -41,7 +41,7 @@ class StreamingAUC:
         """The AUC of all rows so far, of all ranks; a collective call in a process group."""
         table = torch.from_numpy(np.concatenate([np.empty((0, 3)), *self._batches]))
         if world_size() > 1:
-            table = carried(table)
+            table = sendable(table)
         x, y, w = concat_over_ranks(table).cpu().numpy().T
         return roc_auc(x, y, None if (w == 1).all() else w)
 

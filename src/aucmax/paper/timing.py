@@ -15,7 +15,7 @@ from aucmax.disk import write_json
 from aucmax.paper.job import Parts, fit_arguments, make_model, make_parts, provenance, stored_images
 from aucmax.paper.plan import Run, study_name
 from aucmax.paper.workshop import Workshop
-from aucmax.processes import settle
+from aucmax.processes import configure_torch
 from aucmax.train import fit
 
 ROUNDS = 3
@@ -35,7 +35,7 @@ def time_lines(runs: list[Run], workshop: Workshop) -> None:
     missing = {run.study: run for run in runs if run.study not in found}
     if not missing:
         return
-    settle(os.cpu_count() or 1)
+    configure_torch(os.cpu_count() or 1)
     workshop.store_images()
     images = stored_images(out)
     parts = {name: make_parts(run, images) for name, run in missing.items()}

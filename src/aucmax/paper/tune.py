@@ -13,7 +13,7 @@ from aucmax import checks
 from aucmax.disk import read_json, write_json
 from aucmax.paper.plan import STAGED, Run
 from aucmax.paper.workshop import Workshop
-from aucmax.search import require_optuna
+from aucmax.search import open_journal, require_optuna
 
 PLACE = "trials"
 TUNED = ("lr", "gamma", "first_stage")
@@ -127,9 +127,7 @@ def _options(run: Run, grid: dict[str, list[Any]]) -> dict[str, Any]:
 def _record(studies: dict[str, list[Run]], grid: dict[str, list[Any]], workshop: Workshop) -> None:
     """All trials as Optuna studies, for its dashboard and its plots."""
     optuna = require_optuna()
-    path = workshop.folder / "studies.log"
-    backend = optuna.storages.journal.JournalFileBackend(str(path))
-    storage = optuna.storages.JournalStorage(backend)
+    storage = open_journal(workshop.folder / "studies.log")
     for name, asked in studies.items():
         if name in optuna.get_all_study_names(storage):
             optuna.delete_study(study_name=name, storage=storage)

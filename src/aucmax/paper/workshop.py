@@ -18,7 +18,7 @@ from aucmax.paper.datasets import ImageData
 from aucmax.paper.job import describe, perform, perform_in_turn, store_images
 from aucmax.paper.plan import Run
 from aucmax.paper.progress import Bar
-from aucmax.processes import pool, settle
+from aucmax.processes import WorkerPool, configure_torch
 
 Done: TypeAlias = Generator[tuple[Run, Path], None, None]
 """Runs with the files of their results, as they end."""
@@ -62,7 +62,7 @@ class Workshop:
 
     def _in_turn(self, missing: list[Run], place: str) -> Done:
         """On a GPU in this process, which then has the steps of several to work on."""
-        settle(os.cpu_count() or 1)
+        configure_torch(os.cpu_count() or 1)
         about = (self.folder, self.device, self.workers, place)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an AUC that is nan is in the result
@@ -72,8 +72,8 @@ class Workshop:
         about = (self.folder, self.device, self.workers, place)
         tasks = ((run, perform, (run, *about)) for run in self._begun(missing))
         threads = max(1, (os.cpu_count() or 1) // self.workers)  # however few are missing
-        with pool(min(self.workers, len(missing)), threads, self.bar.tick) as workforce:
-            yield from workforce.run(tasks)
+        with WorkerPool(min(self.workers, len(missing)), threads, self.bar.tick) as pool:
+            yield from pool.run(tasks)
 
     def _begun(self, missing: list[Run]) -> Iterator[Run]:
         """The runs, each as it begins, until the deadline."""

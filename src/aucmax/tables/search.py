@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from aucmax.checks import NotFiniteError
-from aucmax.processes import pool
-from aucmax.search import require_optuna
+from aucmax.processes import WorkerPool
+from aucmax.search import open_journal, require_optuna
 from aucmax.tables.classifier import LEARNING_RATE, AUCClassifier
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
@@ -218,10 +218,8 @@ class Search:
 
     def __post_init__(self) -> None:
         self.optuna, self.states = require_optuna(), require_optuna().trial.TrialState
-        _mend(self.path)
-        journal = self.optuna.storages.journal.JournalFileBackend(str(self.path))
         self.study = self.optuna.create_study(
-            storage=self.optuna.storages.JournalStorage(journal), study_name="tune",
+            storage=open_journal(self.path), study_name="tune",
             direction="maximize", load_if_exists=True,
         )  # fmt: skip
         self._take_up()
@@ -289,15 +287,6 @@ class Search:
             self.study.tell(trial, float(np.mean(found["folds"])))
 
 
-def _mend(path: Path) -> None:
-    """Remove what a killed process left of a line, and its lock."""
-    path.with_name(path.name + ".lock").unlink(missing_ok=True)
-    if path.exists():
-        whole = path.read_bytes()
-        with path.open("r+b") as file:
-            file.truncate(whole.rfind(b"\n") + 1)
-
-
 def _results(
     tasks: Iterator[Any], device: torch.device, workers: int
 ) -> Generator[tuple[str, dict[str, Any]], None, None]:
@@ -309,5 +298,5 @@ def _results(
         for name, function, arguments in tasks:
             yield name, function(*arguments)
         return
-    with pool(workers, 1, lambda: None) as workforce:
-        yield from workforce.run(tasks)
+    with WorkerPool(workers, 1, lambda: None) as pool:
+        yield from pool.run(tasks)
