@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from numpy.typing import NDArray
 
 from aucmax import metrics
 from aucmax.disk import write_json
+from aucmax.judge.evaluation import Evaluation
 from aucmax.paper.job import provenance
-from aucmax.tables.evaluate import stored
 
 FILE_ROWS, GROUP_ROWS, NUMERIC = 1_000_000, 100_000, 12
 CITIES = np.array([f"city {i}" for i in range(50)])
@@ -94,7 +95,8 @@ def main() -> None:
     seconds = sum(part["seconds"] for part in runs)
     found = {
         "rows": given.rows, "rows_per_second": round(given.rows / seconds), "runs": runs,
-        "auc": stored(model)["auc"], "best_possible_auc": best_possible(), **provenance("cpu"),
+        "auc": asdict(Evaluation.read(model).auc), "best_possible_auc": best_possible(),
+        **provenance("cpu"),
     }  # fmt: skip
     print(json.dumps(found, indent=1))
     if given.json:

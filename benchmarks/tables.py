@@ -31,9 +31,9 @@ from sklearn.model_selection import StratifiedGroupKFold
 from tables_page import page
 
 from aucmax import AUCClassifier, metrics
+from aucmax.judge.peers import one_hot
 from aucmax.paper.job import provenance
 from aucmax.tables.encoder import TableEncoder
-from aucmax.tables.peers import one_hot
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "tables.jsonl"
@@ -73,7 +73,7 @@ def cross_entropy(x: pd.DataFrame, y: NDArray[Any], test: pd.DataFrame, seed: in
 def logistic(x: pd.DataFrame, y: NDArray[Any], test: pd.DataFrame, seed: int) -> Scores:
     """Logistic regression on our encoding of the columns, categories one-hot."""
     encoder = TableEncoder().fit(x)
-    train, new = (one_hot(encoder.transform(t), encoder.cardinalities) for t in (x, test))
+    train, new = (one_hot(*encoder.transform(t), encoder.cardinalities) for t in (x, test))
     scores: Scores = LogisticRegression(max_iter=1000).fit(train, y).decision_function(new)
     return scores
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import asdict
 from html.parser import HTMLParser
 
 import numpy as np
@@ -17,7 +18,9 @@ from sklearn.metrics import (
 )
 
 from aucmax import metrics
-from aucmax.judge import evaluation
+from aucmax.judge import binary, training
+from aucmax.judge.evaluation import Evaluation, Importance, Interval, Peer
+from aucmax.judge.threshold import thresholds_to_show
 from aucmax.report import classes, figures, html, sections, style, words
 from aucmax.report.page import SECTIONS, write_model_page
 
@@ -116,7 +119,7 @@ class Page(HTMLParser):
 
 def write(folder, evaluation):
     path = folder / "page.html"
-    write_model_page(path, evaluation)
+    write_model_page(path, Evaluation.from_dict(evaluation))
     return Page(path.read_text("utf-8"))
 
 
@@ -128,7 +131,7 @@ def usual(tmp_path_factory):
 
 
 def held(evaluation):
-    return evaluation.held(evaluation)
+    return Evaluation.from_dict(evaluation).rows
 
 
 def percent_of(text):
@@ -176,7 +179,8 @@ def test_costs_are_those_of_the_confusion_matrix_and_the_least_is_marked(usual):
 
 
 def test_thresholds_include_those_that_right_probabilities_call_for():
-    found = evaluation.thresholds(held(make_evaluation()))
+    rows = held(make_evaluation())
+    found = thresholds_to_show(rows.probability, rows.positive, rows.threshold)
     assert {0.5, 0.17, 0.048, 0.23} <= set(found)
 
 
@@ -204,7 +208,7 @@ def test_the_confusion_matrix_is_in_the_histogram(usual):
 
 def test_the_curves_are_scikit_learns(usual):
     rows = held(usual[1])
-    found = evaluation.curves(rows)
+    found = binary.curves(rows)
     fpr, tpr, _ = roc_curve(rows.positive, rows.probability, drop_intermediate=False)
     assert np.abs(np.interp(fpr, found.fpr, found.tpr) - np.interp(fpr, fpr, tpr)).max() < 1e-9
     area = np.sum(np.diff(found.recall) * found.precision[1:])
@@ -213,7 +217,7 @@ def test_the_curves_are_scikit_learns(usual):
 
 def test_a_long_curve_is_drawn_with_few_points():
     p, y = make_rows(60_000)
-    found = evaluation.curves(held(make_evaluation(p, y)))
+    found = binary.curves(held(make_evaluation(p, y)))
     assert len(found.fpr) < 4_000
     area = np.trapezoid(found.tpr, found.fpr)
     assert area == pytest.approx(roc_auc_score(y, p), abs=1e-3)
@@ -222,14 +226,14 @@ def test_a_long_curve_is_drawn_with_few_points():
 
 @pytest.mark.parametrize("hits", [0, 1, 7, 39, 40])
 def test_intervals_are_wilsons(hits):
-    low, high = evaluation.wilson(np.array([float(hits)]), 40, 0.9)
+    low, high = binary.wilson(np.array([float(hits)]), 40, 0.9)
     expected = binomtest(hits, 40).proportion_ci(0.9, "wilson")
     assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def test_the_band_is_the_rectangle_of_both_rates():
     rows = held(make_evaluation(*make_rows(200)))
-    found, level = evaluation.curves(rows), math.sqrt(0.95)
+    found, level = binary.curves(rows), math.sqrt(0.95)
     positives, negatives = int(rows.positive.sum()), int((~rows.positive).sum())
     for k in (0, len(found.fpr) // 3, len(found.fpr) - 1):
         hits, alarms = round(found.tpr[k] * positives), round(found.fpr[k] * negatives)
@@ -241,7 +245,7 @@ def test_the_band_is_the_rectangle_of_both_rates():
 
 def test_the_band_is_drawn_around_the_curve(usual):
     rows = held(usual[1])
-    found = evaluation.curves(rows)
+    found = binary.curves(rows)
     (band,) = painted(figures.roc(rows, found)).axes[0].patches
     inner = np.c_[found.fpr, found.tpr][(found.fpr > 0.05) & (found.tpr < 0.95)]
     assert band.get_path().contains_points(inner).all()
@@ -267,7 +271,7 @@ def test_right_probabilities_are_called_so_and_groups_are_of_equal_size(usual):
 
 def test_equal_probabilities_stay_in_one_group():
     p, y = np.repeat([0.0, 0.3, 0.999], (340, 37, 23)), np.repeat([0, 1], (370, 30))
-    found = evaluation.groups(held(make_evaluation(p, y)))
+    found = binary.calibration_groups(held(make_evaluation(p, y)))
     assert [(g.rows, g.positives) for g in found] == [(340, 0), (37, 7), (23, 23)]
 
 
@@ -284,8 +288,8 @@ def painted(paint):
 def test_the_bars_hold_every_row_on_its_side_of_the_threshold(share, threshold):
     rows = held(make_evaluation(*make_rows(share=share), threshold=threshold))
     assert figures.is_by_odds(rows.probability) == (share < 0.1)
-    counts = evaluation.counts_at(rows, threshold)
-    sides = ((counts.missed, counts.found), (counts.left, counts.alarms))
+    counts = rows.counts_at(threshold)
+    sides = ((counts.missed, counts.hits), (counts.left_alone, counts.false_alarms))
     for ax, expected in zip(painted(figures.histogram(rows)).axes, sides, strict=True):
         cut = ax.lines[0].get_xdata()[0]
         heights = [[], []]
@@ -298,7 +302,7 @@ def test_the_bars_hold_every_row_on_its_side_of_the_threshold(share, threshold):
 
 
 def peer(name, auc, p):
-    return {"name": name, "auc": auc, "low": auc - 0.02, "high": auc + 0.02, "p_value": p}
+    return Peer(name, auc, auc - 0.02, auc + 0.02, p)
 
 
 def test_the_verdict_says_what_the_tests_say():
@@ -339,7 +343,7 @@ def test_peers_are_listed_with_their_difference(usual):
     ],
 )
 def test_an_auc_in_words_is_never_rounded_to_perfection(auc, expected):
-    found = words.of_hundred(dict(zip(("value", "low", "high"), auc, strict=True)))
+    found = words.of_hundred(Interval(*auc))
     assert found == expected
 
 
@@ -347,14 +351,14 @@ def test_an_auc_in_words_is_never_rounded_to_perfection(auc, expected):
     ("auc", "digits"), [((0.87, 0.84), 3), ((0.87, 0.869), 4), ((0.99997, 0.9), 5), ((1.0, 0.9), 3)]
 )
 def test_an_auc_has_as_many_digits_as_it_needs(auc, digits):
-    assert words.decimals({"value": auc[0], "low": auc[1], "high": auc[0]}) == digits
+    assert words.decimals(Interval(auc[0], auc[1], auc[0])) == digits
 
 
 @pytest.mark.parametrize(
     ("auc", "said"), [((0.4, 0.6), "not shown that"), ((0.3, 0.45), "worse"), ((0.6, 0.7), "")]
 )
 def test_it_is_said_if_it_may_be_no_better_than_guessing(auc, said):
-    text = words.against_guessing({"low": auc[0], "high": auc[1]})
+    text = words.against_guessing(Interval(0.5, *auc))
     assert text.startswith("Guessing would be right in 50")
     assert (said in text) if said else text.endswith("in 100.")
 
@@ -386,21 +390,21 @@ def test_the_kept_weights_are_the_best_of_both_iterates(usual):
     said = f"averaged weights with AUC {best[0]:.4f} on the validation rows at step {best[1]}"
     assert said in page.text
     assert "the best of 56 evaluations" in page.text
-    points = evaluation.evaluations(evaluation["history"])
-    ax = painted(figures.training(points)).axes[0]
+    scores = training.training(evaluation["history"], "roc_auc")
+    ax = painted(figures.training(scores)).axes[0]
     assert [line.get_label() for line in ax.lines] == ["latest weights", "averaged weights", "kept"]
     assert (ax.lines[-1].get_ydata()[0], ax.lines[-1].get_xdata()[0]) == best
 
 
 def test_of_equal_evaluations_the_first_is_kept():
     record = {"valid_auc_last": 0.8, "valid_auc_average": 0.8}
-    points = evaluation.evaluations([{"step": 5, **record}, {"step": 9, **record}])
-    assert evaluation.chosen(points) == (5, 0.8, "last")
+    history = [{"step": 5, **record}, {"step": 9, **record}]
+    assert training.training(history, "roc_auc").best == (5, 0.8, "last")
 
 
 def test_columns_without_a_bar_are_summed_up():
     drops = [0.001 * (20 - k) for k in range(23)]
-    found = [{"column": f"c{k}", "drop": drop, "sd": 0.001} for k, drop in enumerate(drops)]
+    found = [Importance(f"c{k}", drop, 0.001) for k, drop in enumerate(drops)]
     text = Page(sections.importance(found[::-1])).text
     said = "The other 3 columns lose from −0.0020 to 0.0000 each, −0.0030 added up. A loss below"
     assert said in text
@@ -453,7 +457,7 @@ def test_figures_follow_the_colours_of_the_page(usual):
 
 def test_lines_differ_without_colour(usual):
     rows = held(usual[1])
-    found = evaluation.curves(rows)
+    found = binary.curves(rows)
     for paint in (figures.roc(rows, found), figures.precision_recall(rows, found)):
         lines = painted(paint).axes[0].lines
         looks = {(str(line._unscaled_dash_pattern), line.get_marker()) for line in lines}
@@ -464,7 +468,7 @@ def test_everything_from_data_is_escaped(tmp_path):
     evaluation = make_evaluation(
         target=NASTY,
         labels=[NASTY, f"{NASTY}2"],
-        peers=[peer(NASTY, 0.8, 0.5)],
+        peers=[asdict(peer(NASTY, 0.8, 0.5))],
         importance=[{"column": NASTY, "drop": 0.1, "sd": 0.0}],
         columns=[{"name": NASTY, "kind": NASTY, "missing": 0.0, "distinct": 1, "typical": NASTY}],
         notes=[NASTY],
@@ -562,7 +566,7 @@ def test_edges(name, tmp_path):
     ("changes", "message"),
     [
         ({"labels": ["a"]}, r"labels must be the negative and the positive one, found \['a'\]"),
-        ({"labels": "ny"}, "labels must be the negative and the positive one, found 'ny'"),
+        ({"labels": "ny"}, "labels must be a list of labels, found 'ny'"),
         ({"threshold": 1.5}, "threshold must be a number from 0 to 1, found 1.5"),
         ({"classes": np.zeros(600, int)}, "both 0 and 1, found 0 positives of 600 rows"),
         ({"classes": np.arange(600)}, "target must hold 0 and 1 only"),
@@ -570,7 +574,10 @@ def test_edges(name, tmp_path):
         ({"probability": np.full(600, 2.0)}, "probability must be from 0 to 1, found 2 to 2"),
         ({"probability": np.full(600, math.nan)}, "probability must be finite"),
         ({"rows": {"test": 5}}, r"rows\['test'\] must be that of classes, 600, found 5"),
-        ({"positives": {"test": 5}}, r"positives\['test'\] must be that of classes, \d+, found 5"),
+        (
+            {"positives": {"test": 5}},
+            r"counts\['test'\] must be that of classes, .*, 5\)",
+        ),
         ({"auc": {"value": math.nan, "low": 0, "high": 1, "level": 0.95}}, r"auc\['value'\] must"),
         ({"auc": {"value": 0.8, "low": 0, "high": 1, "level": 1}}, r"auc\['level'\] must be a num"),
     ],
@@ -737,6 +744,6 @@ def test_a_page_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
     monkeypatch.setattr("aucmax.paper.page._sections", lambda *_: ["new"])
     monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write_model_page(path, make_evaluation())
+        write_model_page(path, Evaluation.from_dict(make_evaluation()))
     assert path.read_text() == "old"
     assert [x.name for x in tmp_path.iterdir()] == ["page.html"]

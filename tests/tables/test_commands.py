@@ -82,13 +82,13 @@ def test_a_model_its_evaluation_and_its_report(folder):
         "report.html",
     ]  # fmt: skip
     found = fitted.evaluation
-    assert found["rows"]["train"] + found["rows"]["valid"] + found["rows"]["test"] == 500
-    assert found["labels"] == ["no", "yes"]
-    assert found["auc"]["low"] < found["auc"]["value"] < found["auc"]["high"]
-    assert found["auc"]["value"] > 0.8
-    assert [peer["name"] for peer in found["peers"]] == ["logistic regression", "gradient boosting"]
-    assert found["importance"][0]["column"] in ("calls", "plan")
-    assert {c["name"]: c["kind"] for c in found["columns"]} == {
+    assert sum(part.rows for part in found.parts.values()) == 500
+    assert found.labels == ("no", "yes")
+    assert found.auc.low < found.auc.value < found.auc.high
+    assert found.auc.value > 0.8
+    assert [peer.name for peer in found.peers] == ["logistic regression", "gradient boosting"]
+    assert found.importance[0].column in ("calls", "plan")
+    assert {c.name: c.kind for c in found.columns} == {
         "age": "number", "plan": "category", "calls": "number", "joined": "date",
     }  # fmt: skip
 
@@ -96,19 +96,19 @@ def test_a_model_its_evaluation_and_its_report(folder):
 def test_the_auc_is_that_of_rows_which_were_kept_apart(folder):
     _, fitted = folder
     found = fitted.evaluation
-    expected = roc_auc_score(found["classes"], found["probability"])
-    assert found["auc"]["value"] == pytest.approx(expected, abs=1e-12)
-    assert len(found["classes"]) == found["rows"]["test"]
-    assert found["classes"].sum() == found["positives"]["test"]
+    expected = roc_auc_score(found.classes, found.probability)
+    assert found.auc.value == pytest.approx(expected, abs=1e-12)
+    assert len(found.classes) == found.parts["test"].rows
+    assert found.classes.sum() == found.parts["test"].counts[1]
 
 
 def test_peers_are_judged_on_the_same_rows(folder):
     """Logistic regression finds this table easy: it must not be far from ours."""
     _, fitted = folder
-    for peer in fitted.evaluation["peers"]:
-        assert peer["low"] < peer["auc"] < peer["high"]
-        assert peer["auc"] > 0.8
-        assert 0 <= peer["p_value"] <= 1
+    for peer in fitted.evaluation.peers:
+        assert peer.low < peer.auc < peer.high
+        assert peer.auc > 0.8
+        assert 0 <= peer.p_value <= 1
 
 
 def test_predictions_in_the_files_order(folder):
@@ -174,10 +174,10 @@ def test_an_evaluation_elsewhere(folder):
     data = customers(300, seed=1)
     scores = fitted.model.decision_function(data[["age", "plan", "calls", "joined"]])
     truth = data["churned"] == "yes"
-    assert found["auc"]["value"] == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
-    assert found["recall"] == pytest.approx((scores[truth] > 0).mean())
-    assert found["specificity"] == pytest.approx((scores[~truth] <= 0).mean())
-    assert found["counts"] == [int((~truth).sum()), int(truth.sum())]
+    assert found.auc.value == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
+    assert found.recall == pytest.approx((scores[truth] > 0).mean())
+    assert found.specificity == pytest.approx((scores[~truth] <= 0).mean())
+    assert found.rows.counts == (int((~truth).sum()), int(truth.sum()))
 
 
 def test_the_model_of_the_shell_is_one_of_python(folder):
@@ -196,18 +196,18 @@ def test_several_classes(tmp_path):
     data.to_csv(tmp_path / "data.csv", index=False)
     fitted = fit_file(tmp_path / "data.csv", "kind", out=tmp_path / "model", **QUICK)
     found = fitted.evaluation
-    p, truth = found["probability"], found["classes"]
+    p, truth = found.probability, found.classes
     expected = roc_auc_score(truth, p, multi_class="ovo")
-    assert found["auc"]["value"] == pytest.approx(expected, abs=1e-12)
-    assert 0.8 < found["auc"]["low"] < found["auc"]["value"]
-    assert [peer["name"] for peer in found["peers"]] == ["logistic regression", "gradient boosting"]
-    assert all(peer["auc"] > 0.8 and 0 <= peer["p_value"] <= 1 for peer in found["peers"])
-    assert found["importance"][0]["column"] == "x"
-    assert found["importance"][0]["drop"] > 0.2
-    assert found["importance"][1]["drop"] < 0.1
+    assert found.auc.value == pytest.approx(expected, abs=1e-12)
+    assert 0.8 < found.auc.low < found.auc.value
+    assert [peer.name for peer in found.peers] == ["logistic regression", "gradient boosting"]
+    assert all(peer.auc > 0.8 and 0 <= peer.p_value <= 1 for peer in found.peers)
+    assert found.importance[0].column == "x"
+    assert found.importance[0].drop > 0.2
+    assert found.importance[1].drop < 0.1
     assert "Predicting “kind”" in fitted.report.read_text("utf-8")
-    elsewhere = evaluate_file(tmp_path / "model", tmp_path / "data.csv")["auc"]
-    assert 0.8 < elsewhere["low"] < elsewhere["value"]
+    elsewhere = evaluate_file(tmp_path / "model", tmp_path / "data.csv").auc
+    assert 0.8 < elsewhere.low < elsewhere.value
     header = predict_file(tmp_path / "model", tmp_path / "data.csv")[0].splitlines()[0]
     assert [x.strip('"') for x in header.split(",")] == [
         "probability of a", "probability of b", "probability of c", "prediction",
@@ -434,10 +434,10 @@ def test_a_peer_that_cannot_cope_is_a_note(folder, monkeypatch):
     def fail(*_):
         raise ValueError("too many\ncategories")
 
-    monkeypatch.setattr("aucmax.tables.peers._boosting", fail)
+    monkeypatch.setattr("aucmax.judge.peers._boosting", fail)
     found = fit_file(place / "train.csv", "churned", out=place / "other", **QUICK).evaluation
-    assert [peer["name"] for peer in found["peers"]] == ["logistic regression"]
-    assert "not compared with gradient boosting: too many" in found["notes"]
+    assert [peer.name for peer in found.peers] == ["logistic regression"]
+    assert "not compared with gradient boosting: too many" in found.notes
 
 
 def test_very_many_categories(tmp_path):
@@ -447,7 +447,7 @@ def test_very_many_categories(tmp_path):
     data.loc[::50, "code"] = None
     data.to_csv(tmp_path / "data.csv", index=False)
     found = fit_file(tmp_path / "data.csv", "t", out=tmp_path / "m", **QUICK | {"max_steps": 5})
-    assert len(found.evaluation["peers"]) == 2
+    assert len(found.evaluation.peers) == 2
 
 
 def test_positive_labels_in_any_case(tmp_path):

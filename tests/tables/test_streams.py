@@ -85,13 +85,15 @@ def small_batches(monkeypatch):
 def test_a_model_from_disk(tmp_path, small_batches):
     pattern = write_parts(tmp_path)
     fitted = fit_stream(pattern, "y", drop=["row"], out=tmp_path / "model", **QUICK)
-    assert fitted.evaluation["auc"]["value"] > 0.75
-    assert fitted.evaluation["rows"] == {"train": 4800, "valid": 600, "test": 600}
+    assert fitted.evaluation.auc.value > 0.75
+    assert {part: about.rows for part, about in fitted.evaluation.parts.items()} == {
+        "train": 4800, "valid": 600, "test": 600,
+    }  # fmt: skip
     assert not (tmp_path / "model.unfinished").exists()
     model = AUCClassifier.load(tmp_path / "model")
     assert model.history_[-1]["step"] == 48
     found = evaluate_file(tmp_path / "model", tmp_path / "part-1.parquet")
-    assert found["auc"]["value"] > 0.75
+    assert found.auc.value > 0.75
     assert (
         len(predict_file(tmp_path / "model", tmp_path / "part-0.parquet")[0].splitlines()) == 2001
     )
@@ -99,7 +101,7 @@ def test_a_model_from_disk(tmp_path, small_batches):
 
 def test_hints_come_from_the_sample(tmp_path):
     fitted = fit_stream(write_parts(tmp_path, 600), "y", out=tmp_path / "model", **QUICK)
-    assert any("--drop row leaves it out" in note for note in fitted.evaluation["notes"])
+    assert any("--drop row leaves it out" in note for note in fitted.evaluation.notes)
 
 
 def test_killed_it_goes_on(tmp_path):

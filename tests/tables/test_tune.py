@@ -68,7 +68,7 @@ def test_a_models_folder_with_its_trials(tuned):
     ]  # fmt: skip
     assert sorted(p.name for p in place.iterdir()) == ["data.csv", "model"]
     assert json.loads((place / "model" / "tuning.json").read_text()) == tuning
-    assert evaluate_file(fitted.folder, place / "data.csv")["auc"]["value"] > 0.6
+    assert evaluate_file(fitted.folder, place / "data.csv").auc.value > 0.6
     assert len(predict_file(fitted.folder, place / "data.csv")[0].splitlines()) == 181
 
 
@@ -94,16 +94,17 @@ def test_the_model_is_the_one_that_fit_makes_of_these_options(tuned, data, tmp_p
         data, "churned", out=tmp_path / "m", compare=False, progress=False,
         **tuning["best"]["options"],
     )  # fmt: skip
-    for key in ("probability", "classes"):
-        np.testing.assert_array_equal(fitted.evaluation[key], other.evaluation[key])
-    assert fitted.evaluation["rows"] == other.evaluation["rows"]
-    assert tuning["best"]["test_auc"] == other.evaluation["auc"]["value"]
+    ours, theirs = fitted.evaluation, other.evaluation
+    np.testing.assert_array_equal(ours.probability, theirs.probability)
+    np.testing.assert_array_equal(ours.classes, theirs.classes)
+    assert ours.parts == theirs.parts
+    assert tuning["best"]["test_auc"] == theirs.auc.value
 
 
 def test_the_defaults_are_judged_on_the_same_rows(tuned, data, tmp_path):
     _, (_, tuning) = tuned
     own = fit_file(data, "churned", out=tmp_path / "m", compare=False, progress=False, **SMALL)
-    assert tuning["defaults"]["test_auc"] == own.evaluation["auc"]["value"]
+    assert tuning["defaults"]["test_auc"] == own.evaluation.auc.value
     assert 0 <= tuning["defaults"]["p_value"] <= 1
 
 

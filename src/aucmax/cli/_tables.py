@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from aucmax.cli._reproduce import Count, Folder, Seconds
+from aucmax.judge.binary import BinaryRows
+from aucmax.judge.evaluation import Evaluation, Interval, Peer
 
 File = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
 Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -135,19 +138,16 @@ def evaluate(model: Model, data: File) -> None:
     """
     from aucmax.tables import evaluate_file
 
-    found = evaluate_file(model, data)
-    _tell(found["notes"])
-    counts = ", ".join(
-        f"{n:,} {label!r}" for n, label in zip(found["counts"], found["labels"], strict=True)
-    )
-    print(f"{found['rows']:,} rows: {counts}")
-    print(_auc_in_words(found["auc"], len(found["labels"])))
-    if "recall" in found:
-        print(f"average precision {found['average_precision']:.4f}")
-        print(
-            f"at the model's threshold: recall {found['recall']:.3f}, "
-            f"specificity {found['specificity']:.3f}"
-        )
+    evaluation = evaluate_file(model, data)
+    _tell(evaluation.notes)
+    rows, labels = evaluation.rows, evaluation.labels
+    counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
+    print(f"{sum(rows.counts):,} rows: {counts}")
+    print(_auc_in_words(evaluation.auc, len(labels)))
+    if isinstance(rows, BinaryRows):
+        at = rows.at_threshold
+        print(f"average precision {rows.average_precision:.4f}")
+        print(f"at the model's threshold: recall {at.recall:.3f}, specificity {at.specificity:.3f}")
 
 
 def report(model: Model) -> None:
@@ -190,20 +190,16 @@ def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")
     fit(table, "malignant", out=out)
 
 
-def summary(evaluation: dict[str, Any]) -> str:
+def summary(evaluation: Evaluation) -> str:
     """What a person wants to know first."""
-    rows, labels = evaluation["rows"], evaluation["labels"]
-    lines = [f"note: {note}" for note in evaluation["notes"]]
-    lines.append(
-        f"{rows['train']:,} rows to train on, {rows['valid']:,} to stop by, "
-        f"{rows['test']:,} to judge by"
-    )
-    if "positives" in evaluation:
-        share = evaluation["positives"]["test"] / rows["test"]
-        lines.append(f"{share:.1%} of the rows to judge by are {labels[1]!r}")
-    lines.append(_auc_in_words(evaluation["auc"], len(labels)))
-    peers = evaluation.get("peers", [])
-    return "\n".join([*lines, *(_against(peer, evaluation["auc"]["value"]) for peer in peers)])
+    train, valid, test = (evaluation.parts[part].rows for part in ("train", "valid", "test"))
+    lines = [f"note: {note}" for note in evaluation.notes]
+    lines.append(f"{train:,} rows to train on, {valid:,} to stop by, {test:,} to judge by")
+    rows, auc = evaluation.rows, evaluation.auc
+    if isinstance(rows, BinaryRows):
+        lines.append(f"{rows.base_rate:.1%} of the rows to judge by are {rows.yes!r}")
+    lines.append(_auc_in_words(auc, len(evaluation.labels)))
+    return "\n".join([*lines, *(_against(peer, auc.value) for peer in evaluation.peers)])
 
 
 def in_words(tuning: dict[str, Any]) -> str:
@@ -220,8 +216,8 @@ def in_words(tuning: dict[str, Any]) -> str:
         f"{before} (the best of many looks better than it is)",
     ]
     if "test_auc" in defaults:
-        other = {"name": "the defaults", "auc": defaults["test_auc"]}
-        lines.append(_against({**other, "p_value": defaults["p_value"]}, ours))
+        peer = Peer("the defaults", defaults["test_auc"], p_value=defaults["p_value"])
+        lines.append(_against(peer, ours))
     return "\n".join(lines)
 
 
@@ -229,23 +225,22 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _auc_in_words(auc: dict[str, float], classes: int) -> str:
-    interval = f"{auc['level']:.0%} interval {auc['low']:.4f} to {auc['high']:.4f}"
+def _auc_in_words(auc: Interval, classes: int) -> str:
+    interval = f"{auc.level:.0%} interval {auc.low:.4f} to {auc.high:.4f}"
     which = ", the mean over pairs of classes (Hand and Till)" if classes > 2 else ""
-    return f"AUC {auc['value']:.4f}, {interval}{which}"
+    return f"AUC {auc.value:.4f}, {interval}{which}"
 
 
-def _against(peer: dict[str, Any], ours: float) -> str:
-    difference = ours - peer["auc"]
-    verdict = "no clear difference"
-    if peer["p_value"] < 0.05:
-        verdict = "better" if difference > 0 else "worse"
+def _against(peer: Peer, ours: float) -> str:
+    if peer.auc is None or peer.p_value is None:
+        return f"not tested against {peer.name}"
+    verdict = {"same": "no clear difference"}.get(peer.verdict(ours), peer.verdict(ours))
     return (
-        f"against {peer['name']}, AUC {peer['auc']:.4f}: {difference:+.4f}, "
-        f"p = {peer['p_value']:.2g}, {verdict}"
+        f"against {peer.name}, AUC {peer.auc:.4f}: {ours - peer.auc:+.4f}, "
+        f"p = {peer.p_value:.2g}, {verdict}"
     )
 
 
-def _tell(notes: list[str]) -> None:
+def _tell(notes: Sequence[str]) -> None:
     for note in notes:
         print(f"note: {note}", file=sys.stderr)

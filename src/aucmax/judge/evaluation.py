@@ -1,315 +1,288 @@
-"""What the page of a classifier shows, as numbers: all of it is computed from its test rows."""
+"""How good a classifier is on rows that it has not seen, as one record that is kept in a file."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from statistics import NormalDist
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from aucmax import metrics
-from aucmax.checks import check_finite, check_labels, number
+from aucmax import checkpoint, metrics
+from aucmax.checks import number
+from aucmax.judge.binary import BinaryRows
+from aucmax.judge.multiclass import MulticlassRows
+from aucmax.judge.training import finite_or_none
 
-Floats = NDArray[np.float64]
-COST_RATIOS = (1, 5, 20)
-"""How many false alarms a missed positive may cost."""
-FLAGGED = (0.25, 0.5, 1, 1.5, 2, 4, 8)
-"""Rows flagged, as multiples of the positives, at which a threshold is shown."""
-NEAR = 0.1  # a threshold whose share of flagged rows differs by less than this part is not shown
-MOST_GROUPS, LEAST_ROWS = 10, 20  # of a calibration curve; rows in each of its groups
-FINEST = 400  # cells of a curve's axis in which one point is kept
+NAME = "evaluation"
+SIGNIFICANT = 0.05
+"""A p value below it counts as a difference."""
 NEEDED = (
-    "target",
-    "labels",
-    "rows",
-    "positives",
-    "probability",
-    "classes",
-    "auc",
-    "peers",
-    "history",
-    "threshold",
-    "importance",
-    "columns",
-    "notes",
-    "seconds",
-    "command",
-    "made",
-)
+    "target", "labels", "rows", "probability", "classes", "auc", "peers", "history",
+    "importance", "columns", "notes", "seconds", "command", "made",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Held:
-    """Held-out rows: the positive label's probability and the truth.
+class Interval:
+    """A number with its confidence interval."""
 
-    Attributes:
-        probability: of the positive label.
-        positive: whether a row has it.
-        threshold: the probability from which a row is flagged.
-        level: of all intervals.
-        no: the negative label.
-        yes: the positive label.
-    """
-
-    probability: Floats
-    positive: NDArray[np.bool_]
-    threshold: float
-    level: float
-    no: str
-    yes: str
-
-    @property
-    def base_rate(self) -> float:
-        """The share of positives."""
-        return float(self.positive.mean())
-
-
-class Counts(NamedTuple):
-    """What becomes of the rows if those from a threshold on are flagged."""
-
-    found: int
-    alarms: int
-    missed: int
-    left: int
-
-    @property
-    def rows(self) -> int:
-        """All of them."""
-        return sum(self)
-
-    @property
-    def flagged(self) -> float:
-        """The share of all rows that is flagged."""
-        return (self.found + self.alarms) / self.rows
-
-    @property
-    def precision(self) -> float | None:
-        """The share of positives among the flagged; None if there are none."""
-        flagged = self.found + self.alarms
-        return self.found / flagged if flagged else None
-
-    @property
-    def recall(self) -> float:
-        """The share of the positives that is flagged."""
-        return self.found / (self.found + self.missed)
-
-    @property
-    def specificity(self) -> float:
-        """The share of the negatives that is left alone."""
-        return self.left / (self.left + self.alarms)
-
-    def cost(self, ratio: float) -> float:
-        """Per 1,000 rows, in false alarms, if a missed positive costs ``ratio`` of them."""
-        return 1000 * (self.alarms + ratio * self.missed) / self.rows
-
-
-class Curves(NamedTuple):
-    """ROC and precision-recall curve with the corners of the ROC's band, few enough to draw."""
-
-    fpr: Floats
-    tpr: Floats
-    fpr_low: Floats
-    fpr_high: Floats
-    tpr_low: Floats
-    tpr_high: Floats
-    recall: Floats
-    precision: Floats
-
-
-class Group(NamedTuple):
-    """Rows with neighbouring probabilities: their mean, and how many are positive."""
-
-    predicted: float
-    observed: float
+    value: float
     low: float
     high: float
+    level: float = 0.95
+
+    @classmethod
+    def of_auc(cls, scores: NDArray[np.float64], classes: NDArray[np.int64]) -> Interval:
+        """The AUC with DeLong's interval; of several classes, Hand and Till's."""
+        of_rows = metrics.roc_auc_interval if scores.ndim == 1 else metrics.hand_till_interval
+        auc = of_rows(scores, classes)
+        return cls(auc.auc, auc.low, auc.high, auc.level)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the data: how many rows, and how many of each label if that is known."""
+
     rows: int
-    positives: int
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the mean probability lies in the interval of the observed share."""
-        return self.low <= self.predicted <= self.high
+    counts: tuple[int, ...] | None = None
 
 
-class Point(NamedTuple):
-    """An evaluation during training."""
+@dataclass(frozen=True)
+class Peer:
+    """Another model on the same test rows; what is not known is None.
 
-    step: float
-    auc: float
-    iterate: str
+    Attributes:
+        name: of the model.
+        auc: on the test rows.
+        low: of its interval.
+        high: of its interval.
+        p_value: of a paired test against the model that is judged.
+        seconds: to fit it.
+    """
 
+    name: str
+    auc: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    seconds: float | None = None
 
-def held(evaluation: Mapping[str, Any]) -> Held:
-    """The test rows of an evaluation; what cannot be right is refused."""
-    check_names(evaluation, NEEDED)
-    labels = evaluation["labels"]
-    if isinstance(labels, str) or len(labels) != 2:
-        raise ValueError(f"labels must be the negative and the positive one, found {labels!r}")
-    p, positive = _test_rows(evaluation)
-    level = checked_level(evaluation["auc"])
-    threshold = _probability("threshold", evaluation["threshold"])
-    return Held(p, positive, threshold, level, *map(str, labels))
-
-
-def check_names(evaluation: Mapping[str, Any], needed: Sequence[str]) -> None:
-    """Refuse an evaluation that lacks something."""
-    if missing := [name for name in needed if name not in evaluation]:
-        raise ValueError(f"evaluation must hold {', '.join(needed)}, found no {', '.join(missing)}")
-
-
-def checked_level(auc: Mapping[str, Any]) -> float:
-    """The level of the interval of an AUC, if all its numbers can be right."""
-    for name in ("value", "low", "high"):
-        _probability(f"auc[{name!r}]", auc[name])
-    inside = "a number strictly between 0 and 1"
-    return number("auc['level']", auc["level"], inside, lambda x: 0 < x < 1)
+    def verdict(self, ours: float) -> Literal["better", "same", "worse", "untested"]:
+        """How our AUC compares with this model's, by the p value alone."""
+        if self.p_value is None or self.auc is None:
+            return "untested"
+        if self.p_value >= SIGNIFICANT:
+            return "same"
+        return "better" if ours > self.auc else "worse"
 
 
-def _test_rows(evaluation: Mapping[str, Any]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Their probabilities, and which are positive."""
-    p = np.asarray(evaluation["probability"], np.float64)
-    y = np.asarray(evaluation["classes"])
-    if p.ndim != 1 or p.shape != y.shape:
-        raise ValueError(
-            f"probability and classes must have one number per row, found {p.shape} and {y.shape}"
-        )
-    check_finite("probability", p)
-    _check_counts(evaluation, len(y), check_labels(y))
-    if not 0 <= p.min() <= p.max() <= 1:
-        raise ValueError(f"probability must be from 0 to 1, found {p.min():g} to {p.max():g}")
-    return p, y == 1
+@dataclass(frozen=True)
+class Importance:
+    """By how much the AUC falls when a column is shuffled, and the spread over shuffles."""
+
+    column: str
+    drop: float
+    sd: float | None = None
 
 
-def _probability(name: str, value: object) -> float:
-    return number(name, value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
+@dataclass(frozen=True)
+class Column:
+    """A raw column: its kind, the share that is missing, and what its values are like."""
+
+    name: str
+    kind: str
+    missing: float | None = None
+    distinct: int | None = None
+    typical: str | None = None
 
 
-def _check_counts(evaluation: Mapping[str, Any], rows: int, positives: int) -> None:
-    """Both classes are there, and as often as is said."""
-    if positives in (0, rows):
-        raise ValueError(
-            f"classes must hold both 0 and 1, found {positives} positives of {rows} rows"
-        )
-    for name, found in (("rows", rows), ("positives", positives)):
-        if evaluation[name]["test"] != found:
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """How good a classifier is on its test rows, and how it came about.
+
+    What cannot be right is refused, so that every record can be shown.
+
+    Attributes:
+        target: the column that is predicted.
+        labels: of the classes; of two, the negative first.
+        parts: the rows that it was trained on ("train"), chosen by ("valid") and judged by
+            ("test").
+        probability: of the positive label for each test row, (rows,); of several labels
+            (rows, labels).
+        classes: the place of each test row's label among ``labels``.
+        auc: on the test rows; of several labels Hand and Till's mean over pairs.
+        threshold: the probability from which a row is flagged; None with several labels.
+        peers: other models on the same test rows.
+        importance: of the columns, the most important first.
+        columns: of the table.
+        history: the records of the training.
+        metric: by which the weights were chosen, a name in ``history``.
+        notes: what a person should know.
+        seconds: of the training; None if unknown.
+        command: what was typed.
+        versions: of the software, and the day.
+    """
+
+    target: str
+    labels: tuple[str, ...]
+    parts: Mapping[str, Part]
+    probability: NDArray[np.float64]
+    classes: NDArray[np.int64]
+    auc: Interval
+    threshold: float | None = None
+    peers: tuple[Peer, ...] = ()
+    importance: tuple[Importance, ...] = ()
+    columns: tuple[Column, ...] = ()
+    history: tuple[Mapping[str, Any], ...] = ()
+    metric: str = "roc_auc"
+    notes: tuple[str, ...] = ()
+    seconds: float | None = None
+    command: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("value", "low", "high"):
+            value = getattr(self.auc, name)
+            number(f"auc[{name!r}]", value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
+        inside = "a number strictly between 0 and 1"
+        number("auc['level']", self.auc.level, inside, lambda x: 0 < x < 1)
+        counts, test = self.rows.counts, self.parts["test"]
+        if test.rows != sum(counts):
             raise ValueError(
-                f"{name}['test'] must be that of classes, {found}, found {evaluation[name]['test']}"
+                f"rows['test'] must be that of classes, {sum(counts)}, found {test.rows}"
+            )
+        if test.counts != counts:
+            raise ValueError(
+                f"counts['test'] must be that of classes, {counts}, found {test.counts}"
             )
 
+    @cached_property
+    def rows(self) -> BinaryRows | MulticlassRows:
+        """The test rows, to compute from."""
+        level = self.auc.level
+        if len(self.labels) > 2:
+            return MulticlassRows(self.probability, self.classes, level, self.labels)
+        return BinaryRows.of(self.probability, self.classes, self.threshold, level, self.labels)
 
-def known(value: Any) -> float | None:
-    """A number, or None for one that is not there, not a number or infinite."""
-    return float(value) if value is not None and math.isfinite(value) else None
+    @property
+    def average_precision(self) -> float | None:
+        """On the test rows; None of several labels."""
+        return self.rows.average_precision if isinstance(self.rows, BinaryRows) else None
 
+    @property
+    def recall(self) -> float | None:
+        """The share of the positives that is flagged; None of several labels."""
+        return self.rows.at_threshold.recall if isinstance(self.rows, BinaryRows) else None
 
-def counts_at(rows: Held, threshold: float) -> Counts:
-    """The confusion matrix if rows with this probability and above are flagged."""
-    flagged = rows.probability >= threshold
-    found, alarms = int((flagged & rows.positive).sum()), int((flagged & ~rows.positive).sum())
-    positives = int(rows.positive.sum())
-    return Counts(found, alarms, positives - found, len(flagged) - positives - alarms)
+    @property
+    def specificity(self) -> float | None:
+        """The share of the negatives that is left alone; None of several labels."""
+        return self.rows.at_threshold.specificity if isinstance(self.rows, BinaryRows) else None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The file's content: plain values, and arrays of the test rows."""
+        counts = {part: about.counts for part, about in self.parts.items() if about.counts}
+        plain = {
+            "target": self.target,
+            "labels": list(self.labels),
+            "rows": {part: about.rows for part, about in self.parts.items()},
+            "probability": self.probability,
+            "classes": self.classes,
+            "auc": asdict(self.auc),
+            "peers": [asdict(peer) for peer in self.peers],
+            "importance": [asdict(column) for column in self.importance],
+            "columns": [asdict(column) for column in self.columns],
+            "history": [dict(record) for record in self.history],
+            "metric": self.metric,
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+            "command": self.command,
+            "made": dict(self.versions),
+        }
+        if isinstance(self.rows, MulticlassRows):
+            return {**plain, "counts": {part: list(each) for part, each in counts.items()}}
+        positives = {part: each[1] for part, each in counts.items()}
+        return {**plain, "positives": positives, "threshold": self.threshold}
 
-def wilson(hits: Floats, rows: int | Floats, level: float) -> tuple[Floats, Floats]:
-    """Wilson's interval of a share; it stays in [0, 1] and is no point at its ends."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    rate = hits / rows
-    middle = rate + z * z / (2 * rows)
-    half = z * np.sqrt(rate * (1 - rate) / rows + z * z / (4 * rows * rows))
-    low, high = ((middle + side) / (1 + z * z / rows) for side in (-half, half))
-    return np.where(hits == 0, 0.0, low.clip(0, 1)), np.where(hits == rows, 1.0, high.clip(0, 1))
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Evaluation:
+        """The record of what :meth:`to_dict` gave; a file may lack the metric."""
+        several = len(content.get("labels", ())) > 2
+        needed = [*NEEDED, "counts"] if several else [*NEEDED, "positives", "threshold"]
+        if missing := [name for name in needed if name not in content]:
+            raise ValueError(
+                f"evaluation must hold {', '.join(needed)}, found no {', '.join(missing)}"
+            )
+        if isinstance(content["labels"], str):
+            raise ValueError(f"labels must be a list of labels, found {content['labels']!r}")
+        return cls(
+            target=content["target"],
+            labels=tuple(map(str, content["labels"])),
+            parts=_parts(content, several),
+            probability=np.asarray(content["probability"], np.float64),
+            classes=np.asarray(content["classes"]),
+            auc=Interval(**content["auc"]),
+            threshold=None if several else content["threshold"],
+            peers=_records(Peer, content["peers"]),
+            importance=_records(
+                Importance, [x for x in content["importance"] if math.isfinite(x["drop"])]
+            ),
+            columns=_records(Column, content["columns"]),
+            history=tuple(content["history"]),
+            metric=content.get("metric", "roc_auc"),
+            notes=tuple(content["notes"]),
+            seconds=finite_or_none(content["seconds"]),
+            command=content["command"],
+            versions=content["made"],
+        )
 
+    def write(self, folder: Path) -> None:
+        """Keep it beside the model of a folder."""
+        arrays = {"probability": self.probability, "classes": self.classes}
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        checkpoint.save(folder, NAME, {**self.to_dict(), **tensors})
 
-def curves(rows: Held) -> Curves:
-    """Both curves, from the highest threshold to the lowest.
+    @classmethod
+    def read(cls, folder: Path) -> Evaluation:
+        """The evaluation of a model's folder.
 
-    The ROC's band: at each threshold, both rates have an interval of the level's root, so that
-    the rectangle of both holds the true point at this threshold with the level. The band is what
-    all rectangles cover.
-    """
-    fpr, tpr, _ = metrics.roc_curve(rows.probability, rows.positive)
-    positives = int(rows.positive.sum())
-    negatives = len(rows.positive) - positives
-    hits, alarms = np.rint(tpr * positives), np.rint(fpr * negatives)
-    precision = hits[1:] / (hits[1:] + alarms[1:])
-    precision = np.append(precision[0], precision)
-    kept = _kept(fpr, tpr) | _kept(tpr, precision)
-    level = math.sqrt(rows.level)
-    bands = *wilson(alarms, negatives, level), *wilson(hits, positives, level)
-    return Curves(*(x[kept] for x in (fpr, tpr, *bands, tpr, precision)))
-
-
-def _kept(x: Floats, y: Floats) -> NDArray[np.bool_]:
-    """Points to draw: the first in each cell of a fine grid, the one before it, and the last."""
-    cells = np.rint(FINEST * np.stack([x, y]))
-    first = np.append(True, (cells[:, 1:] != cells[:, :-1]).any(axis=0))
-    kept: NDArray[np.bool_] = first | np.append(first[1:], True)
-    return kept
-
-
-def groups(rows: Held) -> list[Group]:
-    """A calibration curve: groups of about as many rows each, in which equal ones stay together."""
-    order = np.argsort(rows.probability, kind="stable")
-    p, y = rows.probability[order], rows.positive[order]
-    wanted = min(MOST_GROUPS, max(1, len(p) // LEAST_ROWS))
-    cuts = np.arange(1, wanted) * len(p) // wanted
-    starts, ends = (np.searchsorted(p, p[cuts], side) for side in ("left", "right"))
-    cuts = np.where(cuts - starts <= ends - cuts, starts, ends)  # the nearer end of a run of equals
-    edges = np.unique([0, *cuts, len(p)])
-    return [_group(p[start:end], y[start:end], rows.level) for start, end in pairwise(edges)]
-
-
-def _group(p: Floats, y: NDArray[np.bool_], level: float) -> Group:
-    positives, rows = int(y.sum()), len(p)
-    low, high = wilson(np.array(float(positives)), rows, level)
-    return Group(float(p.mean()), positives / rows, float(low), float(high), rows, positives)
-
-
-def thresholds(rows: Held) -> list[float]:
-    """Some that differ in what they flag, the highest first, the model's own among them.
-
-    Those at which the expected costs are least if the probabilities are right, 1 / (1 + ratio),
-    and those that flag so many rows as there are positives, or a multiple. The two that flag
-    nothing and everything are left out.
-    """
-    ranked = np.sort(rows.probability)[::-1]
-    places = [round(times * rows.base_rate * len(ranked)) - 1 for times in FLAGGED]
-    wanted = [1 / (1 + ratio) for ratio in COST_RATIOS]
-    wanted += [float(ranked[max(0, place)]) for place in places if place < len(ranked)]
-    found = {rows.threshold: counts_at(rows, rows.threshold).flagged}
-    for threshold in map(tidy, wanted):
-        flagged = counts_at(rows, threshold).flagged
-        near = any(abs(flagged - other) <= NEAR * other for other in found.values())
-        if 0 < flagged < 1 and not near:
-            found[threshold] = flagged
-    return sorted(found, reverse=True)
-
-
-def tidy(probability: float) -> float:
-    """Rounded to two digits, those of the distance to 1 if that is nearer."""
-    edge = min(probability, 1 - probability)
-    return round(probability, 1 - math.floor(math.log10(edge))) if edge > 0 else probability
-
-
-def evaluations(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Point]]:
-    """The validation AUCs of each iterate that has some."""
-    found: dict[str, list[Point]] = {}
-    for record in history:
-        for iterate in ("last", "average"):
-            auc = known(record.get(f"valid_auc_{iterate}"))
-            if auc is not None:
-                found.setdefault(iterate, []).append(Point(record["step"], auc, iterate))
-    return found
+        Raises:
+            ValueError: if there is none, or its files are not those that were written.
+        """
+        if not (folder / f"{NAME}.json").exists():
+            raise ValueError(
+                f"folder must be one that aucmax fit made, found no {NAME}.json in {folder}: a "
+                f"model saved from Python does not know its target's name"
+            )
+        content = checkpoint.load(folder, NAME)
+        arrays = {name: content[name].numpy() for name in ("probability", "classes")}
+        return cls.from_dict({**content, **arrays})
 
 
-def chosen(points: Mapping[str, Sequence[Point]]) -> Point | None:
-    """The best of all, the first of equals: training keeps its weights."""
-    every = [point for line in points.values() for point in line]
-    order = {"last": 0, "average": 1}
-    return min(every, key=lambda x: (-x.auc, x.step, order[x.iterate]), default=None)
+Record = TypeVar("Record", Peer, Importance, Column)
+
+
+def _parts(content: Mapping[str, Any], several: bool) -> dict[str, Part]:
+    """How many rows each part has, and of each label where the file has it."""
+    parts = {}
+    for part, rows in content["rows"].items():
+        counts = content["counts" if several else "positives"].get(part)
+        if not several and counts is not None:
+            counts = (rows - counts, counts)
+        parts[part] = Part(rows, tuple(counts) if counts else None)
+    return parts
+
+
+def _records(kind: type[Record], contents: Sequence[Mapping[str, Any]]) -> tuple[Record, ...]:
+    """Of each dictionary one record, in which None stands for numbers that are not finite."""
+
+    def plain(value: Any) -> Any:
+        return finite_or_none(value) if isinstance(value, float) else value
+
+    return tuple(kind(**{k: plain(v) for k, v in each.items()}) for each in contents)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
-from aucmax.judge import classes
-from aucmax.judge import evaluation as numbers
-from aucmax.judge.classes import HeldClasses, OfClass
+from aucmax.judge.binary import curves
+from aucmax.judge.evaluation import Evaluation, Interval
+from aucmax.judge.multiclass import ClassResult, MulticlassRows, class_results, mistakes
+from aucmax.judge.training import training
 from aucmax.report import figures, parts, sections, words
 from aucmax.report.html import pair, paragraph, scrolled, shown, table
 from aucmax.report.words import percent, plural, quoted, short
@@ -31,37 +31,36 @@ MOST_MISTAKES = 3  # in words
 DARKEST = 45  # percent of colour in a cell
 
 
-def sections_of(evaluation: Mapping[str, Any]) -> list[str]:
-    """All that stands below the title; what cannot be right is refused."""
-    rows = classes.held_classes(evaluation)
+def sections_of(rows: MulticlassRows, evaluation: Evaluation) -> list[str]:
+    """All that stands below the title."""
     few = len(rows.labels) <= SMALL
     bodies = {
         "answer": _answer(rows, evaluation),
         "classes": _classes(rows),
         "predictions": _predictions(rows),
         "calibration": _calibration(rows, beside=not few),
-        "training": sections.training(evaluation["history"]),
-        "importance": sections.importance(evaluation["importance"]),
+        "training": sections.training(training(evaluation.history, evaluation.metric)),
+        "importance": sections.importance(evaluation.importance),
         "data": _data(rows, evaluation),
         "made": parts.made(evaluation),
     }
     made = [parts.section(SECTIONS, key, bodies[key]) for key in SECTIONS]
     middle = [pair(*made[2:4])] if few else made[2:4]
-    headline = paragraph(_headline(evaluation["auc"]), "headline")
+    headline = paragraph(_headline(evaluation.auc), "headline")
     return [headline, parts.contents(SECTIONS), *made[:2], *middle, *made[4:]]
 
 
-def _headline(auc: Mapping[str, Any]) -> str:
+def _headline(auc: Interval) -> str:
     value, low, high = words.of_hundred(auc)
     return (
         f"Given a row of each of two classes, it tells which is which in {value} of 100 cases "
-        f"({words.percent_of_level(auc['level'])} interval {low} to {high}), on average over all "
+        f"({words.percent_of_level(auc.level)} interval {low} to {high}), on average over all "
         "pairs of classes."
     )
 
 
-def _answer(rows: HeldClasses, evaluation: Mapping[str, Any]) -> str:
-    auc = evaluation["auc"]
+def _answer(rows: MulticlassRows, evaluation: Evaluation) -> str:
+    auc = evaluation.auc
     meaning = (
         "of two classes, the share of pairs of one row of each that the probability of one of the "
         "classes ranks the right way round; the mean over all pairs of classes (Hand and Till)"
@@ -69,13 +68,13 @@ def _answer(rows: HeldClasses, evaluation: Mapping[str, Any]) -> str:
     found = [
         paragraph(f"{words.against_guessing(auc)} {_on_size(rows)}".strip()),
         _cards(rows, auc),
-        paragraph(words.verdict(auc["value"], evaluation["peers"]), "verdict"),
+        paragraph(words.verdict(auc.value, evaluation.peers), "verdict"),
         parts.peers(evaluation, meaning, "DeLong's paired test, carried over to this mean"),
     ]
     return "\n".join(filter(None, found))
 
 
-def _on_size(rows: HeldClasses) -> str:
+def _on_size(rows: MulticlassRows) -> str:
     """A warning if a class is small."""
     counts = rows.confusion.sum(axis=1)
     few = [label for label, count in zip(rows.labels, counts, strict=True) if count < words.FEW]
@@ -87,13 +86,13 @@ def _on_size(rows: HeldClasses) -> str:
     )
 
 
-def _cards(rows: HeldClasses, auc: Mapping[str, Any]) -> str:
+def _cards(rows: MulticlassRows, auc: Interval) -> str:
     digits, counts = words.decimals(auc), rows.confusion.sum(axis=1)
     right = rows.confusion.diagonal()
     total, most = int(counts.sum()), int(counts.argmax())
-    between = f"{auc['low']:.{digits}f} to {auc['high']:.{digits}f}"
+    between = f"{auc.low:.{digits}f} to {auc.high:.{digits}f}"
     found = [
-        ("AUC", f"{auc['value']:.{digits}f}", between),
+        ("AUC", f"{auc.value:.{digits}f}", between),
         ("Test rows", f"{total:,}", f"of {len(rows.labels)} classes"),
         ("Accuracy", percent(float(right.sum() / total)), "of the predicted labels are right"),
         ("Mean recall", percent(float((right / counts).mean())), "of a class gets its label"),
@@ -106,9 +105,9 @@ def _cards(rows: HeldClasses, auc: Mapping[str, Any]) -> str:
     return parts.cards(found) + paragraph(note, "note")
 
 
-def _classes(rows: HeldClasses) -> str:
+def _classes(rows: MulticlassRows) -> str:
     """Every class against the rest: a table, and curves."""
-    found = classes.of_classes(rows)
+    found = class_results(rows)
     drawn = found
     caption = "Each panel: the rows of one class against all others, ranked by its probability."
     if len(found) > MOST_PANELS:
@@ -121,7 +120,7 @@ def _classes(rows: HeldClasses) -> str:
         f"Shaded: {words.percent_of_level(rows.level)} confidence at any one threshold (Wilson "
         "intervals of both shares together)."
     )
-    digits = max(words.decimals({"value": x.auc, "low": x.low, "high": x.high}) for x in found)
+    digits = max(words.decimals(Interval(x.auc, x.low, x.high)) for x in found)
     panels = "\n".join(_panel(rows, x, digits) for x in drawn)
     box = "box" if len(found) > MOST_CELLS else ""
     return "\n".join(
@@ -133,7 +132,7 @@ def _classes(rows: HeldClasses) -> str:
     )
 
 
-def _class_table(rows: HeldClasses, found: Sequence[OfClass], digits: int) -> str:
+def _class_table(rows: MulticlassRows, found: Sequence[ClassResult], digits: int) -> str:
     level = f"{words.percent_of_level(rows.level)} interval"
     heads = ("Class", "Test rows", "Share", "AUC against the rest", level, "Precision", "Recall")
     lines = []
@@ -145,18 +144,18 @@ def _class_table(rows: HeldClasses, found: Sequence[OfClass], digits: int) -> st
     return table(heads, lines)
 
 
-def _panel(rows: HeldClasses, x: OfClass, digits: int) -> str:
-    curves = numbers.curves(rows.one_against_rest(x.place))
+def _panel(rows: MulticlassRows, x: ClassResult, digits: int) -> str:
+    lines = curves(rows.one_against_rest(x.place))
     area = f"{x.auc:.{digits}f}"
     label = f"ROC curve of {quoted(x.label)} with an area of {area}"
-    drawn = figures.drawn(f"roc{x.place}", label, PANEL, figures.small_roc(curves), PANEL)
+    drawn = figures.drawn(f"roc{x.place}", label, PANEL, figures.small_roc(lines), PANEL)
     name = shown(quoted(x.label))
     return f"<figure>\n{drawn}<figcaption>{name}, AUC&nbsp;{area}</figcaption>\n</figure>"
 
 
-def _predictions(rows: HeldClasses) -> str:
+def _predictions(rows: MulticlassRows) -> str:
     """The confusion matrix, and the most frequent mistakes."""
-    found = classes.mistakes(rows, MOST_MISTAKES)
+    found = mistakes(rows, MOST_MISTAKES)
     said = [
         f"{quoted(truth)} taken for {quoted(label)} ({count:,} of {total:,})"
         for truth, label, count, total in found
@@ -171,7 +170,7 @@ def _predictions(rows: HeldClasses) -> str:
     return "\n".join([paragraph(first), scrolled(_matrix(rows)), paragraph(note, "note")])
 
 
-def _matrix(rows: HeldClasses) -> str:
+def _matrix(rows: MulticlassRows) -> str:
     names = [escape(short(label, 16)) for label in rows.labels]
     top = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = []
@@ -189,7 +188,7 @@ def _matrix(rows: HeldClasses) -> str:
     return f'<table class="numbers matrix">\n{head}\n<tbody>\n{body}\n</tbody>\n</table>'
 
 
-def _calibration(rows: HeldClasses, beside: bool) -> str:
+def _calibration(rows: MulticlassRows, beside: bool) -> str:
     held = rows.right_or_wrong()
     about = (
         "by the probability of the predicted label. Of rows with 80 %, about 80 in 100 should be "
@@ -203,9 +202,9 @@ def _calibration(rows: HeldClasses, beside: bool) -> str:
     return sections.calibrated(held, about, said, "share of right labels", beside)
 
 
-def _data(rows: HeldClasses, evaluation: Mapping[str, Any]) -> str:
-    counts = evaluation["counts"]
-    known = {key: about for key, about in parts.PARTS.items() if sum(counts.get(key) or [0])}
+def _data(rows: MulticlassRows, evaluation: Evaluation) -> str:
+    counts = {key: about.counts for key, about in evaluation.parts.items() if about.counts}
+    known = {key: about for key, about in parts.PARTS.items() if key in counts}
     heads = ("Class", *(name for name, _ in known.values()))
     each = [counts[key] for key in known]
     names = ["all", *(short(label) for label in rows.labels)]
@@ -216,6 +215,6 @@ def _data(rows: HeldClasses, evaluation: Mapping[str, Any]) -> str:
     found = [
         paragraph(f"{plural(sum(map(sum, each)), 'row')}. {purposes}."),
         scrolled(table(heads, cells, own=0), box),
-        parts.columns(evaluation["columns"]),
+        parts.columns(evaluation.columns),
     ]
     return "\n".join(filter(None, found))

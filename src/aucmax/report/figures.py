@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aucmax.judge.evaluation import Curves, Floats, Group, Held, Point, chosen, counts_at, known
+from aucmax.judge.binary import BinaryRows, Curves, Floats, Group
+from aucmax.judge.evaluation import Importance
+from aucmax.judge.training import Training
 from aucmax.report import drawing
 from aucmax.report.base import colour_names
 from aucmax.report.style import COLOURS, INK, PAPER
@@ -55,13 +57,13 @@ def drawn(
     return text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
 
 
-def roc(rows: Held, found: Curves) -> Callable[[Figure], None]:
+def roc(rows: BinaryRows, found: Curves) -> Callable[[Figure], None]:
     """The ROC curve with its band, the diagonal and the model's threshold."""
 
     def paint(figure: Figure) -> None:
         ax = _square(figure)
         _roc_lines(ax, found)
-        counts = counts_at(rows, rows.threshold)
+        counts = rows.at_threshold
         _spot(ax, 1 - counts.specificity, counts.recall, "its threshold")
         ax.set_xlabel(f"share of {quoted(rows.no, 16)} flagged by mistake\n(false positive rate)")
         ax.set_ylabel(f"share of {quoted(rows.yes, 16)} found\n(recall, true positive rate)")
@@ -91,7 +93,7 @@ def _roc_lines(ax: Axes, found: Curves) -> None:
     ax.plot(found.fpr, found.tpr, color=BLUE, label="this model")
 
 
-def precision_recall(rows: Held, found: Curves) -> Callable[[Figure], None]:
+def precision_recall(rows: BinaryRows, found: Curves) -> Callable[[Figure], None]:
     """Precision against recall, with the base rate and the model's threshold."""
 
     def paint(figure: Figure) -> None:
@@ -99,7 +101,7 @@ def precision_recall(rows: Held, found: Curves) -> Callable[[Figure], None]:
         ax.plot([0, 1], [rows.base_rate] * 2, label="guessing", **REFERENCE)
         line = {"drawstyle": "steps-pre", "color": BLUE, "label": "this model"}
         ax.plot(found.recall, found.precision, **line)  # type: ignore[arg-type]
-        counts = counts_at(rows, rows.threshold)
+        counts = rows.at_threshold
         if counts.precision is not None:
             _spot(ax, counts.recall, counts.precision, "its threshold")
         ax.set_xlabel(f"share of {quoted(rows.yes, 16)} found\n(recall)")
@@ -109,21 +111,21 @@ def precision_recall(rows: Held, found: Curves) -> Callable[[Figure], None]:
     return paint
 
 
-def histogram(rows: Held) -> Callable[[Figure], None]:
+def histogram(rows: BinaryRows) -> Callable[[Figure], None]:
     """A panel of probabilities per class; what is not flagged is pale."""
     by_odds = is_by_odds(rows.probability)
     place = _log_odds if by_odds else np.asarray
     x, cut = place(rows.probability), float(place(np.array(rows.threshold)))
     edges = _edges(x, cut)
-    counts = counts_at(rows, rows.threshold)
+    counts = rows.at_threshold
 
     def paint(figure: Figure) -> None:
         top, bottom = figure.subplots(2, 1, sharex=True)
-        found = f"{counts.missed:,} missed", f"{counts.found:,} found"
-        alarms = f"{counts.left:,} left alone", f"{counts.alarms:,} false alarms"
+        positives = f"{counts.missed:,} missed", f"{counts.hits:,} found"
+        negatives = f"{counts.left_alone:,} left alone", f"{counts.false_alarms:,} false alarms"
         panels = (
-            (top, rows.positive, VERMILION, rows.yes, found),
-            (bottom, ~rows.positive, BLUE, rows.no, alarms),
+            (top, rows.positive, VERMILION, rows.yes, positives),
+            (bottom, ~rows.positive, BLUE, rows.no, negatives),
         )
         for ax, of_class, colour, label, (below, above) in panels:
             _bars(ax, np.histogram(x[of_class], edges)[0], edges, cut, colour)
@@ -151,7 +153,9 @@ def is_crowded(probability: Floats) -> bool:
     return float(np.median(probability)) < 0.1
 
 
-def calibration(rows: Held, found: Sequence[Group], observed: str) -> Callable[[Figure], None]:
+def calibration(
+    rows: BinaryRows, found: Sequence[Group], observed: str
+) -> Callable[[Figure], None]:
     """Observed shares against predicted ones, with intervals, and where they would be equal."""
 
     def paint(figure: Figure) -> None:
@@ -175,9 +179,9 @@ def calibration(rows: Held, found: Sequence[Group], observed: str) -> Callable[[
     return paint
 
 
-def training(points: Mapping[str, Sequence[Point]]) -> Callable[[Figure], None]:
-    """Validation AUC by step, the kept weights marked."""
-    best = chosen(points)
+def training(scores: Training) -> Callable[[Figure], None]:
+    """Validation score by step, the kept weights marked."""
+    best = scores.best
     looks: dict[str, Any] = {
         "last": {"color": VERMILION, "dashes": (5, 2), "marker": "s", "markersize": 3},
         "average": {"color": BLUE, "marker": "o", "markersize": 3},
@@ -187,39 +191,37 @@ def training(points: Mapping[str, Sequence[Point]]) -> Callable[[Figure], None]:
         from matplotlib.ticker import FuncFormatter
 
         ax = figure.subplots()
-        for iterate, line in points.items():
-            steps, aucs = [x.step for x in line], [x.auc for x in line]
-            every = max(1, len(line) // 12)
-            ax.plot(steps, aucs, label=ITERATES[iterate], markevery=every, **looks[iterate])
+        for iterate, curve in scores.curves.items():
+            steps, values = [x.step for x in curve], [x.score for x in curve]
+            every = max(1, len(curve) // 12)
+            ax.plot(steps, values, label=ITERATES[iterate], markevery=every, **looks[iterate])
         if best is not None:
-            _spot(ax, best.step, best.auc, "kept")
+            _spot(ax, best.step, best.score, "kept")
         ax.set_xlabel("training step")
-        ax.set_ylabel("AUC on the validation rows")
+        ax.set_ylabel(f"{scores.label} on the validation rows")
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.short(value)))
         _legend(figure)
 
     return paint
 
 
-def importance(found: Sequence[Mapping[str, Any]]) -> tuple[float, Callable[[Figure], None]]:
+def importance(columns: Sequence[Importance]) -> tuple[float, Callable[[Figure], None]]:
     """The height, and a bar per column with its spread, the longest on top."""
 
     def paint(figure: Figure) -> None:
         ax = figure.subplots()
-        places = np.arange(len(found))[::-1]
-        spread = [known(x.get("sd")) or 0.0 for x in found]
+        places, drops = np.arange(len(columns))[::-1], [x.drop for x in columns]
+        spread = [x.sd or 0.0 for x in columns]
         look: Any = {"ecolor": INK, "capsize": 2, "error_kw": {"elinewidth": 1.0}}
-        ax.barh(
-            places, [x["drop"] for x in found], 0.62, xerr=spread, color=BLUE, alpha=0.7, **look
-        )
+        ax.barh(places, drops, 0.62, xerr=spread, color=BLUE, alpha=0.7, **look)
         ax.axvline(0, color=INK, linewidth=0.8)
-        ax.set_yticks(places, [short(x["column"], MOST_LETTERS) for x in found])
-        ax.set_ylim(-0.6, len(found) - 0.4)
+        ax.set_yticks(places, [short(x.column, MOST_LETTERS) for x in columns])
+        ax.set_ylim(-0.6, len(columns) - 0.4)
         ax.grid(axis="y", visible=False)
         ax.locator_params(axis="x", nbins=5)
         ax.set_xlabel("loss of test AUC when the column is shuffled")
 
-    return 0.7 + 0.23 * len(found), paint
+    return 0.7 + 0.23 * len(columns), paint
 
 
 def _square(figure: Figure) -> Axes:

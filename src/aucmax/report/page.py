@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from aucmax.disk import write_text
-from aucmax.judge import evaluation as numbers
-from aucmax.judge.evaluation import Held
+from aucmax.judge.binary import BinaryRows, curves
+from aucmax.judge.evaluation import Evaluation, Interval
+from aucmax.judge.training import training
 from aucmax.report import base, classes, parts, sections, words
 from aucmax.report.html import CSS, pair, paragraph, scrolled, table
 from aucmax.report.words import percent, quoted
@@ -27,7 +26,7 @@ SECTIONS = {
 }
 
 
-def write_model_page(path: Path, evaluation: Mapping[str, Any]) -> None:
+def write_model_page(path: Path, evaluation: Evaluation) -> None:
     """Write the page of a classifier: how well it ranks, which threshold to take, what it used.
 
     The file is there as a whole or not at all, and needs nothing but itself: no network, no
@@ -36,19 +35,14 @@ def write_model_page(path: Path, evaluation: Mapping[str, Any]) -> None:
 
     Args:
         path: of the file; its folder is made if it is not there.
-        evaluation: "target" and "labels" (negative, positive); "rows" and "positives" by part of
-            the data ("train", "valid", "test"); "probability" and "classes" (0, 1) of the test
-            rows; their "auc" with "value", "low", "high" and "level"; "peers", "history",
-            "threshold", "importance", "columns", "notes", "seconds", "command" and "made". Of
-            more than two labels, "counts" of each by part in place of "positives", (rows, labels)
-            probabilities, classes 0, 1, 2, ..., and no threshold.
-
-    Raises:
-        ValueError: if something is not there or cannot be right.
+        evaluation: of the classifier.
     """
-    several = len(evaluation.get("labels", ())) > 2
-    found = classes.sections_of(evaluation) if several else _sections(evaluation)
-    title = f"Predicting {quoted(evaluation['target'], 60)}"
+    rows = evaluation.rows
+    if isinstance(rows, BinaryRows):
+        found = _sections(rows, evaluation)
+    else:
+        found = classes.sections_of(rows, evaluation)
+    title = f"Predicting {quoted(evaluation.target, 60)}"
     content = base.page(title, found)
     content = content.replace("</style>", f"{CSS}</style>", 1)
     path = Path(path)
@@ -56,18 +50,17 @@ def write_model_page(path: Path, evaluation: Mapping[str, Any]) -> None:
     write_text(path, content)
 
 
-def _sections(evaluation: Mapping[str, Any]) -> list[str]:
-    rows = numbers.held(evaluation)
-    curves, auc = numbers.curves(rows), evaluation["auc"]
+def _sections(rows: BinaryRows, evaluation: Evaluation) -> list[str]:
+    lines, auc = curves(rows), evaluation.auc
     bodies = {
         "answer": _answer(rows, evaluation),
-        "roc": sections.roc(rows, curves, auc),
-        "precision": sections.precision_recall(rows, curves),
+        "roc": sections.roc(rows, lines, auc),
+        "precision": sections.precision_recall(rows, lines),
         "probabilities": sections.histogram(rows),
         "calibration": sections.calibration(rows),
-        "training": sections.training(evaluation["history"]),
+        "training": sections.training(training(evaluation.history, evaluation.metric)),
         "thresholds": sections.thresholds(rows),
-        "importance": sections.importance(evaluation["importance"]),
+        "importance": sections.importance(evaluation.importance),
         "data": _data(rows, evaluation),
         "made": parts.made(evaluation),
     }
@@ -76,9 +69,9 @@ def _sections(evaluation: Mapping[str, Any]) -> list[str]:
     return [headline, parts.contents(SECTIONS), first, pair(*rest[:2]), pair(*rest[2:4]), *rest[4:]]
 
 
-def _answer(rows: Held, evaluation: Mapping[str, Any]) -> str:
-    auc = evaluation["auc"]
-    verdict = words.verdict(auc["value"], evaluation["peers"])
+def _answer(rows: BinaryRows, evaluation: Evaluation) -> str:
+    auc = evaluation.auc
+    verdict = words.verdict(auc.value, evaluation.peers)
     first = f"{words.against_guessing(auc)} {words.on_size(rows)}".strip()
     meaning = (
         f"the share of pairs of one {quoted(rows.yes)} and one {quoted(rows.no)} that are ranked "
@@ -93,14 +86,14 @@ def _answer(rows: Held, evaluation: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, found))
 
 
-def _cards(rows: Held, auc: Mapping[str, Any]) -> str:
+def _cards(rows: BinaryRows, auc: Interval) -> str:
     """The numbers to remember."""
-    counts = numbers.counts_at(rows, rows.threshold)
+    counts = rows.at_threshold
     digits, positives = words.decimals(auc), int(rows.positive.sum())
-    between = f"{auc['low']:.{digits}f} to {auc['high']:.{digits}f}"
+    between = f"{auc.low:.{digits}f} to {auc.high:.{digits}f}"
     right = "nothing is flagged" if counts.precision is None else "of the flagged rows are right"
     found = [
-        ("AUC", f"{auc['value']:.{digits}f}", between),
+        ("AUC", f"{auc.value:.{digits}f}", between),
         ("Test rows", f"{counts.rows:,}", f"{positives:,} of them {quoted(rows.yes, 16)}"),
         ("Base rate", percent(rows.base_rate), f"{quoted(rows.yes, 16)} among the test rows"),
         ("Precision", percent(counts.precision), right),
@@ -111,16 +104,19 @@ def _cards(rows: Held, auc: Mapping[str, Any]) -> str:
     return parts.cards(found) + paragraph(note, "note")
 
 
-def _data(rows: Held, evaluation: Mapping[str, Any]) -> str:
+def _data(rows: BinaryRows, evaluation: Evaluation) -> str:
     heads = ("Part", "Rows", quoted(rows.yes), "Share", "What for")
     lines = [line for part in parts.PARTS if (line := _part(part, evaluation))]
-    found = [scrolled(table(heads, lines, texts={4})), parts.columns(evaluation["columns"])]
+    found = [scrolled(table(heads, lines, texts={4})), parts.columns(evaluation.columns)]
     return "\n".join(filter(None, found))
 
 
-def _part(part: str, evaluation: Mapping[str, Any]) -> list[str]:
-    rows, positives = evaluation["rows"].get(part), evaluation["positives"].get(part)
-    if not rows or positives is None:
+def _part(part: str, evaluation: Evaluation) -> list[str]:
+    about = evaluation.parts.get(part)
+    if about is None or not about.rows:
         return []
     name, purpose = parts.PARTS[part]
-    return [name, f"{rows:,}", f"{positives:,}", percent(positives / rows), purpose]
+    if about.counts is None:
+        return [name, f"{about.rows:,}", words.UNKNOWN, words.UNKNOWN, purpose]
+    positives = about.counts[1]
+    return [name, f"{about.rows:,}", f"{positives:,}", percent(positives / about.rows), purpose]

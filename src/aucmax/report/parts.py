@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
 
-from aucmax.judge.evaluation import known
+from aucmax.judge.evaluation import SIGNIFICANT, Column, Evaluation, Peer
 from aucmax.report import base, words
 from aucmax.report.html import paragraph, scrolled, shown, table
 from aucmax.report.words import UNKNOWN, percent, plural, short
@@ -42,7 +41,7 @@ def cards(found: Iterable[tuple[str, str, str]]) -> str:
     return f'<dl class="cards">\n{"".join(items)}\n</dl>\n'
 
 
-def peers(evaluation: Mapping[str, Any], meaning: str, test: str) -> str:
+def peers(evaluation: Evaluation, meaning: str, test: str) -> str:
     """This model beside others on the same rows; nothing if there are none.
 
     Args:
@@ -50,72 +49,69 @@ def peers(evaluation: Mapping[str, Any], meaning: str, test: str) -> str:
         meaning: of the AUC.
         test: the name of the test that gives the p values.
     """
-    auc, others = evaluation["auc"], evaluation["peers"]
+    auc, others = evaluation.auc, evaluation.peers
     if not others:
         return ""
     digits = words.decimals(auc)
-    level = words.percent_of_level(auc["level"])
+    level = words.percent_of_level(auc.level)
     heads = ("Model", "AUC", f"{level} interval", "Difference", "p value", "Time to fit")
-    ours = {**auc, "name": "this model", "auc": auc["value"], "seconds": evaluation["seconds"]}
-    cells = [_peer(peer, digits, auc["value"]) for peer in (ours, *others)]
+    ours = Peer("this model", auc.value, auc.low, auc.high, None, evaluation.seconds)
+    cells = [_peer(peer, digits, auc.value) for peer in (ours, *others)]
     cells[0][3] = UNKNOWN
     note = (
         f"AUC: {meaning}, on the same test rows for every model. Difference: this model less the "
         "other. p value: how often chance alone would make a difference this large between models "
-        f"that rank equally well; below {words.SIGNIFICANT:g} counts as a difference ({test})."
+        f"that rank equally well; below {SIGNIFICANT:g} counts as a difference ({test})."
     )
     return "\n".join([scrolled(table(heads, cells, own=0)), paragraph(note, "note")])
 
 
-def _peer(peer: Mapping[str, Any], digits: int, ours: float) -> list[str]:
-    value, low, high = (known(peer.get(name)) for name in ("auc", "low", "high"))
-    seconds, p = known(peer.get("seconds")), known(peer.get("p_value"))
+def _peer(peer: Peer, digits: int, ours: float) -> list[str]:
+    value, low, high = peer.auc, peer.low, peer.high
     return [
-        short(peer["name"]),
+        short(peer.name),
         UNKNOWN if value is None else f"{value:.{digits}f}",
         UNKNOWN if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}",
         words.signed(None if value is None else ours - value, digits),
-        words.p_text(p),
-        words.seconds_text(seconds),
+        words.p_text(peer.p_value),
+        words.seconds_text(peer.seconds),
     ]
 
 
-def columns(found: Sequence[Mapping[str, Any]]) -> str:
+def columns(found: Sequence[Column]) -> str:
     """How many there are of each kind, and what is known of each."""
     if not found:
         return ""
-    kinds = Counter(short(column["kind"]) for column in found)
+    kinds = Counter(short(column.kind) for column in found)
     several = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
     said = paragraph(f"{plural(len(found), 'column')}: {several}.")
     return "\n".join([said, scrolled(_columns(found), "box")])
 
 
-def _columns(columns: Iterable[Mapping[str, Any]]) -> str:
+def _columns(columns: Iterable[Column]) -> str:
     heads = ("Column", "Kind", "Missing", "Distinct values", "Typical value")
     lines = []
     for column in columns:
-        distinct = known(column.get("distinct"))
-        typical = column.get("typical")
         cells = [
-            short(column["name"]),
-            short(column["kind"]),
-            percent(known(column.get("missing"))),
-            UNKNOWN if distinct is None else f"{distinct:,.0f}",
-            UNKNOWN if typical is None else short(typical, 30),
+            short(column.name),
+            short(column.kind),
+            percent(column.missing),
+            UNKNOWN if column.distinct is None else f"{column.distinct:,.0f}",
+            UNKNOWN if column.typical is None else short(column.typical, 30),
         ]
         lines.append(cells)
     return table(heads, lines, texts={1, 4})
 
 
-def made(evaluation: Mapping[str, Any]) -> str:
+def made(evaluation: Evaluation) -> str:
     """The command, versions and notes."""
-    facts = {"Time": words.seconds_text(known(evaluation["seconds"]))}
-    facts |= {short(name): short(value, 200) for name, value in evaluation["made"].items()}
-    notes = "".join(f"<li>{shown(short(note, LONGEST))}</li>\n" for note in evaluation["notes"])
-    command = f"<pre><code>{escape(short(evaluation['command'], LONGEST))}</code></pre>"
+    facts = {"Time": words.seconds_text(evaluation.seconds)}
+    facts |= {short(name): short(value, 200) for name, value in evaluation.versions.items()}
+    notes = "".join(f"<li>{shown(short(note, LONGEST))}</li>\n" for note in evaluation.notes)
+    command = f"<pre><code>{escape(short(evaluation.command, LONGEST))}</code></pre>"
     return "\n".join(
         [
-            command if evaluation["command"] else "",
+            command if evaluation.command else "",
             base.facts(facts),
             f"<h3>Notes</h3>\n<ul>\n{notes}</ul>" if notes else "",
         ]

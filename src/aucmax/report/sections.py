@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from aucmax import metrics
-from aucmax.judge import evaluation as numbers
-from aucmax.judge.evaluation import Counts, Group, Held, known
+from aucmax.judge.binary import BinaryRows, Curves, Group, calibration_groups
+from aucmax.judge.evaluation import Importance, Interval
+from aucmax.judge.threshold import COST_RATIOS, Counts, thresholds_to_show
+from aucmax.judge.training import Training
 from aucmax.report import figures, words
 from aucmax.report.html import Html, figure, paragraph, scrolled, table
 from aucmax.report.words import percent, plural, quoted
@@ -15,9 +15,9 @@ from aucmax.report.words import percent, plural, quoted
 BEST = "★"
 
 
-def roc(rows: Held, curves: numbers.Curves, auc: Mapping[str, Any]) -> str:
+def roc(rows: BinaryRows, curves: Curves, auc: Interval) -> str:
     """The ROC curve, and how to read it."""
-    value = f"{auc['value']:.{words.decimals(auc)}f}"
+    value = f"{auc.value:.{words.decimals(auc)}f}"
     caption = (
         f"Each point is a threshold: lower it and more {quoted(rows.yes)} are found, at the price "
         f"of more {quoted(rows.no)} flagged by mistake. The nearer to the upper left corner, the "
@@ -31,9 +31,9 @@ def roc(rows: Held, curves: numbers.Curves, auc: Mapping[str, Any]) -> str:
     return figure(drawn, caption)
 
 
-def precision_recall(rows: Held, curves: numbers.Curves) -> str:
+def precision_recall(rows: BinaryRows, curves: Curves) -> str:
     """Precision against recall."""
-    value = metrics.average_precision(rows.probability, rows.positive)
+    value = rows.average_precision
     caption = (
         f"The higher, the more of the flagged rows are {quoted(rows.yes)}. Average precision, the "
         f"mean height of the curve, is {value:.3f}; guessing would reach the base rate, "
@@ -48,7 +48,7 @@ def precision_recall(rows: Held, curves: numbers.Curves) -> str:
     return figure(drawn, caption)
 
 
-def histogram(rows: Held) -> str:
+def histogram(rows: BinaryRows) -> str:
     """The probabilities of both classes."""
     caption = (
         f"How many test rows get which probability of {quoted(rows.yes)}: above, those that are "
@@ -66,7 +66,7 @@ def histogram(rows: Held) -> str:
     return figure(drawn, caption)
 
 
-def calibration(rows: Held) -> str:
+def calibration(rows: BinaryRows) -> str:
     """Whether the probabilities are right."""
     about = f"by their probability. Of rows with 20 %, about 20 in 100 should be {quoted(rows.yes)}"
     said = (
@@ -76,9 +76,9 @@ def calibration(rows: Held) -> str:
     return calibrated(rows, about, said, f"share of {quoted(rows.yes, 16)} observed")
 
 
-def calibrated(rows: Held, about: str, said: str, observed: str, beside: bool = False) -> str:
+def calibrated(rows: BinaryRows, about: str, said: str, observed: str, beside: bool = False) -> str:
     """Predicted against observed shares: how rows are grouped, what is found, what is observed."""
-    found = numbers.groups(rows)
+    found = calibration_groups(rows)
     caption = (
         f"The test rows in {plural(len(found), 'group')} of about equal size, {about}: the points "
         f"should lie on the dashed line. Bars: {words.percent_of_level(rows.level)} intervals of "
@@ -98,7 +98,7 @@ def calibrated(rows: Held, about: str, said: str, observed: str, beside: bool = 
     return figure(drawn, caption, said, beside) + details
 
 
-def _groups(rows: Held, found: Sequence[Group]) -> str:
+def _groups(rows: BinaryRows, found: Sequence[Group]) -> str:
     heads = ("Predicted", "Observed", f"{words.percent_of_level(rows.level)} interval", "Rows")
     cells = []
     for g in found:
@@ -108,28 +108,28 @@ def _groups(rows: Held, found: Sequence[Group]) -> str:
     return scrolled(table(heads, cells))
 
 
-def training(history: Sequence[Mapping[str, Any]]) -> str:
-    """Validation AUC by step, or why there is none."""
-    points = numbers.evaluations(history)
-    best = numbers.chosen(points)
-    steps = max((int(record["step"]) for record in history), default=0)
-    said = words.on_training(points, best, steps)
-    if sum(map(len, points.values())) < 2:
+def training(scores: Training) -> str:
+    """Validation score by step, or why there is none."""
+    said = words.on_training(scores)
+    if scores.evaluations < 2:
         return paragraph(said)
     caption = (
-        "AUC on validation rows, which the model does not learn from, while it was trained. They "
-        "decide which weights are kept, so that the AUC there is a little flattering; the test "
-        "rows decide nothing."
+        f"{words.capitalized(scores.label)} on validation rows, which the model does not learn "
+        "from, while it was trained. They decide which weights are kept, so that the "
+        f"{scores.label} there is a little flattering; the test rows decide nothing."
     )
-    if len(points) > 1:
+    if len(scores.curves) > 1:
         caption += " Averaged weights are the mean over many steps, which is often steadier."
     drawn = figures.drawn(
-        "training", "Validation AUC by training step", figures.FLAT, figures.training(points)
+        "training",
+        f"Validation {scores.label} by training step",
+        figures.FLAT,
+        figures.training(scores),
     )
     return figure(drawn, caption, said, beside=True)
 
 
-def thresholds(rows: Held) -> str:
+def thresholds(rows: BinaryRows) -> str:
     """What each threshold does, and what it costs."""
     said = (
         f"A row is flagged as {quoted(rows.yes)} from the threshold on. Which one is best depends "
@@ -147,40 +147,38 @@ def thresholds(rows: Held) -> str:
 
 
 def _costs() -> str:
-    *first, last = (f"{ratio:g}" for ratio in numbers.COST_RATIOS)
+    *first, last = (f"{ratio:g}" for ratio in COST_RATIOS)
     return f"{', '.join(first)} or {last}"
 
 
-def _threshold_table(rows: Held) -> str:
-    chosen = numbers.thresholds(rows)
-    none, every = numbers.counts_at(rows, 2.0), numbers.counts_at(rows, -1.0)
-    counts = [none, *(numbers.counts_at(rows, threshold) for threshold in chosen), every]
+def _threshold_table(rows: BinaryRows) -> str:
+    chosen = thresholds_to_show(rows.probability, rows.positive, rows.threshold)
+    counts = [rows.counts_at(threshold) for threshold in (2.0, *chosen, -1.0)]
     own = 1 + chosen.index(rows.threshold)
     names = ["flag nothing", *map(words.threshold_text, chosen), "flag everything"]
     names[own] += " (the model's)"
-    least = [min(x.cost(ratio) for x in counts) for ratio in numbers.COST_RATIOS]
+    least = [min(x.cost(ratio) for x in counts) for ratio in COST_RATIOS]
     lines = [[name, *_rates(x, least)] for name, x in zip(names, counts, strict=True)]
     heads = ["Threshold", "Flagged", "Precision", "Recall", "Specificity"]
-    heads += [f"Cost at {ratio}×" for ratio in numbers.COST_RATIOS]
+    heads += [f"Cost at {ratio}×" for ratio in COST_RATIOS]
     return table(heads, lines, own=own)
 
 
 def _rates(counts: Counts, least: Sequence[float]) -> list[str]:
     rates = (counts.flagged, counts.precision, counts.recall, counts.specificity)
     cells = [percent(rate) for rate in rates]
-    for ratio, best in zip(numbers.COST_RATIOS, least, strict=True):
+    for ratio, best in zip(COST_RATIOS, least, strict=True):
         cost = counts.cost(ratio)
         text = f"{cost:,.1f}"
         cells.append(Html(f"<strong>{BEST} {text}</strong>") if cost == best else text)
     return cells
 
 
-def importance(importance: Sequence[Mapping[str, Any]]) -> str:
+def importance(importance: Sequence[Importance]) -> str:
     """The columns that the model uses most."""
-    found = [x for x in importance if known(x["drop"]) is not None]
+    found = sorted(importance, key=lambda x: -x.drop)
     if not found:
         return paragraph("How much each column matters was not measured.")
-    found.sort(key=lambda x: -x["drop"])
     top, rest = found[: figures.MOST_BARS], found[figures.MOST_BARS :]
     caption = (
         "How much lower the AUC on the test rows is when the values of a column are shuffled, so "
@@ -193,14 +191,14 @@ def importance(importance: Sequence[Mapping[str, Any]]) -> str:
     return figure(drawn, caption, _others(rest), beside=True)
 
 
-def _others(rest: Sequence[Mapping[str, Any]]) -> str:
+def _others(rest: Sequence[Importance]) -> str:
     """The columns that have no bar, in words."""
     if not rest:
         return ""
-    drops = [float(x["drop"]) for x in rest]
+    drops = [x.drop for x in rest]
     low, high, added = (f"{x:.4f}".replace("-", "−") for x in (min(drops), max(drops), sum(drops)))
     if len(rest) == 1:
-        said = f"One more column, {quoted(rest[0]['column'], 40)}, loses {high}."
+        said = f"One more column, {quoted(rest[0].column, 40)}, loses {high}."
     else:
         said = f"The other {len(rest):,} columns lose from {low} to {high} each, {added} added up."
     below = " A loss below zero is chance, or a column that misleads the model."

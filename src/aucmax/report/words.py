@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from aucmax.judge.evaluation import Group, Held, Point, known
+from aucmax.judge.binary import BinaryRows, Group
+from aucmax.judge.evaluation import SIGNIFICANT, Interval, Peer
+from aucmax.judge.training import Training
 
-SIGNIFICANT = 0.05
 FEW = 30  # rows of a class
 MOST_NAMED = 4  # names in a sentence; the others are counted
 UNKNOWN = "–"
@@ -55,19 +55,19 @@ def _digits(edge: float) -> int:
     return max(1, -math.floor(math.log10(edge)))
 
 
-def of_hundred(auc: Mapping[str, Any]) -> list[str]:
+def of_hundred(auc: Interval) -> list[str]:
     """An AUC and its bounds as cases of 100, with as many digits as the interval is fine."""
-    width = 100 * (auc["high"] - auc["low"])
+    width = 100 * (auc.high - auc.low)
     digits = 0 if width >= 2 else 1 if width >= 0.2 else 2
-    edge = 100 * min(auc["value"], 1 - auc["value"])
+    edge = 100 * min(auc.value, 1 - auc.value)
     digits = max(digits, _digits(edge)) if 0 < edge < 1 else digits
-    return [f"{100 * auc[name]:.{digits}f}" for name in ("value", "low", "high")]
+    return [f"{100 * x:.{digits}f}" for x in (auc.value, auc.low, auc.high)]
 
 
-def decimals(auc: Mapping[str, Any]) -> int:
+def decimals(auc: Interval) -> int:
     """Digits of an AUC: three, four where the interval is finer, more if it would look perfect."""
-    digits = 3 if auc["high"] - auc["low"] >= 0.01 else 4
-    while auc["value"] < 1 and digits < 8 and float(f"{auc['value']:.{digits}f}") == 1:
+    digits = 3 if auc.high - auc.low >= 0.01 else 4
+    while auc.value < 1 and digits < 8 and float(f"{auc.value:.{digits}f}") == 1:
         digits += 1
     return digits
 
@@ -102,6 +102,11 @@ def seconds_text(value: float | None) -> str:
     return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
 
 
+def capitalized(text: str) -> str:
+    """For the beginning of a sentence; "AUC" stays."""
+    return text[:1].upper() + text[1:]
+
+
 def plural(count: int, name: str) -> str:
     """A number with its noun."""
     return f"{count:,} {name}{'' if count == 1 else 's'}"
@@ -115,7 +120,7 @@ def listed(names: Iterable[object]) -> str:
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
 
 
-def headline(rows: Held, auc: Mapping[str, Any]) -> str:
+def headline(rows: BinaryRows, auc: Interval) -> str:
     """What the AUC means."""
     value, low, high = of_hundred(auc)
     return (
@@ -129,26 +134,26 @@ def percent_of_level(level: float) -> str:
     return f"{100 * level:g} %"
 
 
-def against_guessing(auc: Mapping[str, Any]) -> str:
+def against_guessing(auc: Interval) -> str:
     """Whether it is better than nothing."""
     said = "Guessing would be right in 50, a perfect model in 100."
-    if auc["low"] > 0.5:
+    if auc.low > 0.5:
         return said
-    if auc["high"] < 0.5:
+    if auc.high < 0.5:
         return f"{said} This model is worse than guessing: something is the wrong way round."
     return f"{said} The interval holds 50: it is not shown that the model is better than guessing."
 
 
-def on_size(rows: Held) -> str:
+def on_size(rows: BinaryRows) -> str:
     """A warning if a class is small."""
-    positives = int(rows.positive.sum())
-    count, label = min((positives, rows.yes), (len(rows.positive) - positives, rows.no))
+    negatives, positives = rows.counts
+    count, label = min((positives, rows.yes), (negatives, rows.no))
     if count >= FEW:
         return ""
     return f"Only {count} of the test rows are {quoted(label)}: all numbers on this page are rough."
 
 
-def verdict(ours: float, peers: Sequence[Mapping[str, Any]]) -> str:
+def verdict(ours: float, peers: Sequence[Peer]) -> str:
     """Whether it was worth it, without making it look better than it is."""
     if not peers:
         return (
@@ -156,18 +161,10 @@ def verdict(ours: float, peers: Sequence[Mapping[str, Any]]) -> str:
             "would have done as well."
         )
     kinds: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    for peer in sorted(peers, key=lambda x: -(known(x.get("auc")) or 0.0)):
-        kinds[against(ours, peer)].append(peer["name"])
+    for peer in sorted(peers, key=lambda x: -(x.auc or 0.0)):
+        kinds[peer.verdict(ours)].append(peer.name)
     said = [KINDS[kind].format(listed(names)) for kind, names in kinds.items() if names]
     return " ".join([*said, _conclusion(kinds)]).strip()
-
-
-def against(ours: float, peer: Mapping[str, Any]) -> str:
-    """How it compares with one peer, by the p value alone."""
-    p, auc = known(peer.get("p_value")), known(peer.get("auc"))
-    if p is None or auc is None:
-        return "untested"
-    return "same" if p >= SIGNIFICANT else "better" if ours > auc else "worse"
 
 
 def _conclusion(kinds: Mapping[str, Sequence[str]]) -> str:
@@ -191,17 +188,17 @@ def on_groups(level: float, found: Sequence[Group]) -> str:
     )
 
 
-def on_training(points: Mapping[str, Sequence[Point]], best: Point | None, steps: int) -> str:
+def on_training(training: Training) -> str:
     """Which weights were kept."""
-    if best is None and not steps:
+    best, count = training.best, training.evaluations
+    if best is None and not training.steps:
         return "No history was recorded."
     if best is None:
         return (
-            f"Trained for {plural(steps, 'step')} without validation rows, so there is no curve "
-            "and no step to choose."
+            f"Trained for {plural(training.steps, 'step')} without validation rows, so there is no "
+            "curve and no step to choose."
         )
-    count = sum(map(len, points.values()))
-    said = f"AUC {best.auc:.4f} on the validation rows at step {best.step:,.0f}"
+    said = f"{training.label} {best.score:.4f} on the validation rows at step {best.step:,.0f}"
     if count == 1:
         return f"Evaluated once: {said}."
     return f"Kept: the {ITERATES[best.iterate]} with {said}, the best of {count:,} evaluations."

@@ -35,6 +35,10 @@ class Encoded(NamedTuple):
     numeric: NDArray[np.float32]
     categorical: NDArray[np.int64]
 
+    def select(self, rows: NDArray[np.int64]) -> Encoded:
+        """Some of the rows, by their numbers."""
+        return Encoded(self.numeric[rows], self.categorical[rows])
+
 
 class TableEncoder:
     """Turns a table of raw columns into numbers, as it has learned from a training table.

@@ -13,7 +13,9 @@ import numpy as np
 
 from aucmax import checks
 from aucmax.disk import replace_folder, write_json
-from aucmax.tables import evaluate, peers
+from aucmax.judge.evaluation import Evaluation, Interval, Part, Peer
+from aucmax.judge.peers import compare_with_peers
+from aucmax.tables import evaluate
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.hints import hints
@@ -33,8 +35,8 @@ class Fitted(NamedTuple):
 
     folder: Path
     model: AUCClassifier
-    evaluation: dict[str, Any]
-    report: Path | None
+    evaluation: Evaluation
+    report: Path
     replaced: bool = False
     """Whether the folder held a model before."""
 
@@ -99,8 +101,7 @@ def fit_file(
     began = time.perf_counter()
     model = trained(train, seed, time_limit=time_limit, verbose=progress, **options)
     seconds = round(time.perf_counter() - began, 3)
-    evaluation = evaluated(model, train, test, compare)
-    evaluation |= {"target": target, "command": command, "seconds": seconds}
+    evaluation = judged(model, train, test, compare, target, command, seconds)
     return write(folder, model, evaluation)
 
 
@@ -115,13 +116,6 @@ def trained(train: Labeled, seed: int, **options: Any) -> AUCClassifier:
     model.fit(train.table, train.classes)
     model.classes_ = np.array(train.labels, dtype=object)
     return model
-
-
-def evaluated(model: AUCClassifier, train: Labeled, test: Labeled, compare: bool) -> dict[str, Any]:
-    """What :func:`judged` finds, with the labels and all notes."""
-    found, more = judged(model, train, test, compare)
-    notes = [*train.notes, *model.encoder_.notes(train.table), *more]
-    return {"labels": train.labels, **found, "notes": notes}
 
 
 def default_folder(data: str | Path) -> Path:
@@ -173,47 +167,62 @@ def _split(rows: Labeled, share: float, seed: int) -> tuple[Labeled, Labeled]:
 
 
 def judged(
-    model: AUCClassifier, train: Labeled, test: Labeled, compare: bool
-) -> tuple[dict[str, Any], list[str]]:
-    """All that the report says of the model, and notes."""
+    model: AUCClassifier,
+    train: Labeled,
+    test: Labeled,
+    compare: bool,
+    target: str,
+    command: str,
+    seconds: float,
+) -> Evaluation:
+    """All that the report says of the model, whose test rows are encoded and scored once."""
     counts = {**model.rows_, "test": np.bincount(test.classes, minlength=2).tolist()}
-    found: dict[str, Any] = {
-        "rows": {name: sum(each) for name, each in counts.items()},
-        "history": [{k: plain_number(v) for k, v in r.items()} for r in model.history_],
-        "columns": evaluate.describe_columns(model.encoder_, train.table),
-        "made": evaluate.made(),
-    }
-    probability = model.predict_proba(test.table)
-    if len(test.labels) > 2:
-        scores = probability
-        found["counts"] = counts
-    else:
-        scores, probability = model.decision_function(test.table), probability[:, 1]
-        found["positives"] = {name: each[1] for name, each in counts.items()}
-        found["threshold"] = model.threshold_
-    others, notes = peers.compare(*train[:2], *test[:2], scores) if compare else ([], [])
-    found |= {
-        "probability": probability,
-        "classes": test.classes,
-        "auc": evaluate.interval_of(scores, test.classes),
-        "peers": others,
-        "importance": evaluate.importance(model, test.table, test.classes),
-    }
-    return found, notes
+    encoder = model.encoder_
+    encoded = encoder.transform(test.table)
+    scores = model.score_encoded(encoded)
+    probability = model.calibration_(scores)
+    ranking = scores if scores.ndim == 1 else probability
+    peers: list[Peer] = []
+    notes = [*train.notes, *encoder.notes(train.table)]
+    if compare:
+        peers, more = compare_with_peers(
+            encoder.transform(train.table), train.classes, encoded, test.classes,
+            encoder.cardinalities, ranking,
+        )  # fmt: skip
+        notes += more
+    return Evaluation(
+        target=target,
+        labels=tuple(train.labels),
+        parts={part: Part(sum(each), tuple(each)) for part, each in counts.items()},
+        probability=probability,
+        classes=test.classes,
+        auc=Interval.of_auc(ranking, test.classes),
+        threshold=model.threshold_ if scores.ndim == 1 else None,
+        peers=tuple(peers),
+        importance=evaluate.importance(model, encoded, test.classes),
+        columns=evaluate.describe_columns(encoder, train.table),
+        history=tuple({k: plain_number(v) for k, v in r.items()} for r in model.history_),
+        notes=tuple(notes),
+        seconds=seconds,
+        command=command,
+        versions=evaluate.versions(),
+    )
 
 
 def write(
     folder: Path,
     model: AUCClassifier,
-    evaluation: dict[str, Any],
+    evaluation: Evaluation,
     tuning: dict[str, Any] | None = None,
 ) -> Fitted:
     """All files or none: they are made beside the folder, which then takes their place."""
+    from aucmax.report.page import write_model_page
+
     fresh = folder.with_name(folder.name + ".partial")
     try:
         model.save(fresh)
-        evaluate.store(fresh, evaluation)
-        report = evaluate.write_report(fresh) if "probability" in evaluation else None
+        evaluation.write(fresh)
+        write_model_page(fresh / "report.html", evaluation)
         if tuning is not None:
             write_json(fresh / "tuning.json", tuning)
     except BaseException:
@@ -221,4 +230,4 @@ def write(
         raise
     replaced = holds_model(folder)
     replace_folder(folder, fresh)
-    return Fitted(folder, model, evaluation, folder / report.name if report else None, replaced)
+    return Fitted(folder, model, evaluation, folder / "report.html", replaced)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aucmax import checks, metrics
+from aucmax import checks
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature
+from aucmax.judge.threshold import best_threshold
 from aucmax.models.tabular import TabularEnsemble
 from aucmax.tables.encoder import Encoded
 
@@ -96,20 +97,6 @@ def calibrate(
     if rule == "proba" or len(np.unique(rows.classes)) < 2:
         return platt, 0.5
     return platt, best_threshold(platt(scores[:, 0]), rows.classes, rows.weight)
-
-
-def best_threshold(
-    probabilities: NDArray[np.float64],
-    classes: NDArray[np.int64],
-    weight: NDArray[Any] | None = None,
-) -> float:
-    """Where predicting the second class from it on has the best balanced accuracy."""
-    curve = metrics.roc_curve(probabilities, classes, weight)
-    best = int(np.argmax(curve.tpr - curve.fpr))
-    cut = min(float(curve.thresholds[best]), float(probabilities.max()))
-    below = probabilities[probabilities < cut]
-    # Between two scores, so that rounding in another process changes no prediction.
-    return (cut + (float(below.max()) if len(below) else 0.0)) / 2
 
 
 @contextmanager

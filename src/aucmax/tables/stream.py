@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from aucmax import checks
+from aucmax.judge.evaluation import Part
 from aucmax.tables import streaming
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns
@@ -71,15 +73,15 @@ def fit_stream(
     work = folder.with_name(folder.name + ".unfinished")
     _train(model, groups, rows, parts, (target, drop, str(data)), passes, work, progress)
     notes += hints(rows, target)
-    evaluation: dict[str, Any] = {"target": target, "labels": labels, "notes": notes}
-    evaluation["command"] = command
     train, test = (_part_of(rows, parts == k) for k in (0, 2))
-    evaluation |= judged(model, train, test, compare=False)[0]
-    evaluation["rows"]["train"] = groups.rows - len(parts) + int((parts == 0).sum())
-    evaluation["seconds"] = round(time.perf_counter() - began, 3)
-    found = write(folder, model, evaluation)
+    seconds = round(time.perf_counter() - began, 3)
+    evaluation = judged(model, train, test, False, target, command, seconds)
+    if groups.rows > len(parts):  # nobody has counted the labels of those beyond the sample
+        seen = Part(groups.rows - int((parts > 0).sum()))
+        evaluation = replace(evaluation, parts={**evaluation.parts, "train": seen})
+    fitted = write(folder, model, evaluation)
     shutil.rmtree(work, ignore_errors=True)
-    return found
+    return fitted
 
 
 def _prepared(

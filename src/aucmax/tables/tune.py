@@ -16,9 +16,10 @@ import numpy as np
 from aucmax import checks, disk
 from aucmax._version import __version__
 from aucmax.checks import NotFiniteError
+from aucmax.judge.peers import compare as compare_scores
 from aucmax.progress import ProgressBar
 from aucmax.search import require_optuna
-from aucmax.tables import fit, peers
+from aucmax.tables import fit
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.fit import Fitted, Source
 from aucmax.tables.labeled import Labeled
@@ -219,9 +220,8 @@ def _finish(
     best, defaults = tuning["best"], tuning["defaults"]
     model = fit.trained(train, source.seed, **{"verbose": progress, **best["options"]})
     seconds = round(time.perf_counter() - began, 3)
-    evaluation = fit.evaluated(model, train, test, compare)
-    evaluation |= {"target": source.target, "command": command, "seconds": seconds}
-    best["test_auc"] = evaluation["auc"]["value"]
+    evaluation = fit.judged(model, train, test, compare, source.target, command, seconds)
+    best["test_auc"] = evaluation.auc.value
     if defaults["options"] == best["options"]:
         defaults["test_auc"] = best["test_auc"]
     elif defaults.get("validation_auc") is not None:
@@ -239,8 +239,8 @@ def _compared(
         return {}
     score = "predict_proba" if len(test.labels) > 2 else "decision_function"
     theirs, ours = (getattr(x, score)(test.table) for x in (other, model))
-    found = peers.against("the defaults", theirs, test.classes, ours)
-    return {"test_auc": found["auc"], "p_value": found["p_value"]}
+    peer = compare_scores("the defaults", theirs, test.classes, ours)
+    return {"test_auc": peer.auc, "p_value": peer.p_value}
 
 
 class Progress:

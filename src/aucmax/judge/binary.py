@@ -1,0 +1,181 @@
+"""What can be computed from scored test rows of two classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aucmax import metrics
+from aucmax.checks import check_finite, check_labels, number
+from aucmax.judge.threshold import Counts
+
+Floats = NDArray[np.float64]
+MOST_GROUPS, LEAST_ROWS = 10, 20  # of a calibration curve; rows in each of its groups
+FINEST = 400  # cells of a curve's axis in which one point is kept
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryRows:
+    """Test rows of two classes: the positive label's probability and the truth.
+
+    Attributes:
+        probability: of the positive label.
+        positive: whether a row has it.
+        threshold: the probability from which a row is flagged.
+        level: of all intervals.
+        no: the negative label.
+        yes: the positive label.
+    """
+
+    probability: Floats
+    positive: NDArray[np.bool_]
+    threshold: float
+    level: float
+    no: str
+    yes: str
+
+    @classmethod
+    def of(
+        cls,
+        probability: Floats,
+        classes: NDArray[Any],
+        threshold: float | None,
+        level: float,
+        labels: Sequence[str],
+    ) -> BinaryRows:
+        """The rows with classes 0 and 1; what cannot be right is refused."""
+        p, y = np.asarray(probability, np.float64), np.asarray(classes)
+        if len(labels) != 2:
+            raise ValueError(
+                f"labels must be the negative and the positive one, found {list(labels)!r}"
+            )
+        if p.ndim != 1 or p.shape != y.shape:
+            raise ValueError(
+                f"probability and classes must have one number per row, found {p.shape} and "
+                f"{y.shape}"
+            )
+        check_finite("probability", p)
+        positives = check_labels(y)
+        if positives in (0, len(y)):
+            raise ValueError(
+                f"classes must hold both 0 and 1, found {positives} positives of {len(y)} rows"
+            )
+        if not 0 <= p.min() <= p.max() <= 1:
+            raise ValueError(f"probability must be from 0 to 1, found {p.min():g} to {p.max():g}")
+        cut = number("threshold", threshold, "a number from 0 to 1", lambda x: 0 <= x <= 1)
+        no, yes = labels
+        return cls(p, y == 1, cut, level, no, yes)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many rows have each label."""
+        positives = int(self.positive.sum())
+        return len(self.positive) - positives, positives
+
+    @property
+    def base_rate(self) -> float:
+        """The share of positives."""
+        return float(self.positive.mean())
+
+    @property
+    def average_precision(self) -> float:
+        """The area below the precision-recall curve."""
+        return metrics.average_precision(self.probability, self.positive)
+
+    @property
+    def at_threshold(self) -> Counts:
+        """What becomes of the rows at the model's own threshold."""
+        return self.counts_at(self.threshold)
+
+    def counts_at(self, threshold: float) -> Counts:
+        """What becomes of the rows if those from this probability on are flagged."""
+        return Counts.at(threshold, self.probability, self.positive)
+
+
+class Curves(NamedTuple):
+    """ROC and precision-recall curve with the corners of the ROC's band, few enough to draw."""
+
+    fpr: Floats
+    tpr: Floats
+    fpr_low: Floats
+    fpr_high: Floats
+    tpr_low: Floats
+    tpr_high: Floats
+    recall: Floats
+    precision: Floats
+
+
+class Group(NamedTuple):
+    """Rows with neighbouring probabilities: their mean, and how many are positive."""
+
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    rows: int
+    positives: int
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the mean probability lies in the interval of the observed share."""
+        return self.low <= self.predicted <= self.high
+
+
+def wilson(hits: Floats, rows: int | Floats, level: float) -> tuple[Floats, Floats]:
+    """Wilson's interval of a share; it stays in [0, 1] and is no point at its ends."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    rate = hits / rows
+    middle = rate + z * z / (2 * rows)
+    half = z * np.sqrt(rate * (1 - rate) / rows + z * z / (4 * rows * rows))
+    low, high = ((middle + side) / (1 + z * z / rows) for side in (-half, half))
+    return np.where(hits == 0, 0.0, low.clip(0, 1)), np.where(hits == rows, 1.0, high.clip(0, 1))
+
+
+def curves(rows: BinaryRows) -> Curves:
+    """Both curves, from the highest threshold to the lowest.
+
+    The ROC's band: at each threshold, both rates have an interval of the level's root, so that
+    the rectangle of both holds the true point at this threshold with the level. The band is what
+    all rectangles cover.
+    """
+    fpr, tpr, _ = metrics.roc_curve(rows.probability, rows.positive)
+    negatives, positives = rows.counts
+    hits, alarms = np.rint(tpr * positives), np.rint(fpr * negatives)
+    precision = hits[1:] / (hits[1:] + alarms[1:])
+    precision = np.append(precision[0], precision)
+    drawn = _points_to_draw(fpr, tpr) | _points_to_draw(tpr, precision)
+    level = math.sqrt(rows.level)
+    bands = *wilson(alarms, negatives, level), *wilson(hits, positives, level)
+    return Curves(*(x[drawn] for x in (fpr, tpr, *bands, tpr, precision)))
+
+
+def _points_to_draw(x: Floats, y: Floats) -> NDArray[np.bool_]:
+    """The first point in each cell of a fine grid, the one before it, and the last of all."""
+    cells = np.rint(FINEST * np.stack([x, y]))
+    first = np.append(True, (cells[:, 1:] != cells[:, :-1]).any(axis=0))
+    drawn: NDArray[np.bool_] = first | np.append(first[1:], True)
+    return drawn
+
+
+def calibration_groups(rows: BinaryRows) -> list[Group]:
+    """A calibration curve: groups of about as many rows each, in which equal ones stay together."""
+    order = np.argsort(rows.probability, kind="stable")
+    p, y = rows.probability[order], rows.positive[order]
+    wanted = min(MOST_GROUPS, max(1, len(p) // LEAST_ROWS))
+    cuts = np.arange(1, wanted) * len(p) // wanted
+    starts, ends = (np.searchsorted(p, p[cuts], side) for side in ("left", "right"))
+    cuts = np.where(cuts - starts <= ends - cuts, starts, ends)  # the nearer end of a run of equals
+    groups = []
+    for start, end in pairwise(np.unique([0, *cuts, len(p)]).tolist()):
+        count, positives = end - start, int(y[start:end].sum())
+        low, high = wilson(np.array(float(positives)), count, rows.level)
+        mean = float(p[start:end].mean())
+        groups.append(Group(mean, positives / count, float(low), float(high), count, positives))
+    return groups

@@ -1,0 +1,111 @@
+"""What a person would use otherwise, on the same rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aucmax import metrics
+from aucmax.judge.evaluation import Interval, Peer
+
+Encoded = tuple[NDArray[np.float32], NDArray[np.int64]]
+"""Columns of numbers (rows, n), and columns of categories as codes from 0 (rows, m)."""
+
+
+def compare_with_peers(
+    train: Encoded,
+    classes: NDArray[np.int64],
+    test: Encoded,
+    truth: NDArray[np.int64],
+    cardinalities: Sequence[int],
+    ours: NDArray[np.float64],
+) -> tuple[list[Peer], list[str]]:
+    """Fit logistic regression and gradient boosting, and compare them with us on the test rows.
+
+    Args:
+        train: the rows that our model was given.
+        classes: of those rows.
+        test: rows that none has seen.
+        truth: their classes.
+        cardinalities: how many categories each column of codes has.
+        ours: our scores of the test rows, (N,), or probabilities of several classes, (N, c).
+
+    Returns:
+        The peers, and notes: one that cannot cope with the table is left out.
+    """
+    peers, notes = [], []
+    for name, fit in (("logistic regression", _logistic), ("gradient boosting", _boosting)):
+        began = time.perf_counter()
+        try:
+            scores = fit(train, test, cardinalities, classes)
+        except (ValueError, MemoryError) as error:
+            notes.append(f"not compared with {name}: {str(error).splitlines()[0]}")
+            continue
+        seconds = round(time.perf_counter() - began, 3)
+        peers.append(compare(name, scores, truth, ours, seconds))
+    return peers, notes
+
+
+def compare(
+    name: str,
+    scores: NDArray[np.float64],
+    truth: NDArray[np.int64],
+    ours: NDArray[np.float64],
+    seconds: float | None = None,
+) -> Peer:
+    """The AUC of a peer's scores, and how likely chance alone makes the difference to ours.
+
+    The p value is that of DeLong's paired test; of several classes, of the same test carried over
+    to Hand and Till's AUC.
+    """
+    paired_test = metrics.delong_test if ours.ndim == 1 else metrics.hand_till_test
+    auc = Interval.of_auc(scores, truth)
+    p_value = paired_test(ours, scores, truth).p_value
+    return Peer(name, auc.value, auc.low, auc.high, p_value, seconds)
+
+
+def _logistic(
+    train: Encoded, test: Encoded, cardinalities: Sequence[int], classes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(max_iter=1000).fit(one_hot(*train, cardinalities), classes)
+    return _scores(model, one_hot(*test, cardinalities))
+
+
+def _boosting(
+    train: Encoded, test: Encoded, cardinalities: Sequence[int], classes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    def columns(numeric: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([numeric, codes.clip(max=254)], axis=1)  # at most 255 categories
+
+    is_category = [False] * train[0].shape[1] + [True] * len(cardinalities)
+    model = HistGradientBoostingClassifier(categorical_features=is_category, random_state=0)
+    model.fit(columns(*train), classes)
+    return _scores(model, columns(*test))
+
+
+def _scores(model: Any, table: Any) -> NDArray[np.float64]:
+    """Log-odds, or the probabilities of several classes."""
+    several = len(model.classes_) > 2
+    return np.asarray((model.predict_proba if several else model.decision_function)(table))
+
+
+def one_hot(
+    numeric: NDArray[np.float32], codes: NDArray[np.int64], cardinalities: Sequence[int]
+) -> Any:
+    """Numbers, and categories as a sparse matrix of ones."""
+    from scipy import sparse
+
+    rows = len(numeric)
+    ones = [
+        sparse.csr_array((np.ones(rows), (np.arange(rows), codes[:, i])), (rows, n))
+        for i, n in enumerate(cardinalities)
+    ]
+    return sparse.hstack([sparse.csr_array(numeric.astype(np.float64)), *ones], "csr")

@@ -1,0 +1,120 @@
+"""From which probability on a row is flagged, and what becomes of the rows then."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aucmax import metrics
+
+COST_RATIOS = (1, 5, 20)
+"""How many false alarms a missed positive may cost."""
+FLAGGED = (0.25, 0.5, 1, 1.5, 2, 4, 8)
+"""Rows flagged, as multiples of the positives, at which a threshold is shown."""
+NEAR = 0.1  # a threshold whose share of flagged rows differs by less than this part is not shown
+
+
+class Counts(NamedTuple):
+    """What becomes of the rows if those from a threshold on are flagged.
+
+    Attributes:
+        hits: positives that are flagged.
+        false_alarms: negatives that are flagged.
+        missed: positives that are not.
+        left_alone: negatives that are not.
+    """
+
+    hits: int
+    false_alarms: int
+    missed: int
+    left_alone: int
+
+    @classmethod
+    def at(
+        cls, threshold: float, probability: NDArray[np.float64], positive: NDArray[np.bool_]
+    ) -> Counts:
+        """Those of rows with this probability and above flagged."""
+        flagged = probability >= threshold
+        hits, positives = int((flagged & positive).sum()), int(positive.sum())
+        false_alarms = int(flagged.sum()) - hits
+        negatives = len(positive) - positives
+        return cls(hits, false_alarms, positives - hits, negatives - false_alarms)
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return sum(self)
+
+    @property
+    def flagged(self) -> float:
+        """The share of all rows that is flagged."""
+        return (self.hits + self.false_alarms) / self.rows
+
+    @property
+    def precision(self) -> float | None:
+        """The share of positives among the flagged; None if there are none."""
+        flagged = self.hits + self.false_alarms
+        return self.hits / flagged if flagged else None
+
+    @property
+    def recall(self) -> float:
+        """The share of the positives that is flagged."""
+        return self.hits / (self.hits + self.missed)
+
+    @property
+    def specificity(self) -> float:
+        """The share of the negatives that is left alone."""
+        return self.left_alone / (self.left_alone + self.false_alarms)
+
+    def cost(self, ratio: float) -> float:
+        """Per 1,000 rows, in false alarms, if a missed positive costs ``ratio`` of them."""
+        return 1000 * (self.false_alarms + ratio * self.missed) / self.rows
+
+
+def best_threshold(
+    probability: NDArray[np.float64],
+    classes: NDArray[np.int64],
+    weight: NDArray[Any] | None = None,
+) -> float:
+    """Where predicting the second class from it on has the best balanced accuracy."""
+    curve = metrics.roc_curve(probability, classes, weight)
+    best = int(np.argmax(curve.tpr - curve.fpr))
+    cut = min(float(curve.thresholds[best]), float(probability.max()))
+    below = probability[probability < cut]
+    # Between two scores, so that rounding in another process changes no prediction.
+    return (cut + (float(below.max()) if len(below) else 0.0)) / 2
+
+
+def thresholds_to_show(
+    probability: NDArray[np.float64], positive: NDArray[np.bool_], own: float
+) -> list[float]:
+    """Some that differ in what they flag, the highest first, the model's own among them.
+
+    Those at which the expected costs are least if the probabilities are right, 1 / (1 + ratio),
+    and those that flag as many rows as there are positives, or a multiple. The two that flag
+    nothing and everything are left out.
+    """
+
+    def share_flagged(threshold: float) -> float:
+        return float((probability >= threshold).mean())
+
+    ranked = np.sort(probability)[::-1]
+    places = [round(times * positive.sum()) - 1 for times in FLAGGED]
+    wanted = [1 / (1 + ratio) for ratio in COST_RATIOS]
+    wanted += [float(ranked[max(0, place)]) for place in places if place < len(ranked)]
+    shown = {own: share_flagged(own)}
+    for threshold in map(two_digits, wanted):
+        flagged = share_flagged(threshold)
+        near = any(abs(flagged - other) <= NEAR * other for other in shown.values())
+        if 0 < flagged < 1 and not near:
+            shown[threshold] = flagged
+    return sorted(shown, reverse=True)
+
+
+def two_digits(probability: float) -> float:
+    """Rounded to two digits, those of the distance to 1 if that is nearer."""
+    edge = min(probability, 1 - probability)
+    return round(probability, 1 - math.floor(math.log10(edge))) if edge > 0 else probability

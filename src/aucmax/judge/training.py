@@ -1,0 +1,62 @@
+"""How the training of a judged model went, from the records of its history."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from aucmax.train.metrics import ITERATES, METRICS, Metric
+
+
+class Point(NamedTuple):
+    """An evaluation during training, of the latest or of the averaged weights."""
+
+    step: float
+    score: float
+    iterate: str
+
+
+class Training(NamedTuple):
+    """The validation scores of each iterate that has some.
+
+    Attributes:
+        label: of the metric, for people to read.
+        steps: of the whole training.
+        curves: by iterate.
+    """
+
+    label: str
+    steps: int
+    curves: dict[str, list[Point]]
+
+    @property
+    def evaluations(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.curves.values()))
+
+    @property
+    def best(self) -> Point | None:
+        """The best of all, the first of equals: training keeps its weights."""
+        every = [point for curve in self.curves.values() for point in curve]
+        return min(every, key=lambda x: (-x.score, x.step, ITERATES.index(x.iterate)), default=None)
+
+
+def training(history: Sequence[Mapping[str, Any]], metric: str) -> Training:
+    """The validation scores of a history, by the metric of that name."""
+    # A history names a metric of one's own, but does not hold its function.
+    own = Metric(metric, metric.replace("_", " "), metric, lambda *_: math.nan)
+    chosen = METRICS.get(metric, own)
+    curves: dict[str, list[Point]] = {}
+    for record in history:
+        for iterate in ITERATES:
+            score = finite_or_none(record.get(chosen.history_key("valid", iterate)))
+            if score is not None:
+                curves.setdefault(iterate, []).append(Point(record["step"], score, iterate))
+    steps = max((int(record["step"]) for record in history), default=0)
+    return Training(chosen.label, steps, curves)
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """A number, or None for one that is not there, not a number or infinite."""
+    return float(value) if value is not None and math.isfinite(value) else None
