@@ -14,7 +14,8 @@ from reference.prior import UnbiasedPrior
 from torch.func import functional_call
 
 from aucmax import AUCLoss, StreamingPrior
-from aucmax.loss.objective import BLOCK, LINKS, saddle_objective, saddle_terms
+from aucmax.loss._cpu import BLOCK
+from aucmax.loss.objective import LINKS, saddle_objective, saddle_terms
 
 POINT = (0.3, -0.2, 0.4)  # a, b, alpha: nothing special
 PRIORS = pytest.mark.parametrize("prior", [0.25, None], ids=["known", "streaming"])
@@ -108,7 +109,7 @@ points = st.tuples(*[st.floats(-2, 2)] * 3)
 # ---- The mathematics ---------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@settings(max_examples=70)
 @given(batches(), margins, links)
 def test_at_the_optimum_the_loss_is_the_pairwise_risk(batch, margin, link):
     scores, y, weight = batch
@@ -122,7 +123,7 @@ def test_at_the_optimum_the_loss_is_the_pairwise_risk(batch, margin, link):
     assert_close((value, [d_scores, *d_saddle]), (risk, [d_h * slope, 0.0, 0.0, 0.0]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=70)
 @ignore_share
 @given(batches(both_classes=False), points, st.floats(0.01, 0.99), margins, links, st.booleans())
 def test_elsewhere_the_loss_is_the_papers_F(batch, point, p, margin, link, normalize):
@@ -143,9 +144,10 @@ def test_a_batch_of_one_class_is_what_the_formula_says(only, n, link):
     assert all(np.isfinite(g).all() for g in found[1])
 
 
-@LINK_NAMES
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(
+    ("link", "weighted", "normalize"),
+    [("sigmoid", False, True), ("sigmoid", True, False), ("identity", True, True)],
+)
 def test_derivatives_pass_gradcheck_twice(link, weighted, normalize):
     loss = make_loss(link=link, margin=0.7, normalize=normalize)
     scores, target, weight = make_batch(8)
@@ -191,8 +193,7 @@ def test_the_fast_path_equals_tensor_operations(batch, point, p, margin, link, n
     assert_close(evaluate(loss, scores, y, weight), tensor_path, 1e-11)
 
 
-@LINK_NAMES
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("link", "weighted"), [("sigmoid", True), ("identity", False)])
 def test_a_batch_of_several_blocks_equals_tensor_operations(link, weighted):
     scores, target, weight = make_batch(2 * BLOCK + 3)
     weight, loss = weight if weighted else None, make_loss(link=link)
@@ -241,18 +242,17 @@ def check_compiled(loss, backend, dtype=torch.float64, weighted=False):
 
 # With the streaming prior a compiled backward may read the counts again (pytorch/pytorch#197039):
 # an update in place would give it the estimate made *after* the batch.
-@PRIORS
-@LINK_NAMES
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("prior", "link", "weighted", "dtype"),
+    [
+        (0.25, "sigmoid", False, torch.float32),
+        (0.25, "identity", True, torch.float64),
+        (None, "sigmoid", True, torch.float32),
+    ],
+)
 @pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_equals_eager(prior, link, weighted):
-    check_compiled(make_loss(prior, link=link), "aot_eager", weighted=weighted)
-
-
-@PRIORS
-@pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_keeps_single_precision(prior):
-    check_compiled(make_loss(prior, dtype=torch.float32), "aot_eager", torch.float32)
+def test_compiled_equals_eager(prior, link, weighted, dtype):
+    check_compiled(make_loss(prior, link=link, dtype=dtype), "aot_eager", dtype, weighted)
 
 
 @pytest.mark.usefixtures("fresh_compiler")
@@ -260,10 +260,9 @@ def test_compiled_projects_alpha():
     check_compiled(make_loss(0.25, (0.0, 0.0, -3.0), alpha_min=-1.0), "aot_eager")
 
 
-@PRIORS
 @pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_by_inductor_equals_eager(prior):
-    check_compiled(make_loss(prior), "inductor")
+def test_compiled_by_inductor_equals_eager():
+    check_compiled(make_loss(None), "inductor")
 
 
 @PRIORS
@@ -349,7 +348,7 @@ def test_a_gradient_penalty_has_the_tensor_paths_gradient(link):
         return sum(g.square().sum() for g in gradients(value, loss, scores, create_graph=True))
 
     found = gradients(penalty(loss(scores, target, weight)), loss, scores)
-    wanted = gradients(penalty(loss._on_device(scores, target, weight)), loss, scores)
+    wanted = gradients(penalty(loss._by_tensor_operations(scores, target, weight)), loss, scores)
     assert_same(found, wanted, rtol=1e-12, atol=1e-12)
 
 
@@ -822,9 +821,8 @@ def test_a_wrong_prior_is_noticed(prior, share):
 
 
 @pytest.mark.parametrize("share", [0.5, 0.09, 0.01, 0.97])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_right_prior_is_not_suspected(share, seed):
-    walk(AUCLoss(share), share, batches=500, seed=seed)
+def test_the_right_prior_is_not_suspected(share):
+    walk(AUCLoss(share), share, batches=500)
 
 
 def test_a_rounded_prior_is_not_suspected():

@@ -85,7 +85,7 @@ def batches(draw):
 # ---- The mathematics ---------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(batches(), st.floats(0.1, 3), st.sampled_from(["softmax", "identity"]))
 def test_at_the_optimum_the_loss_is_the_risk_over_all_pairs(batch, margin, link):
     scores, y, weight = batch
@@ -361,12 +361,10 @@ def test_no_number_is_read_back_from_another_device(pairs):
     assert loss.alpha.grad.shape == (3, 3)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_equals_eager(weighted):
+def test_compiled_equals_eager():
     loss, (scores, target, weight) = make_loss(alpha_min=-0.5), make_batch()
     compiled = torch.compile(copy.deepcopy(loss), backend="aot_eager", fullgraph=True)
-    weight = weight if weighted else None
     found, wanted = compiled(scores, target, weight), loss(scores, target, weight)
     assert_same(found, wanted, rtol=1e-12)
     found, wanted = gradients(found, compiled, scores), gradients(wanted, loss, scores)

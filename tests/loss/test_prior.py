@@ -1,7 +1,6 @@
 """StreamingPrior against its NumPy transcription, and its bias in exact sums."""
 
 import copy
-import doctest
 import io
 import math
 from collections.abc import Callable
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from reference.prior import UnbiasedPrior
 
 from aucmax import StreamingPrior
-from aucmax.loss import prior
 
 NAN, INF = float("nan"), float("inf")
 
@@ -193,9 +191,3 @@ def test_estimates_carry_no_gradient():
 
 def test_the_representation_shows_the_estimate():
     assert repr(counted([1, 0, 0, 0, 0, 0, 0, 0])) == "StreamingPrior(p=0.2, labels=8)"
-
-
-def test_the_examples_in_the_docstrings():
-    results = doctest.testmod(prior)
-    assert results.attempted >= 4
-    assert results.failed == 0

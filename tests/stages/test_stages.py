@@ -278,7 +278,7 @@ def test_a_caller_may_cut_a_stage_short_and_begin_again():
     assert [stage.index for stage in rule] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("score", [math.nan, math.inf, None, "0.9"])
+@pytest.mark.parametrize("score", [math.nan, math.inf, None, "0.9", True])
 def test_plateau_rejects_what_is_no_score(score):
     rule = plateau()
     next(iter(rule))
@@ -300,7 +300,7 @@ def test_a_score_need_not_be_an_auc():
         *[
             (rule, "lr", value, "a finite number > 0")
             for rule in (geometric, polynomial, plateau)
-            for value in (0, math.nan, math.inf, "0.1", None)
+            for value in (0, math.nan, math.inf, "0.1", None, True)
         ],
         *[
             (rule, "stages", value, "an integer >= 1")

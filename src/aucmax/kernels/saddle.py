@@ -1,6 +1,6 @@
 """The binary saddle objective in one reduction, and its gradients in one pass.
 
-With ``d`` each score's distance to its class's aim (:func:`aucmax.loss.objective.host_saddle` has
+With ``d`` each score's distance to its class's aim (:func:`aucmax.loss._cpu.saddle_on_cpu` has
 the algebra), six sums tell the value and the gradients in a, b and alpha; the gradient in a score
 is linear in its ``d``. Sums are of single precision within a block, of double beyond it.
 """

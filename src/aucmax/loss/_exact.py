@@ -20,13 +20,10 @@ class ExactBuffers(nn.Module):
         self._buffers.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, buffer in exact.items():
-            self._buffers[name] = _moved(buffer, fn)
+            device = fn(torch.empty(0, device=buffer.device)).device
+            if device.type == "mps":  # which has no float64
+                self._buffers[name] = buffer.to(device, torch.float32)
+            else:
+                moved = fn(buffer)
+                self._buffers[name] = moved if moved.dtype == buffer.dtype else buffer.to(device)
         return self
-
-
-def _moved(buffer: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:
-    device = fn(torch.empty(0, device=buffer.device)).device
-    if device.type == "mps":  # which has no float64
-        return buffer.to(device, torch.float32)
-    moved = fn(buffer)
-    return moved if moved.dtype == buffer.dtype else buffer.to(device)

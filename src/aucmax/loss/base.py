@@ -1,9 +1,9 @@
-"""What the losses share: the saddle variables, the options, the closed forms, the checks."""
+"""What the AUC losses share: the saddle variables, the options and the closed forms."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Self
 
 import torch
@@ -11,19 +11,27 @@ from torch import Tensor, nn
 
 from aucmax import checks
 from aucmax.loss._exact import ExactBuffers
+from aucmax.loss._inputs import computable
 from aucmax.loss.objective import LINKS
-
-DIVERGED = "; if training diverged, lower the learning rate"
 
 
 class SaddleLoss(ExactBuffers):
-    """What the three losses share: the saddle variables, the options and the closed forms."""
+    """A loss that is minimized over a and b and maximized over alpha.
+
+    Args:
+        shape: of each of the three.
+        links: those it can have.
+        margin: by how much positives should outrank negatives.
+        link: what makes h of the scores.
+        normalize: whether the objective is divided by the classes' shares.
+        alpha_min: a lower limit for alpha.
+        debug: whether to check values on accelerators too.
+    """
 
     def __init__(
         self,
         shape: tuple[int, ...],
         links: tuple[str, ...],
-        *,
         margin: float,
         link: str,
         normalize: bool,
@@ -31,18 +39,13 @@ class SaddleLoss(ExactBuffers):
         debug: bool,
     ) -> None:
         super().__init__()
-        if link not in links:
-            raise ValueError(f"link must be one of {', '.join(map(repr, links))}, found {link!r}")
-        self.margin = checks.number(
-            "margin", margin, "a finite number > 0", lambda x: 0 < x < math.inf
-        )
-        self.link = link
+        self.link = checks.choice("link", link, links)
+        self.margin = checks.positive("margin", margin)
         self.normalize = bool(normalize)
         self.alpha_min = alpha_min
         if alpha_min is not None:
-            self.alpha_min = checks.number(
-                "alpha_min", alpha_min, "None or a finite number", math.isfinite
-            )
+            allowed = "None or a finite number"
+            self.alpha_min = checks.number("alpha_min", alpha_min, allowed, math.isfinite)
         self.debug = bool(debug)
         self.a = nn.Parameter(torch.zeros(shape))
         self.b = nn.Parameter(torch.zeros(shape))
@@ -65,7 +68,7 @@ class SaddleLoss(ExactBuffers):
         """h, in single precision or better."""
         return LINKS[self.link](scores.to(computable(scores.dtype)))
 
-    def _checking(self, scores: Tensor) -> bool:
+    def _may_look(self, scores: Tensor) -> bool:
         """Whether this call may look at values."""
         return checks.host_readable(scores) or (self.debug and checks.synchronizable())
 
@@ -109,89 +112,3 @@ class SaddleLoss(ExactBuffers):
         """Show the options."""
         text = f"margin={self.margin:g}, link={self.link!r}, normalize={self.normalize}"
         return text if self.alpha_min is None else f"{text}, alpha_min={self.alpha_min:g}"
-
-
-def computable(dtype: torch.dtype) -> torch.dtype:
-    """The dtype to compute in: single precision or better."""
-    return torch.float32 if dtype in checks.LOW_PRECISION else dtype
-
-
-def flatten(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """One dimension, the given dtype, no gradient; no operation that is not needed."""
-    x = x.detach() if x.requires_grad else x
-    x = x if x.ndim == 1 else x.reshape(-1)
-    return x if x.dtype == dtype else x.to(dtype)
-
-
-def as_shares(priors: Sequence[float] | Tensor) -> list[float]:
-    """Shares as plain numbers, each checked."""
-    values = priors.tolist() if isinstance(priors, Tensor) else priors
-    if not isinstance(values, Sequence) or not values or isinstance(values, str):
-        raise ValueError(f"priors must be a sequence of shares in (0, 1), found {priors!r}")
-    return [checks.share(f"priors[{i}]", value) for i, value in enumerate(values)]
-
-
-def check_tensors(scores: object, target: object) -> None:
-    """Both are tensors."""
-    for name, x in (("scores", scores), ("target", target)):
-        if not isinstance(x, Tensor):
-            raise ValueError(f"{name} must be a tensor, found {type(x).__name__}")
-
-
-def check_binary_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -> None:
-    """One score, one label and one weight per row."""
-    check_tensors(scores, target)
-    rows = scores.shape[:1]
-    right_shape = scores.numel() > 0 and rows and scores.shape in (rows, (*rows, 1))
-    if not (scores.is_floating_point() and right_shape):
-        raise ValueError(
-            f"scores must be floating point of shape (N,) or (N, 1), N >= 1, "
-            f"found {scores.dtype} of shape {tuple(scores.shape)}"
-        )
-    if target.shape not in (rows, scores.shape):
-        allowed = " or ".join(map(str, dict.fromkeys([tuple(rows), tuple(scores.shape)])))
-        raise ValueError(
-            f"target must have shape {allowed} to go with these scores, found {tuple(target.shape)}"
-        )
-    if weight is not None:
-        check_weight_shape(weight, tuple(rows), tuple(scores.shape))
-
-
-def check_table(name: str, table: Tensor, columns: int) -> None:
-    """A row of so many real numbers for each example."""
-    right_shape = table.ndim == 2 and table.shape[1] == columns and len(table) > 0
-    if not (table.is_floating_point() and right_shape):
-        raise ValueError(
-            f"{name} must be floating point of shape (N, {columns}), N >= 1, "
-            f"found {table.dtype} of shape {tuple(table.shape)}"
-        )
-
-
-def check_weight_shape(weight: Tensor, *allowed: tuple[int, ...]) -> None:
-    """One of the allowed shapes."""
-    if tuple(weight.shape) not in allowed:
-        choices = " or ".join(map(str, dict.fromkeys(allowed)))
-        raise ValueError(f"weight must have shape {choices}, found {tuple(weight.shape)}")
-
-
-def check_binary_values(scores: Tensor, labels: Tensor, weight: Tensor | None) -> int:
-    """Raise unless scores are finite, labels 0 or 1 and weights usable; count the positives."""
-    checks.check_finite("scores", scores.numpy(force=True), hint=DIVERGED)
-    if weight is not None:
-        checks.check_weights(weight.numpy(force=True))
-    return checks.check_labels(labels.numpy(force=True))
-
-
-def means_of_classes(
-    h: Tensor, labels: Tensor, weight: Tensor, whose: str
-) -> tuple[Tensor, Tensor]:
-    """Weighted means of h over positives and over negatives, along the first dimension."""
-    positive, negative = weight * labels, weight * (1.0 - labels)
-    mass = torch.stack([positive.sum(0), negative.sum(0)])
-    if bool((mass == 0).any()):
-        raise checks.MissingClassError(
-            f"target must hold both classes among the {whose}, found weights "
-            f"{mass[0].tolist()} of positives and {mass[1].tolist()} of negatives: "
-            f"draw more, or as many of each class"
-        )
-    return (positive * h).sum(0) / mass[0], (negative * h).sum(0) / mass[1]

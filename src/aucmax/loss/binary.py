@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from aucmax import checks, distributed, kernels
-from aucmax.loss.base import (
-    SaddleLoss,
+from aucmax.loss import _cpu
+from aucmax.loss._inputs import (
     check_binary_shapes,
     check_binary_values,
     computable,
     flatten,
     means_of_classes,
 )
-from aucmax.loss.objective import HostBatch, HostSaddle, Terms, saddle_objective, saddle_terms
+from aucmax.loss.base import SaddleLoss
+from aucmax.loss.objective import Terms, saddle_objective, saddle_terms
 from aucmax.loss.prior import StreamingPrior
 
 
@@ -75,15 +76,7 @@ class AUCLoss(SaddleLoss):
         alpha_min: float | None = None,
         debug: bool = False,
     ) -> None:
-        super().__init__(
-            (1,),
-            ("sigmoid", "identity"),
-            margin=margin,
-            link=link,
-            normalize=normalize,
-            alpha_min=alpha_min,
-            debug=debug,
-        )
+        super().__init__((1,), ("sigmoid", "identity"), margin, link, normalize, alpha_min, debug)
         self.prior = StreamingPrior() if prior is None else checks.share("prior", prior)
         self._watch = _ShareWatch()
         self.repeats = 1  # scores that an ensemble gives for each label
@@ -94,19 +87,19 @@ class AUCLoss(SaddleLoss):
         check_binary_shapes(scores, target, weight)
         self._project_dual()
         if not checks.tracing() and scores.dtype != torch.float64 and kernels.usable_on(scores):
-            return self._in_one_kernel(scores, target, weight)
+            return self._by_kernels(scores, target, weight)
         dtype = computable(scores.dtype)
         labels = flatten(target, dtype)
         weight = None if weight is None else flatten(weight, dtype)
         if checks.host_readable(scores):
-            loss = self._on_host(scores, labels, weight)
+            loss = self._on_cpu(scores, labels, weight)
         else:
-            loss = self._on_device(scores, labels, weight)
+            loss = self._by_tensor_operations(scores, labels, weight)
         if self.training and isinstance(self.prior, StreamingPrior):
             self.prior._count(labels.to(self.prior.positives.dtype), weight)
         return loss
 
-    def _on_host(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
+    def _on_cpu(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         """Values are checked and scalars read back: cheap here, and several times faster."""
         flat = flatten(scores, labels.dtype)
         positives: float = check_binary_values(flat, labels, weight)
@@ -118,8 +111,8 @@ class AUCLoss(SaddleLoss):
         if self.training and self.link == "sigmoid" and not self._warned_of_alpha:
             self._warn_of_alpha()
         terms = self._terms(float)
-        batch = HostBatch(flat, labels, weight, positives, total, terms, self.margin, self.link)
-        value: Tensor = HostSaddle.apply(scores, self.a, self.b, self.alpha, batch)  # type: ignore[no-untyped-call]
+        batch = _cpu.Batch(flat, labels, weight, positives, total, terms, self.margin, self.link)
+        value: Tensor = _cpu.SaddleOnCPU.apply(scores, self.a, self.b, self.alpha, batch)  # type: ignore[no-untyped-call]
         return value
 
     def _warn_of_alpha(self) -> None:
@@ -134,9 +127,9 @@ class AUCLoss(SaddleLoss):
                 stacklevel=6,
             )
 
-    def _in_one_kernel(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    def _by_kernels(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         from aucmax.kernels.saddle import Batch
-        from aucmax.loss._fused import FusedSaddle
+        from aucmax.loss._gpu import SaddleOnGPU
 
         # Columns of a table have gaps, which the kernel does not know of.
         flat, labels = (x.detach().reshape(-1).contiguous() for x in (scores, target))
@@ -151,12 +144,14 @@ class AUCLoss(SaddleLoss):
         running = self.training and isinstance(self.prior, StreamingPrior)
         counts = running and distributed.world_size() == 1
         batch = Batch(flat, labels, weight, prior, self.margin, self.normalize, self.link)
-        loss: Tensor = FusedSaddle.apply(scores, self.a, self.b, self.alpha, batch, counts)  # type: ignore[no-untyped-call]
+        loss: Tensor = SaddleOnGPU.apply(scores, self.a, self.b, self.alpha, batch, counts)  # type: ignore[no-untyped-call]
         if running and not counts:
             self.prior._count(labels.double(), weight)  # type: ignore[union-attr]
         return loss
 
-    def _on_device(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
+    def _by_tensor_operations(
+        self, scores: Tensor, labels: Tensor, weight: Tensor | None
+    ) -> Tensor:
         if self.debug and checks.synchronizable():
             check_binary_values(flatten(scores, labels.dtype), labels, weight)
         h = self._linked(scores).reshape(-1)

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aucmax.checks import host_readable
-from aucmax.loss.base import (
+from aucmax import checks
+from aucmax.loss._inputs import (
     check_binary_shapes,
     check_binary_values,
+    check_classes,
     check_table,
     check_tensors,
-    check_weight_shape,
     computable,
     flatten,
+    known_labels,
 )
-from aucmax.loss.multiclass import check_classes
 
 TASKS = ("binary", "multiclass", "multilabel")
 
@@ -31,31 +31,37 @@ class CrossEntropy(nn.Module):
         As :class:`aucmax.AUCLoss`, :class:`aucmax.MulticlassAUCLoss` and
         :class:`aucmax.MultilabelAUCLoss` take them: labels that are missing (NaN) count nothing,
         and with weights it is :math:`\sum w_i l_i / \sum w_i`.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.loss import CrossEntropy
+        >>> loss = CrossEntropy("binary")
+        >>> round(loss(torch.zeros(4), torch.tensor([0, 1, 0, 0])).item(), 4)  # log 2
+        0.6931
     """
 
     def __init__(self, task: str = "binary") -> None:
         super().__init__()
-        if task not in TASKS:
-            raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}, found {task!r}")
-        self.task = task
+        self.task = checks.choice("task", task, TASKS)
 
     def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The weighted mean over the batch."""
         check_tensors(scores, target)
-        exact = scores.to(computable(scores.dtype))
+        exact, look = scores.to(computable(scores.dtype)), checks.host_readable(scores)
+        if self.task == "multilabel":
+            return _mean_over_labels(exact, target, weight, look)
         if self.task == "binary":
             check_binary_shapes(scores, target, weight)
-            if host_readable(scores):
+            labels = flatten(target, exact.dtype)
+            if look:
                 weights = None if weight is None else flatten(weight, exact.dtype)
-                check_binary_values(exact.detach(), flatten(target, exact.dtype), weights)
+                check_binary_values(exact.detach(), labels, weights)
             each = functional.binary_cross_entropy_with_logits(
-                exact.reshape(-1), target.reshape(-1).to(exact.dtype), reduction="none"
+                exact.reshape(-1), labels, reduction="none"
             )
-        elif self.task == "multiclass":
-            check_classes(scores, target, weight)
-            each = functional.cross_entropy(exact, target.long(), reduction="none")
         else:
-            return _of_known_labels(exact, target, weight)
+            check_classes(scores, target, weight, look)
+            each = functional.cross_entropy(exact, target.long(), reduction="none")
         if weight is None:
             return each.mean()
         weight = weight.reshape(-1).to(each.dtype)
@@ -66,26 +72,11 @@ class CrossEntropy(nn.Module):
         return f"task={self.task!r}"
 
 
-def _of_known_labels(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+def _mean_over_labels(scores: Tensor, target: Tensor, weight: Tensor | None, look: bool) -> Tensor:
     """The mean of each label over the rows that know it, averaged over the labels."""
     check_table("scores", scores, scores.shape[-1])
-    if target.shape != scores.shape:
-        raise ValueError(
-            f"target must have the shape of scores, {tuple(scores.shape)}, "
-            f"found {tuple(target.shape)}"
-        )
-    labels = target.to(scores.dtype)
-    known = (~labels.isnan()).to(scores.dtype)
-    if weight is not None:
-        check_weight_shape(weight, (len(scores),), tuple(scores.shape))
-        weight = weight.detach().to(scores.dtype).reshape(len(scores), -1)
-    if host_readable(scores):
-        check_binary_values(scores.detach(), labels[known > 0], weight)
-    if weight is not None:
-        known = known * weight
-    each = functional.binary_cross_entropy_with_logits(
-        scores, labels.nan_to_num(), reduction="none"
-    )
+    labels, known = known_labels(scores, target, weight, look)
+    each = functional.binary_cross_entropy_with_logits(scores, labels, reduction="none")
     mass = known.sum(0)
     per_label = (known * each).sum(0) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
     return per_label.mean()

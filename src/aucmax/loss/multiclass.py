@@ -9,15 +9,8 @@ import torch
 from torch import Tensor
 
 from aucmax import checks
-from aucmax.loss.base import (
-    DIVERGED,
-    SaddleLoss,
-    as_shares,
-    check_table,
-    check_tensors,
-    check_weight_shape,
-    computable,
-)
+from aucmax.loss._inputs import as_shares, check_classes, check_table, check_tensors
+from aucmax.loss.base import SaddleLoss
 from aucmax.loss.objective import multiclass_objective
 
 
@@ -76,15 +69,7 @@ class MulticlassAUCLoss(SaddleLoss):
                 f"pairs must be None or an integer from 1 to c(c-1) = {c * (c - 1)}, "
                 f"found {pairs!r}"
             )
-        super().__init__(
-            (c, c),
-            ("softmax", "identity"),
-            margin=margin,
-            link=link,
-            normalize=normalize,
-            alpha_min=alpha_min,
-            debug=debug,
-        )
+        super().__init__((c, c), ("softmax", "identity"), margin, link, normalize, alpha_min, debug)
         self.pairs, self.generator = pairs, generator
         self.register_buffer("priors", torch.tensor(shares, dtype=torch.float64))
 
@@ -92,16 +77,9 @@ class MulticlassAUCLoss(SaddleLoss):
         """The mean over the class pairs; differentiable in scores, a, b and alpha."""
         self._project_dual()
         h, classes, weight = self._prepare(scores, target, weight)
+        p = self.priors.to(h.dtype)
         each = multiclass_objective(
-            h,
-            classes,
-            self.a,
-            self.b,
-            self.alpha,
-            self.priors.to(h.dtype),
-            self.margin,
-            self.normalize,
-            weight,
+            h, classes, self.a, self.b, self.alpha, p, self.margin, self.normalize, weight
         )
         c = len(self.priors)
         if self.pairs is None:
@@ -123,7 +101,7 @@ class MulticlassAUCLoss(SaddleLoss):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         check_tensors(scores, target)
         check_table("scores", scores, len(self.priors))
-        check_classes(scores, target, weight, self._checking(scores))
+        check_classes(scores, target, weight, self._may_look(scores))
         h = self._linked(scores)
         return h, target.long(), None if weight is None else weight.detach().to(h.dtype)
 
@@ -146,30 +124,3 @@ class MulticlassAUCLoss(SaddleLoss):
         """Show the options."""
         pairs = "" if self.pairs is None else f"pairs={self.pairs}, "
         return f"classes={len(self.priors)}, {pairs}{super().extra_repr()}"
-
-
-def check_classes(
-    scores: Tensor, target: Tensor, weight: Tensor | None, values: bool | None = None
-) -> None:
-    """Raise unless scores, classes and weights go together; ``values``: whether to read them."""
-    check_table("scores", scores, scores.shape[-1])
-    if target.shape != scores.shape[:1]:
-        raise ValueError(f"target must have shape ({len(scores)},), found {tuple(target.shape)}")
-    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
-        raise ValueError(f"target must hold integer classes, found dtype {target.dtype}")
-    if weight is not None:
-        check_weight_shape(weight, (len(scores),))
-    if checks.host_readable(scores) if values is None else values:
-        _check_multiclass_values(scores.detach(), target.long(), weight)
-
-
-def _check_multiclass_values(scores: Tensor, classes: Tensor, weight: Tensor | None) -> None:
-    values = scores.to(computable(scores.dtype)).numpy(force=True)
-    checks.check_finite("scores", values, hint=DIVERGED)
-    low, high = int(classes.min()), int(classes.max())
-    if low < 0 or high >= scores.shape[1]:
-        raise ValueError(
-            f"target must hold classes 0 to {scores.shape[1] - 1}, found {low} to {high}"
-        )
-    if weight is not None:
-        checks.check_weights(weight.double().numpy(force=True))

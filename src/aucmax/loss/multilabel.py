@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from aucmax.loss.base import (
-    SaddleLoss,
+from aucmax.loss._inputs import (
     as_shares,
-    check_binary_values,
     check_table,
     check_tensors,
-    check_weight_shape,
+    known_labels,
     means_of_classes,
 )
+from aucmax.loss.base import SaddleLoss
 from aucmax.loss.objective import saddle_objective, saddle_terms
 
 
@@ -59,13 +57,7 @@ class MultilabelAUCLoss(SaddleLoss):
     ) -> None:
         shares = as_shares(priors)
         super().__init__(
-            (len(shares),),
-            ("sigmoid", "identity"),
-            margin=margin,
-            link=link,
-            normalize=normalize,
-            alpha_min=alpha_min,
-            debug=debug,
+            (len(shares),), ("sigmoid", "identity"), margin, link, normalize, alpha_min, debug
         )
         self.register_buffer("priors", torch.tensor(shares, dtype=torch.float64))
 
@@ -84,21 +76,8 @@ class MultilabelAUCLoss(SaddleLoss):
         """Linked scores, labels with 0 where missing, and weights with 0 where missing."""
         check_tensors(scores, target)
         check_table("scores", scores, len(self.priors))
-        if target.shape != scores.shape:
-            raise ValueError(
-                f"target must have the shape of scores, {tuple(scores.shape)}, "
-                f"found {tuple(target.shape)}"
-            )
-        h = self._linked(scores)
-        labels = target.to(h.dtype)
-        known = (~labels.isnan()).to(h.dtype)
-        labels = labels.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
-        if weight is not None:
-            check_weight_shape(weight, (len(scores),), tuple(scores.shape))
-            weight = weight.detach().to(h.dtype).reshape(len(scores), -1)
-        if self._checking(scores):
-            check_binary_values(scores.to(h.dtype), labels[known > 0], weight)
-        return h, labels, known if weight is None else known * weight
+        labels, known = known_labels(scores, target, weight, self._may_look(scores))
+        return self._linked(scores), labels, known
 
     def _class_means(
         self, scores: Tensor, target: Tensor, weight: Tensor | None

@@ -1,0 +1,93 @@
+"""Counts labels and streams scores on one rank of a process group, and writes what it knows.
+
+    python tests/helpers/ranks_core.py FOLDER RANK
+
+Started twice by test_core_ranks.py, which holds the same rows to the references.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from aucmax import AUCLoss, StreamingPrior
+from aucmax.metrics import StreamingAUC
+
+SIZES = [(5, 3), (1, 8), (4, 4)]  # labels in each step on rank 0 and on rank 1
+
+
+def batches(rank):
+    """Scores, labels and weights of one rank, step by step; the ranks see different data."""
+    rng = np.random.default_rng(rank)
+    share = (0.7, 0.1)[rank]
+    return [
+        (rng.normal(size=n[rank]), (rng.random(n[rank]) < share) * 1, rng.uniform(0.5, 2, n[rank]))
+        for n in SIZES
+    ]
+
+
+def estimates(prior):
+    return [prior.p.item(), prior.p_one_minus_p.item()]
+
+
+def count_labels(rank):
+    """What this rank knows of the prior after each step."""
+    plain, weighted, loss = StreamingPrior(), StreamingPrior(), AUCLoss(None).double()
+    known = {"plain": [], "weighted": [], "loss": [], "values": []}
+    for scores, y, weight in batches(rank):
+        scores, y, weight = map(torch.tensor, (scores, y, weight))
+        plain.update(y)
+        weighted.update(y, weight)
+        known["values"].append(loss(scores, y).item())
+        known["plain"].append(estimates(plain))
+        known["weighted"].append(estimates(weighted))
+        known["loss"].append(estimates(loss.prior))
+    loss.eval()
+    if rank == 0:  # no rank waits for another in evaluation
+        loss(scores, y)
+    known["after evaluation"] = estimates(loss.prior)
+    return known
+
+
+def cases():
+    """For each case a list with the (scores, target, weight) of either rank."""
+    rng = np.random.default_rng(0)
+
+    def part(rows, share, weighted=False):
+        y = rng.random(rows) < share
+        x = np.round(rng.standard_normal(rows) + y, 1)  # ties within and between the ranks
+        return x, y, rng.random(rows) if weighted else None
+
+    return {
+        "uneven": [part(57, 0.3), part(10, 0.5)],
+        "no positives on rank 1": [part(20, 0.5), part(31, 0.0)],
+        "one class each": [part(20, 1.0), part(15, 0.0)],
+        "rank 0 empty": [part(0, 0.0), part(40, 0.4)],
+        "weights on rank 1": [part(25, 0.4), part(30, 0.4, weighted=True)],
+    }
+
+
+def stream_scores(scores, target, weight):
+    """The AUC over all ranks; this one adds its rows in batches of seven."""
+    metric = StreamingAUC()
+    for start in range(0, len(scores), 7):
+        rows = slice(start, start + 7)
+        batch_weight = None if weight is None else weight[rows]
+        metric.update(torch.tensor(scores[rows]), target[rows], batch_weight)
+    return metric.compute()
+
+
+def main(folder, rank):
+    dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=2)
+    known = count_labels(rank)
+    known["auc"] = {name: stream_scores(*parts[rank]) for name, parts in cases().items()}
+    Path(folder, f"{rank}.json").write_text(json.dumps(known), encoding="utf-8")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

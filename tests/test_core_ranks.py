@@ -1,0 +1,75 @@
+"""The streaming prior and the streaming AUC over the ranks of a real process group."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import ranks_core
+from reference import auc as reference
+from reference.objective import batch_loss, sigmoid
+from reference.prior import UnbiasedPrior
+
+pytestmark = pytest.mark.xdist_group("core_ranks")
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What each of two ranks knows."""
+    folder = tmp_path_factory.mktemp("ranks")
+    children = [
+        subprocess.Popen(
+            [sys.executable, ranks_core.__file__, str(folder), str(rank)],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    errors = [child.communicate(timeout=300)[1] for child in children]
+    assert [child.returncode for child in children] == [0, 0], "\n".join(errors)
+    return [json.loads((folder / f"{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
+
+
+def reference_walk(weighted):
+    """The estimates before each step and after the last, from the labels of both ranks."""
+    prior, estimates = UnbiasedPrior(), []
+    for steps in zip(*map(ranks_core.batches, range(2)), strict=True):
+        estimates.append([prior.p, prior.pq])
+        for _, y, weight in steps:
+            prior.update(y, weight if weighted else None)
+    return [*estimates, [prior.p, prior.pq]]
+
+
+@pytest.mark.parametrize(
+    ("name", "weighted"), [("plain", False), ("weighted", True), ("loss", False)]
+)
+def test_the_labels_of_all_ranks_are_counted(ranks, name, weighted):
+    np.testing.assert_allclose(ranks[0][name], reference_walk(weighted)[1:], rtol=1e-12)
+    assert ranks[0][name] == ranks[1][name]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_rank_weighs_its_batch_with_the_estimate_made_before_it(ranks, rank):
+    for (scores, y, _), (p, pq), value in zip(
+        ranks_core.batches(rank), reference_walk(False)[:-1], ranks[rank]["values"], strict=True
+    ):
+        expected = batch_loss(sigmoid(scores), y, 0.0, 0.0, 0.0, p, 1.0, True, pq=pq)
+        assert value == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_evaluation_counts_nothing_and_waits_for_no_one(ranks, rank):
+    assert ranks[rank]["after evaluation"] == ranks[rank]["loss"][-1]
+
+
+@pytest.mark.parametrize("case", ranks_core.cases())
+def test_every_rank_gets_the_auc_of_all_rows(ranks, case):
+    parts = ranks_core.cases()[case]
+    x, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    w = np.concatenate([np.ones(len(s)) if w is None else w for s, _, w in parts])
+    expected = reference.auc(x, y, w)
+    assert 0 < expected < 1
+    assert ranks[0]["auc"][case] == ranks[1]["auc"][case] == pytest.approx(expected, abs=1e-12)
