@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import aucmax
 from aucmax.paper import datasets
-from aucmax.paper.job import make_model, make_parts
-from aucmax.paper.plan import make_plan
+from aucmax.paper.settings import make_plan
+from aucmax.paper.training import make_model, make_parts
 
 Task = tuple[nn.Module, Tensor, Tensor]
 DIGITS = make_plan("figure1", "digits", protocols=["strong"], seeds=1).runs[0]

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from aucmax import metrics
 from aucmax.disk import write_json
 from aucmax.judge.evaluation import Evaluation
-from aucmax.paper.job import provenance
+from aucmax.paper.provenance import provenance
 
 FILE_ROWS, GROUP_ROWS, NUMERIC = 1_000_000, 100_000, 12
 CITIES = np.array([f"city {i}" for i in range(50)])
@@ -96,7 +96,7 @@ def main() -> None:
     found = {
         "rows": given.rows, "rows_per_second": round(given.rows / seconds), "runs": runs,
         "auc": asdict(Evaluation.read(model).auc), "best_possible_auc": best_possible(),
-        **provenance("cpu"),
+        **asdict(provenance("cpu")),
     }  # fmt: skip
     print(json.dumps(found, indent=1))
     if given.json:

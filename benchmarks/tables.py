@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from tables_page import page
 
 from aucmax import AUCClassifier, metrics
 from aucmax.judge.peers import one_hot
-from aucmax.paper.job import provenance
+from aucmax.paper.provenance import provenance
 from aucmax.tables.encoder import TableEncoder
 
 HERE = Path(__file__).parent
@@ -165,7 +166,7 @@ def run(folder: Path, name: str, seed: int, method: str) -> dict[str, Any]:
         "table": name, "split": seed, "method": method,
         "auc": metrics.roc_auc(scores, y[test]), "seconds": round(seconds, 3),
         "rows": [len(train), len(test)], "positives": [int(y[train].sum()), int(y[test].sum())],
-        "test": hashlib.sha256(test.tobytes()).hexdigest()[:16], **provenance("cpu"),
+        "test": hashlib.sha256(test.tobytes()).hexdigest()[:16], **asdict(provenance("cpu")),
     }  # fmt: skip
 
 

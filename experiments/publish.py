@@ -14,13 +14,15 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from aucmax import paper
 from aucmax.paper import verdicts
-from aucmax.paper.plan import make_plan
-from aucmax.paper.reproduce import command_of, finished_results
+from aucmax.paper.experiment import command_of
+from aucmax.paper.folder import Folder
+from aucmax.paper.settings import make_plan
+from aucmax.paper.timing import read_timed_results
 
 HERE = Path(__file__).parent
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
@@ -28,9 +30,9 @@ RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
 
 def publish(folder: Path, docs: Path) -> str:
     """The pages of one experiment; returns the line of the list of all."""
-    runs = finished_results(folder)
+    runs = read_timed_results(Folder(folder))
     first, name = runs[0], folder.name
-    plan = make_plan(first["experiment"], first["dataset"])
+    plan = make_plan(first.experiment, first.dataset)
     title = verdicts.full_title(plan.title, runs, plan.wanted_seeds, plan.wanted_steps)
     for by in ("step", "seconds"):
         drawn = paper.svg(paper.figure(runs, by=by))
@@ -43,7 +45,7 @@ def publish(folder: Path, docs: Path) -> str:
     return name
 
 
-def _page(name: str, title: str, runs: list[dict[str, Any]]) -> str:
+def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
     rows = paper.summarize(runs)
     findings = "\n".join(f"- {text}" for text in verdicts.findings(rows))
     return f"""\
@@ -75,20 +77,23 @@ To repeat it::
 """
 
 
-def _made_with(runs: list[dict[str, Any]]) -> str:
-    def each(key: str) -> str:
-        return ", ".join(dict.fromkeys(str(run[key]) for run in runs))
+def _made_with(runs: list[paper.RunResult]) -> str:
+    def each(values: Iterable[str | None]) -> str:
+        return ", ".join(dict.fromkeys(map(str, values)))
 
-    versions = ", ".join(dict.fromkeys(run["versions"]["torch"] for run in runs))
+    origins = [run.origin for run in runs]
     return (
-        f"Step sizes are {_step_sizes(runs)}. {len(runs)} runs on {each('hardware')} "
-        f"with torch {versions}, commit {each('commit')}, {each('date')}."
+        f"Step sizes are {_step_sizes(runs)}. {len(runs)} runs "
+        f"on {each(origin.hardware for origin in origins)} "
+        f"with torch {each(origin.versions['torch'] for origin in origins)}, "
+        f"commit {each(origin.commit for origin in origins)}, "
+        f"{each(origin.date for origin in origins)}."
     )
 
 
-def _step_sizes(runs: list[dict[str, Any]]) -> str:
-    fixed = dict.fromkeys(run["label"] for run in runs if "tuned" not in run["configuration"])
-    if len(fixed) == len({run["label"] for run in runs}):
+def _step_sizes(runs: list[paper.RunResult]) -> str:
+    fixed = dict.fromkeys(run.label for run in runs if "tuned" not in run.configuration)
+    if len(fixed) == len({run.label for run in runs}):
         return "those of the settings, not tuned"
     return "tuned on validation data" + (f", but for {', '.join(fixed)}" if fixed else "")
 

@@ -303,11 +303,9 @@ def test_a_sweep_that_is_cut_goes_on(tmp_path) -> None:
 
 
 def test_an_experiment_and_its_search_run_in_this_process(tmp_path, monkeypatch) -> None:
-    from aucmax import processes
-    from aucmax.paper import reproduce, workshop
+    from aucmax.paper import reproduce, runner
 
-    monkeypatch.setattr(workshop, "pool", None)
-    monkeypatch.setattr(processes, "pool", None)
+    monkeypatch.setattr(runner, "WorkerPool", None)
     reproduce(
         "figure1", lines=["sgd", "ppd-sg", "adagrad"], protocols=["strong"], removed=[0.9], seeds=2,
         steps=80, tune={"lr": [0.1, 0.01]}, tune_steps=20, out=tmp_path, device="cuda", workers=3,

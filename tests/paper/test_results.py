@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from aucmax import paper
-from aucmax.paper import figures, results, series, text_tables, verdicts
+from aucmax.paper import curves, figures, text_tables, verdicts
+from aucmax.paper.results import parse_result
 from aucmax.paper.style import looks, positives_share
+from aucmax.paper.summary import labels
 from aucmax.report import base, style
 
 LABELS = {
@@ -71,12 +73,25 @@ def make_runs(lines=LABELS, seeds=3, **options):
     return [make_run(line, seed, **options) for line in lines for seed in range(seeds)]
 
 
+def records(runs):
+    """The records that files of this content are read as."""
+    return [parse_result(run, f"runs[{index}]") for index, run in enumerate(runs)]
+
+
+def summarize(runs):
+    return paper.summarize(records(runs))
+
+
+def draw(runs, **options):
+    return paper.figure(records(runs), **options)
+
+
 def diverged(run, history=()):
     return {**run, "error": "training diverged at step 812", "result": None, "history": history}
 
 
 def write(path, runs, **options):
-    paper.write_page(path, runs, **{"title": "Figure 1", **options})
+    paper.write_page(path, records(runs), **{"title": "Figure 1", **options})
     return path.read_text("utf-8")
 
 
@@ -95,7 +110,7 @@ def test_results_are_read_from_all_folders_and_sorted_by_name(tmp_path):
     (tmp_path / "list.json").write_text("[1, 2]")
     (tmp_path / "notes.txt").write_text("no result")
     runs = paper.read_results(tmp_path)
-    assert [run["seed"] for run in runs] == [0, 1, 2]
+    assert [run.seed for run in runs] == [0, 1, 2]
     assert runs == paper.read_results(str(tmp_path))
 
 
@@ -124,7 +139,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 def test_rows_have_the_mean_and_spread_that_numpy_finds():
     runs = make_runs()
-    rows = paper.summarize(runs)
+    rows = summarize(runs)
     assert [row.line for row in rows] == list(LABELS)
     for row in rows:
         own = [run["result"] for run in runs if run["line"] == row.line]
@@ -143,7 +158,7 @@ def test_the_order_is_fixed_where_it_is_known():
     runs = make_runs(["new", "sgd", "also-new", "ppd-sg"], 1)
     runs += make_runs(["sgd"], 1, protocol="strong") + make_runs(["sgd"], 1, ratio="50/50")
     runs += make_runs(["sgd"], 1, ratio="odd")
-    found = [(row.protocol, row.ratio, row.line) for row in paper.summarize(runs[::-1])]
+    found = [(row.protocol, row.ratio, row.line) for row in summarize(runs[::-1])]
     assert found == [
         ("paper", "50/50", "sgd"),
         *[("paper", "91/9", line) for line in ("ppd-sg", "sgd", "also-new", "new")],
@@ -157,7 +172,7 @@ def test_ratios_with_a_colon_are_sorted_as_numbers():
 
 
 def test_one_seed_has_no_spread():
-    (row,) = paper.summarize([make_run()])
+    (row,) = summarize([make_run()])
     assert row.average.n == 1
     assert math.isnan(row.average.sd)
     assert f"{row.average.mean:.4f}" in paper.text_table([row])
@@ -165,15 +180,15 @@ def test_one_seed_has_no_spread():
 
 def test_diverged_runs_are_counted_and_in_no_mean():
     runs = [make_run(seed=seed) for seed in range(4)]
-    (clean,) = paper.summarize(runs[1:])
-    (row,) = paper.summarize([diverged(runs[0], runs[0]["history"][:2]), *runs[1:]])
+    (clean,) = summarize(runs[1:])
+    (row,) = summarize([diverged(runs[0], runs[0]["history"][:2]), *runs[1:]])
     assert (row.seeds, row.diverged) == (4, 1)
     assert (row.last, row.average, row.chosen) == (clean.last, clean.average, clean.chosen)
     assert "1 of 4" in paper.text_table([row])
 
 
 def test_a_line_that_diverged_in_every_run_is_still_there():
-    rows = paper.summarize([diverged(run) for run in make_runs(["pga"])] + make_runs(["sgd"]))
+    rows = summarize([diverged(run) for run in make_runs(["pga"])] + make_runs(["sgd"]))
     text = paper.text_table(rows)
     assert re.search(r"PGA +0 +diverged +diverged +diverged +3 of 3", text)
     assert "Diverged: PGA 3 of 3" in verdicts.findings(rows)[0]
@@ -185,7 +200,7 @@ def test_missing_numbers_are_dashes_and_lower_n():
     runs[1]["result"]["final"]["average"] = math.nan
     for run in runs:
         run["result"]["chosen"] = None
-    (row,) = paper.summarize(runs)
+    (row,) = summarize(runs)
     assert (row.last.n, row.average.n, row.chosen.n) == (3, 1, 0)
     cells = [cell.text for cell in text_tables.cells_of([row])[0]]
     assert cells[3:5] == [f"{row.average.mean:.4f} (n = 1)", "–"]
@@ -206,7 +221,7 @@ def test_missing_numbers_are_dashes_and_lower_n():
 )
 def test_what_does_not_fit_together_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        paper.summarize([make_run(), {**make_run(seed=1), **changes}])
+        summarize([make_run(), {**make_run(seed=1), **changes}])
 
 
 def test_no_runs_are_refused(tmp_path):
@@ -217,7 +232,7 @@ def test_no_runs_are_refused(tmp_path):
 
 def test_two_lines_of_one_name_are_told_apart():
     runs = [make_run("pga", label="X"), make_run("sgd", label="X"), make_run("oauc")]
-    assert results.labels(runs) == {"pga": "X (pga)", "sgd": "X (sgd)", "oauc": "OAUC"}
+    assert labels(records(runs)) == {"pga": "X (pga)", "sgd": "X (sgd)", "oauc": "OAUC"}
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -230,7 +245,7 @@ def exact_runs(values):
         for seed, auc in enumerate(aucs):
             result = {
                 "final": {"last": auc, "average": auc},
-                "chosen": {"test_auc": auc, "valid_auc": auc},
+                "chosen": {"step": 1, "iterate": "last", "test_auc": auc, "valid_auc": auc},
             }
             runs.append(make_run(line, seed, result=result))
     return runs
@@ -238,7 +253,7 @@ def exact_runs(values):
 
 def test_the_best_is_marked_and_so_is_what_is_near_it():
     values = {"ppd-sg": [0.90, 0.92], "pga": [0.915, 0.895], "oauc": [0.89, 0.91], "sgd": [0.87]}
-    rows = paper.summarize(exact_runs(values))
+    rows = summarize(exact_runs(values))
     gaps = np.subtract(values["ppd-sg"], values["pga"])
     assert 0 < gaps.mean() < gaps.std(ddof=1) / math.sqrt(2)  # PGA is within
     assert np.allclose(np.subtract(values["ppd-sg"], values["oauc"]), 0.01)  # OAUC never is
@@ -250,7 +265,7 @@ def test_the_best_is_marked_and_so_is_what_is_near_it():
 
 
 def test_the_same_cells_are_in_every_table():
-    rows = paper.summarize(exact_runs({"ppd-sg": [0.90, 0.92], "pga": [0.915, 0.895]}))
+    rows = summarize(exact_runs({"ppd-sg": [0.90, 0.92], "pga": [0.915, 0.895]}))
     best, near = "0.9100 ± 0.0141", "0.9050 ± 0.0141"
     assert f"{best} *" in paper.text_table(rows)
     assert f"{near} †" in paper.text_table(rows)
@@ -262,19 +277,19 @@ def test_the_same_cells_are_in_every_table():
 
 def test_blocks_have_a_best_each():
     runs = make_runs(["ppd-sg", "sgd"]) + make_runs(["ppd-sg", "sgd"], protocol="strong")
-    cells = text_tables.cells_of(paper.summarize(runs))
+    cells = text_tables.cells_of(summarize(runs))
     assert [row[3].best for row in cells] == [True, False, True, False]
 
 
 def test_markup_in_a_label_stays_text():
-    rows = paper.summarize([make_run(label="a*b_|`<b>")])
+    rows = summarize([make_run(label="a*b_|`<b>")])
     assert r"- a\*b\_\|\`<b>" in paper.rst_table(rows)
     assert "a*b_|`&lt;b&gt;" in paper.html_table(rows)
 
 
 def test_sphinx_can_read_the_table():
     docutils = pytest.importorskip("docutils.core")
-    text = paper.rst_table(paper.summarize(make_runs([*LABELS, "odd_name_"])))
+    text = paper.rst_table(summarize(make_runs([*LABELS, "odd_name_"])))
     strict = {"halt_level": 2, "report_level": 2}
     tree = docutils.publish_doctree(text, settings_overrides=strict)
     assert len(list(tree.findall(lambda node: node.tagname == "row"))) == 8
@@ -284,7 +299,7 @@ def test_sphinx_can_read_the_table():
 
 
 def test_a_finding_says_who_is_best_and_by_how_much():
-    rows = paper.summarize(exact_runs({"ppd-sg": [0.95] * 3, "pga": [0.9] * 3, "sgd": [0.94] * 3}))
+    rows = summarize(exact_runs({"ppd-sg": [0.95] * 3, "pga": [0.9] * 3, "sgd": [0.94] * 3}))
     (said,) = verdicts.findings(rows)
     assert said.startswith("CIFAR-10, 91/9, paper's protocol: PPD-SG is best with 0.9500 ± 0.0000")
     assert "0.0100 above cross-entropy (SGD, last iterate). Below SGD: PGA." in said
@@ -295,12 +310,12 @@ def test_a_finding_says_who_is_best_and_by_how_much():
 def test_a_finding_compares_the_iterates_that_the_curves_show():
     runs = exact_runs({"ppd-sg": [0.95], "sgd": [0.94]})
     runs[0]["result"]["final"]["last"], runs[1]["result"]["final"]["average"] = 0.5, 0.99
-    (said,) = verdicts.findings(paper.summarize(runs))
+    (said,) = verdicts.findings(summarize(runs))
     assert "PPD-SG is best with 0.9500 (average iterate, n = 1), 0.0100 above" in said
 
 
 def test_it_is_said_where_auc_maximization_does_not_win():
-    rows = paper.summarize(exact_runs({"ppd-sg": [0.93] * 3, "sgd": [0.94] * 3}))
+    rows = summarize(exact_runs({"ppd-sg": [0.93] * 3, "sgd": [0.94] * 3}))
     (said,) = verdicts.findings(rows)
     assert "SGD is best" in said
     assert "AUC maximization does not win: PPD-SG is 0.0100 below it" in said
@@ -310,7 +325,7 @@ def test_it_is_said_where_auc_maximization_does_not_win():
 
 
 def test_another_cross_entropy_line_may_be_the_one_that_wins():
-    rows = paper.summarize(exact_runs({"ppd-sg": [0.95], "sgd": [0.94], "adagrad": [0.96]}))
+    rows = summarize(exact_runs({"ppd-sg": [0.95], "sgd": [0.94], "adagrad": [0.96]}))
     assert "AUC maximization does not win: PPD-SG is 0.0100 below it." in verdicts.findings(rows)[0]
     assert "in 0 of 1 setting" in verdicts.overview(rows)
 
@@ -318,20 +333,20 @@ def test_another_cross_entropy_line_may_be_the_one_that_wins():
 def test_each_side_is_the_line_that_validation_prefers():
     runs = exact_runs({"ppd-sg": [0.95], "pga": [0.93], "sgd": [0.94]})
     runs[1]["result"]["chosen"]["valid_auc"] = 0.99
-    rows = paper.summarize(runs)
+    rows = summarize(runs)
     assert "in 0 of 1 setting" in verdicts.overview(rows)
     assert "validation chose: PGA 0.9300, SGD 0.9400." in verdicts.findings(rows)[0]
 
 
 def test_a_difference_within_the_noise_is_called_so():
-    rows = paper.summarize(exact_runs({"ppd-sg": [0.93, 0.96], "sgd": [0.92, 0.96]}))
+    rows = summarize(exact_runs({"ppd-sg": [0.93, 0.96], "sgd": [0.92, 0.96]}))
     assert "which is within one standard error" in verdicts.findings(rows)[0]
     assert "0 of them by more than one standard error" in verdicts.overview(rows)
-    assert "on one seed" in verdicts.overview(paper.summarize([make_run(), make_run("sgd")]))
+    assert "on one seed" in verdicts.overview(summarize([make_run(), make_run("sgd")]))
 
 
 def test_without_cross_entropy_nothing_is_compared_with_it():
-    rows = paper.summarize(make_runs(["ppd-sg", "t0-500"]))
+    rows = summarize(make_runs(["ppd-sg", "t0-500"]))
     assert "no result of cross-entropy" in verdicts.findings(rows)[0]
     assert verdicts.overview(rows) == ""
 
@@ -349,7 +364,7 @@ def test_without_cross_entropy_nothing_is_compared_with_it():
 )
 def test_the_title_says_what_is_missing(seeds, wanted_seeds, wanted_steps, expected):
     runs = make_runs(["ppd-sg"], seeds[0]) + make_runs(["sgd"], seeds[1])
-    assert verdicts.full_title("A", runs, wanted_seeds, wanted_steps) == expected
+    assert verdicts.full_title("A", records(runs), wanted_seeds, wanted_steps) == expected
 
 
 # --- curves -------------------------------------------------------------------------------------
@@ -363,7 +378,7 @@ def aucs(run, iterate):
 def test_a_curve_is_the_mean_of_the_iterate_that_the_run_names(line, iterate):
     runs = make_runs([line])
     values = np.array([aucs(run, iterate) for run in runs])
-    found = series.curve(runs)
+    found = curves.curve(records(runs))
     np.testing.assert_allclose(found.mean, values.mean(0), rtol=1e-12)
     np.testing.assert_array_equal(found.high, values.max(0))
     np.testing.assert_array_equal(found.low, values.min(0))
@@ -372,9 +387,9 @@ def test_a_curve_is_the_mean_of_the_iterate_that_the_run_names(line, iterate):
 
 def test_one_seed_has_no_band():
     runs = make_runs(["ppd-sg"], 2)
-    assert np.isnan(series.curve(runs[:1]).high).all()
-    assert len(panels(paper.figure(runs))[0].collections) == 1
-    assert not panels(paper.figure(runs[:1]))[0].collections
+    assert np.isnan(curves.curve(records(runs[:1])).high).all()
+    assert len(panels(draw(runs))[0].collections) == 1
+    assert not panels(draw(runs[:1]))[0].collections
 
 
 def test_times_alone_and_times_shared_do_not_stand_in_one_panel():
@@ -382,22 +397,22 @@ def test_times_alone_and_times_shared_do_not_stand_in_one_panel():
         ["sgd"], protocol="strong", at_once=9
     )
     alone = make_runs(["ppd-sg"], at_once=1)
-    first, second = panels(paper.figure(shared + alone, by="seconds"))
+    first, second = panels(draw(shared + alone, by="seconds"))
     assert (len(first.lines), len(second.lines)) == (1, 1)
-    assert sum(len(ax.lines) for ax in panels(paper.figure(shared + alone))) == 4
-    said = paper.caption_of_seconds(shared + alone)
+    assert sum(len(ax.lines) for ax in panels(draw(shared + alone))) == 4
+    said = paper.caption_of_seconds(records(shared + alone))
     assert "up to 9 runs at once" in said
     assert "timed alone" in said
-    assert "alone" not in paper.caption_of_seconds(shared)
+    assert "alone" not in paper.caption_of_seconds(records(shared))
 
 
 def test_seconds_are_steps_times_the_mean_over_seeds():
     runs = make_runs(["sgd"])
     seconds = np.mean([run["seconds_per_step"] for run in runs])
     steps = np.array([record["step"] for record in runs[0]["history"]])
-    (line,) = panels(paper.figure(runs, by="seconds"))[0].lines
+    (line,) = panels(draw(runs, by="seconds"))[0].lines
     np.testing.assert_allclose(line.get_xdata(), steps * seconds, rtol=1e-12)
-    (line,) = panels(paper.figure(runs))[0].lines
+    (line,) = panels(draw(runs))[0].lines
     np.testing.assert_array_equal(line.get_xdata(), steps)
 
 
@@ -406,15 +421,19 @@ def test_a_point_is_drawn_where_every_seed_has_a_value():
     runs[0]["history"][2]["test_auc_average"] = None
     del runs[1]["history"][4]["test_auc_average"]
     runs[2]["history"] = runs[2]["history"][1:]
-    assert series.curve(runs).steps.tolist() == [200, 400, 600]
-    assert series.curve([*runs, diverged(make_run(seed=3))]).steps.tolist() == [200, 400, 600]
+    assert curves.curve(records(runs)).steps.tolist() == [200, 400, 600]
+    assert curves.curve(records([*runs, diverged(make_run(seed=3))])).steps.tolist() == [
+        200,
+        400,
+        600,
+    ]
 
 
 def test_seeds_without_a_common_step_are_refused():
     runs = make_runs(["ppd-sg"], 2)
     runs[0]["history"], runs[1]["history"] = runs[0]["history"][:5], runs[1]["history"][5:]
     with pytest.raises(ValueError, match="'ppd-sg' have no step in common"):
-        paper.figure(runs)
+        draw(runs)
 
 
 def test_pretraining_is_a_part_of_the_curve():
@@ -422,7 +441,7 @@ def test_pretraining_is_a_part_of_the_curve():
     for record in run["history"][:2]:
         record.update(phase="sgd", test_auc_average=None)
     run["history"][3]["test_auc_average"] = None  # not pretraining: there is no value
-    found = series.curve([run])
+    found = curves.curve(records([run]))
     assert found.steps.tolist() == [100, 200, 300, 500, 600]
     assert found.mean[:2].tolist() == aucs(run, "last")[:2]
 
@@ -433,18 +452,18 @@ def panels(figure):
 
 def test_a_row_per_protocol_and_a_column_per_ratio():
     runs = make_runs(["sgd"]) + make_runs(["sgd"], protocol="strong", ratio="50/50")
-    figure = paper.figure(runs)
+    figure = draw(runs)
     assert len(figure.axes) == 4
     assert [ax.get_title() for ax in figure.axes] == ["", "91/9", "50/50", ""]
     named = [ax.get_ylabel().split("\n")[0] for ax in panels(figure)]
     assert named == ["CIFAR-10, paper's protocol", "CIFAR-10, strong protocol"]
     runs = make_runs(["sgd"]) + make_runs(["sgd"], ratio="50/50")
-    assert [ax.get_title() for ax in paper.figure(runs).axes] == ["50/50", "91/9"]
+    assert [ax.get_title() for ax in draw(runs).axes] == ["50/50", "91/9"]
 
 
 def test_by_must_be_known():
     with pytest.raises(ValueError, match="by must be one of 'step', 'seconds', found 'epoch'"):
-        paper.figure([make_run()], by="epoch")
+        draw([make_run()], by="epoch")
 
 
 @pytest.mark.parametrize(
@@ -456,7 +475,7 @@ def test_numbers_on_axes_are_short(value, text):
 
 def test_later_values_lie_inside_the_panel():
     runs = make_runs()
-    ax = panels(paper.figure(runs))[0]
+    ax = panels(draw(runs))[0]
     low, high = ax.get_ylim()
     assert low > 0.7  # the start at 0.6 is cut off
     for line in ax.lines:
@@ -473,7 +492,7 @@ def test_a_row_shares_its_range_unless_a_panel_were_pressed_flat():
 
 def test_what_diverged_is_named_in_the_panel():
     runs = make_runs(["sgd"]) + [diverged(run) for run in make_runs(["pga"])]
-    figure = paper.figure(runs)
+    figure = draw(runs)
     (ax,) = panels(figure)
     assert len(ax.lines) == 1
     assert [text.get_text() for text in ax.texts] == ["PGA diverged (3 of 3)"]
@@ -483,18 +502,18 @@ def test_what_diverged_is_named_in_the_panel():
 
 def test_runs_without_values_or_times_are_named_too():
     runs = [make_run("sgd", history=[]), make_run("pga", seconds_per_step=None)]
-    (ax,) = panels(paper.figure(runs, by="seconds"))
+    (ax,) = panels(draw(runs, by="seconds"))
     assert ax.texts[0].get_text() == "PGA: no times; SGD: no values"
     assert not ax.lines
 
 
 def test_all_diverged_is_a_figure_still():
-    assert "<svg" in paper.svg(paper.figure([diverged(make_run())]))
+    assert "<svg" in paper.svg(draw([diverged(make_run())]))
 
 
 @pytest.mark.parametrize("length", [3, 20, 30, 48])
 def test_the_legend_is_no_wider_than_the_figure(length):
-    figure = paper.figure([make_run(line, label=line[:4].ljust(length, "e")) for line in LABELS])
+    figure = draw([make_run(line, label=line[:4].ljust(length, "e")) for line in LABELS])
     paper.svg(figure)
     legend = figure.legends[0].get_window_extent()
     assert legend.x0 >= 0
@@ -515,7 +534,7 @@ def lightness(colour):
 def test_no_two_lines_share_dashes_and_marker():
     lines = looks([*LABELS, *(f"other-{i}" for i in range(50))]).values()
     assert len({(look.dashes, look.marker) for look in lines}) == len(lines) == 56
-    (ax,) = panels(paper.figure(make_runs([*LABELS, "x", "y"], 1)))
+    (ax,) = panels(draw(make_runs([*LABELS, "x", "y"], 1)))
     drawn = [(str(line._unscaled_dash_pattern), line.get_marker()) for line in ax.lines]
     assert len(set(drawn)) == len(drawn) == 8
     assert len({marker for _, marker in drawn}) == 8
@@ -538,7 +557,7 @@ def test_known_lines_keep_their_look_and_others_take_what_is_free():
 
 
 def test_markers_are_few():
-    (ax,) = panels(paper.figure(make_runs(seeds=1, points=100)))
+    (ax,) = panels(draw(make_runs(seeds=1, points=100)))
     for line in ax.lines:
         first, every = line.get_markevery()
         assert 3 <= len(range(first, 100, every)) <= 8
@@ -551,17 +570,17 @@ def test_the_same_runs_give_the_same_bytes():
     import matplotlib as mpl
 
     runs = make_runs(["ppd-sg", "sgd"])
-    figure = paper.figure(runs)
+    figure = draw(runs)
     text = paper.svg(figure)
     assert text == paper.svg(figure)
     with mpl.rc_context({"font.size": 30, "svg.fonttype": "path", "lines.linewidth": 9}):
-        assert text == paper.svg(paper.figure(runs))
+        assert text == paper.svg(draw(runs))
     assert "2026" not in text
     assert text.startswith("<svg ")
 
 
 def test_labels_are_text_as_they_are():
-    text = paper.svg(paper.figure([make_run(label="_a $b$ <b>")]))
+    text = paper.svg(draw([make_run(label="_a $b$ <b>")]))
     assert "_a $b$ &lt;b&gt;</text>" in text
 
 
@@ -569,7 +588,7 @@ def test_drawing_leaves_no_settings_behind():
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)
-    paper.svg(paper.figure([make_run()]))
+    paper.svg(draw([make_run()]))
     assert dict(mpl.rcParams) == before
 
 
@@ -639,7 +658,7 @@ def test_what_a_figure_refers_to_is_in_that_figure(tmp_path):
 def test_the_page_has_the_numbers_and_where_they_come_from(tmp_path):
     runs = make_runs()
     text = plain(write(tmp_path / "page.html", runs, text="One.\n\nTwo.", command="repeat me"))
-    for row in paper.summarize(runs):
+    for row in summarize(runs):
         assert f"{row.average.mean:.4f} ± {row.average.sd:.4f}" in text
     for expected in ("<p>One.</p>", "<p>Two.</p>", "repeat me", "abc1234", "torch 2.11.0"):
         assert expected in text

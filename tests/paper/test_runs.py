@@ -25,21 +25,14 @@ from aucmax.disk import write_json
 from aucmax.models import mlp
 from aucmax.paper import datasets, prepare, reproduce
 from aucmax.paper.datasets import ImageData
-from aucmax.paper.job import (
-    describe,
-    fit_options,
-    make_model,
-    make_parts,
-    perform,
-    perform_in_turn,
-    store_images,
-    stored_images,
-)
+from aucmax.paper.folder import Folder
 from aucmax.paper.libauc import with_libauc
-from aucmax.paper.plan import EXPERIMENTS, _options, make_plan
 from aucmax.paper.progress import Bar
-from aucmax.paper.tune import PLACE, command_options, plan_trials, tuned
-from aucmax.paper.workshop import Workshop
+from aucmax.paper.results import RunResult, settings_of
+from aucmax.paper.runner import Runner, train_by_turns, train_run
+from aucmax.paper.settings import EXPERIMENTS, _options, make_plan
+from aucmax.paper.training import fit_options, make_model, make_parts
+from aucmax.paper.tune import command_options, plan_trials, tune_runs
 
 pytestmark = pytest.mark.xdist_group("experiments")
 SMALL = {"protocols": ["strong"], "removed": [0.9], "seeds": 1}
@@ -56,8 +49,9 @@ def one_run(line, dataset="digits", experiment="figure1", protocol="strong", **o
     return found
 
 
-def workshop(folder):
-    return Workshop(folder, "cpu", 1, Bar(folder, show=False))
+def runner(path):
+    folder = Folder(path)
+    return Runner(folder, "cpu", 1, Bar(folder, show=False))
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +80,7 @@ def test_every_figure_has_its_curves_at_every_ratio_for_three_seeds(
     assert {run.seed for run in plan.runs} == {0, 1, 2}
     assert {run.experiment for run in plan.runs} == {experiment}
     assert len({run.name for run in plan.runs}) == len(plan.runs)
-    assert len({run.study for run in plan.runs}) == curves * len(ratios)
+    assert len({run.key for run in plan.runs}) == curves * len(ratios)
     assert plan.wanted_seeds == 3
 
 
@@ -332,9 +326,9 @@ def test_the_parts_have_the_counts_that_were_wanted(digits, removed, kept):
     """Of 674 positives and 678 negatives; validation has 200 in the share that is left."""
     counts = make_parts(one_run("sgd", removed=[removed]), digits).counts()
     share = round(200 * kept / (674 + kept))
-    assert counts["valid"] == [200 - share, share]
-    assert counts["train"] == [674 - (200 - share), kept - share]
-    assert counts["test"] == [222, 223]
+    assert counts["valid"] == (200 - share, share)
+    assert counts["train"] == (674 - (200 - share), kept - share)
+    assert counts["test"] == (222, 223)
 
 
 def test_the_parts_are_what_partition_thinning_and_split_leave(digits):
@@ -390,8 +384,8 @@ def test_repeats_are_dropped_before_anything_is_drawn(tmp_path):
     x = np.arange(40, dtype=np.uint8).reshape(10, 2, 2, 1)
     rows, tested = [0, 1, 1, 2, 3, 4], [3, 5, 5]
     images = ImageData(x[rows], np.array(rows), x[tested], np.array(tested), ("a", "b"))
-    store_images(tmp_path, images)
-    found = stored_images(tmp_path)
+    Folder(tmp_path).store_images(images)
+    found = Folder(tmp_path).stored_images()
     assert found.y_train.tolist() == [0, 1, 2, 4]
     assert found.y_test.tolist() == [3, 5]
     assert np.array_equal(found.x_train, x[[0, 1, 2, 4]])
@@ -405,13 +399,13 @@ def test_repeats_are_dropped_before_anything_is_drawn(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:the .* AUC is nan", "ignore:alpha = ")
 def test_a_run_that_diverges_is_recorded_and_counted(tmp_path, digits):
-    store_images(tmp_path, digits)
+    Folder(tmp_path).store_images(digits)
     plan = make_plan("figure1", "digits", lines=["sgd", "ppd-sg"], steps=20, **SMALL)
     wild = plan.runs[0].with_options(lr=1e30)
     for run in (wild, plan.runs[1]):
-        assert not workshop(tmp_path).is_done(run)
-        perform(run, tmp_path, "cpu", 1)
-        assert workshop(tmp_path).is_done(run)
+        assert not runner(tmp_path).is_done(run)
+        train_run(run, Folder(tmp_path), "cpu", 1)
+        assert runner(tmp_path).is_done(run)
     found = results(tmp_path)
     assert "diverged at step" in found[wild.name]["error"]
     assert found[wild.name]["result"] is None
@@ -444,16 +438,16 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path):
 
 def test_a_result_that_cannot_be_written_leaves_the_run_where_it_was(tmp_path, digits):
     """A folder stands in the way; when it is gone the run ends without training again."""
-    store_images(tmp_path, digits)
+    Folder(tmp_path).store_images(digits)
     run = one_run("sgd", steps=20)
     target, work = tmp_path / "runs" / f"{run.name}.json", tmp_path / "unfinished/runs" / run.name
     target.mkdir(parents=True)
     with pytest.raises(OSError, match="directory"):
-        perform(run, tmp_path, "cpu", 1)
+        train_run(run, Folder(tmp_path), "cpu", 1)
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [target.name]
     before = history.read(work / "history.jsonl")
     target.rmdir()
-    perform(run, tmp_path, "cpu", 1)
+    train_run(run, Folder(tmp_path), "cpu", 1)
     (found,) = results(tmp_path).values()
     assert found["history"] == before
     assert not work.exists()
@@ -466,15 +460,16 @@ def test_runs_that_take_turns_leave_the_results_of_runs_alone(tmp_path, digits):
     first, second, third = plan.runs
     runs, asked = [first.with_options(lr=1e30), second, third], []
     for folder in ("alone", "in turn"):
-        store_images(tmp_path / folder, digits)
+        Folder(tmp_path / folder).store_images(digits)
     for run in runs:
-        perform(run, tmp_path / "alone", "cpu", 2)
+        train_run(run, Folder(tmp_path / "alone"), "cpu", 2)
     begun = (asked.append(run.name) or run for run in runs)
     done = {}
-    for run, path in perform_in_turn(begun, tmp_path / "in turn", "cpu", 2):
-        assert path.exists()
+    turns = Folder(tmp_path / "in turn")
+    for run, result in train_by_turns(begun, turns, "cpu", 2):
+        assert turns.result(run) == result
         assert len(asked) < 3 or len(done) > 0  # the third had to wait for a place
-        done[run.name] = path
+        done[run.name] = result
     assert sorted(done) == sorted(run.name for run in runs)
     found = results(tmp_path / "in turn")
     assert timeless(found) == timeless(results(tmp_path / "alone"))
@@ -485,13 +480,12 @@ def test_runs_that_take_turns_leave_the_results_of_runs_alone(tmp_path, digits):
 
 def test_a_damaged_result_is_named(tmp_path):
     run = one_run("sgd")
-    path = tmp_path / "runs" / f"{run.name}.json"
-    path.parent.mkdir()
-    write_json(path, describe(run, "cpu"))
-    assert workshop(tmp_path).is_done(run)
+    path = Folder(tmp_path).result_file(run)
+    RunResult(**settings_of(run, "cpu"), history=[]).write(path)
+    assert runner(tmp_path).is_done(run)
     path.write_text(path.read_text()[:-9])
     with pytest.raises(ValueError, match=re.escape(str(path))):
-        workshop(tmp_path).is_done(run)
+        runner(tmp_path).is_done(run)
 
 
 # ---- An experiment from start to end -----------------------------------------------------------
@@ -520,7 +514,7 @@ def test_a_result_says_all_about_its_run(experiment):
     for name, found in results(out).items():
         run = one_run(found["line"], steps=call["steps"])
         assert run.name == name
-        described = json.loads(json.dumps(describe(run, "cpu")))
+        described = json.loads(json.dumps(settings_of(run, "cpu")))
         assert {key: found[key] for key in described} == described
         assert found["precision"] == "float32"
         configured = {"partition": "halves", "removed": 0.9, "model": "mlp", "batch_size": 32}
@@ -628,7 +622,7 @@ def test_results_of_other_settings_are_refused_and_left_alone(experiment, other,
 
 
 def test_a_result_of_another_configuration_is_refused(experiment):
-    run, there = one_run("sgd", steps=400), workshop(experiment[0])
+    run, there = one_run("sgd", steps=400), runner(experiment[0])
     assert there.is_done(run)
     for option, value in (("lr", 0.3), ("batch_size", 16), ("weight_decay", 0.5)):
         with pytest.raises(ValueError, match="with another configuration"):
@@ -641,7 +635,7 @@ def test_more_seeds_and_lines_join_those_that_are_there(experiment):
     """They are missing, not different."""
     more = {**SMALL, "lines": ["sgd", "pga"], "seeds": 2}
     wanted = make_plan("figure1", "digits", steps=400, **more)
-    done = [workshop(experiment[0]).is_done(run) for run in wanted.runs]
+    done = [runner(experiment[0]).is_done(run) for run in wanted.runs]
     assert done == [True, False, False, False]
 
 
@@ -672,7 +666,7 @@ def points(trials):
 
 def trials_of(run, grid, steps=20, most=None):
     ((name, found),) = plan_trials([run], grid, steps, most).items()
-    assert name == run.study
+    assert name == run.key.file_name
     return found
 
 
@@ -703,26 +697,26 @@ def test_a_method_without_stages_has_step_sizes_alone():
 @pytest.fixture
 def searched(tmp_path, digits):
     """A search of step sizes whose trials are done: real results with validation AUCs of ours."""
-    store_images(tmp_path, digits)
+    Folder(tmp_path).store_images(digits)
     runs = make_plan("figure1", "digits", lines=["sgd"], steps=320, **{**SMALL, "seeds": 2}).runs
     grid = {"lr": [0.2, 0.1, 0.05, 0.01]}
 
     def search(values):
         for trial in trials_of(runs[0], grid):
-            path = tmp_path / PLACE / f"{trial.name}.json"
+            path = Folder(tmp_path).result_file(trial)
             if not path.exists():
-                perform(trial, tmp_path, "cpu", 1, PLACE)
+                train_run(trial, Folder(tmp_path), "cpu", 1)
             found = json.loads(path.read_text())
             value = values[trial.options["lr"]]
             if value is None:
-                found["result"] = None
+                found |= {"result": None, "error": "training diverged at step 5"}
             else:
                 found["history"][-1]["valid_auc_average"] = value
                 found["history"][0]["valid_auc_average"] = 1 - value  # the end counts
             path.write_text(json.dumps(found))
         (tmp_path / "studies.log").unlink(missing_ok=True)
         studies = plan_trials(runs, grid, 20, None)
-        return tuned(runs, studies, grid, workshop(tmp_path), "--tune")
+        return tune_runs(runs, studies, grid, runner(tmp_path), "--tune")
 
     search.folder = tmp_path
     return search
@@ -780,7 +774,7 @@ def test_trials_of_other_settings_are_refused(searched):
     grid = {"lr": [0.2, 0.1]}
     studies = plan_trials([other], grid, 20, None)
     with pytest.raises(ValueError, match="with another configuration"):
-        tuned([other], studies, grid, workshop(searched.folder), "--tune")
+        tune_runs([other], studies, grid, runner(searched.folder), "--tune")
 
 
 def test_tuning_without_optuna_says_what_to_install(tmp_path, monkeypatch):

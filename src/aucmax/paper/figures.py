@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aucmax.paper.results import Key, Run, grouped, has_diverged, labels, timed_alike
-from aucmax.paper.series import Curve, curve
+from aucmax.paper.curves import Curve, curve
+from aucmax.paper.results import RunResult
+from aucmax.paper.settings import LineKey
 from aucmax.paper.style import (
     Look,
     dataset_name,
@@ -17,6 +18,7 @@ from aucmax.paper.style import (
     positives_share,
     protocol_name,
 )
+from aucmax.paper.summary import grouped, labels, timed_alike
 from aucmax.report import drawing
 from aucmax.report.drawing import short
 from aucmax.report.style import PAPER
@@ -35,7 +37,7 @@ LEAST_SPAN = 0.004  # of a panel's AUC axis: less would magnify noise
 SHARED_SPAN = 1.25  # panels of a row share an axis that is at most so many times longer
 
 
-def figure(runs: Sequence[Run], by: str = "step") -> Figure:
+def figure(runs: Sequence[RunResult], by: str = "step") -> Figure:
     """Test AUC against iterations or seconds.
 
     A row of panels per protocol and dataset, a column per ratio, a line per method. The band
@@ -84,13 +86,15 @@ def _empty(rows: int, columns: int, look: dict[str, Look], names: dict[str, str]
     return fig
 
 
-def _of_panel(groups: dict[Key, list[Run]], where: tuple[str, str, str]) -> dict[str, list[Run]]:
+def _of_panel(
+    groups: dict[LineKey, list[RunResult]], where: tuple[str, str, str]
+) -> dict[str, list[RunResult]]:
     return {key.line: group for key, group in groups.items() if key[:3] == where}
 
 
 def _draw_row(
     axes: dict[str, Axes],
-    panels: dict[str, dict[str, list[Run]]],
+    panels: dict[str, dict[str, list[RunResult]]],
     look: dict[str, Look],
     names: dict[str, str],
     by: str,
@@ -150,12 +154,12 @@ def _dress(ax: Axes, notes: list[str], by: str) -> None:
 
 
 def _notes(
-    panel: dict[str, list[Run]], curves: dict[str, Curve], names: dict[str, str], by: str
+    panel: dict[str, list[RunResult]], curves: dict[str, Curve], names: dict[str, str], by: str
 ) -> list[str]:
     """What a panel does not show, in lines that fit above it."""
     said = []
     for line, group in panel.items():
-        lost = sum(map(has_diverged, group))
+        lost = sum(run.has_diverged for run in group)
         if lost:
             said.append(f"{names[line]} diverged ({lost} of {len(group)})")
         if lost < len(group) and not curves[line].can_be_drawn(by):

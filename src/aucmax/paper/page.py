@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 from aucmax.checks import count
 from aucmax.disk import write_text
 from aucmax.paper import figures, text_tables, verdicts
-from aucmax.paper.results import Run, at_once, grouped, labels, number, summarize, timed_alike
+from aucmax.paper.results import RunResult
 from aucmax.paper.style import dataset_name, protocol_name
+from aucmax.paper.summary import grouped, labels, summarize, timed_alike
 from aucmax.report import base, drawing
 from aucmax.report.base import LEAST_REM, MOST_REM, colour_names
 
@@ -28,7 +29,7 @@ PARTS = ("train", "valid", "test")
 
 def write_page(
     path: str | Path,
-    runs: Sequence[Run],
+    runs: Sequence[RunResult],
     *,
     title: str,
     text: str = "",
@@ -59,7 +60,7 @@ def write_page(
     write_text(path, page)
 
 
-def _sections(runs: Sequence[Run], text: str, command: str) -> list[str]:
+def _sections(runs: Sequence[RunResult], text: str, command: str) -> list[str]:
     rows = summarize(runs)
     lead = verdicts.overview(rows)
     found = "".join(f"<li>{_tight(said)}</li>\n" for said in verdicts.findings(rows))
@@ -95,10 +96,9 @@ def _note() -> str:
     return f'<p class="note">{escape(text_tables.NOTE.format(bold="Bold"))}</p>'
 
 
-def _figure(runs: Sequence[Run], by: str) -> str:
+def _figure(runs: Sequence[RunResult], by: str) -> str:
     """The figure, in colours that follow the page's."""
-    times = [number(run.get("seconds_per_step"), "seconds_per_step") for run in runs]
-    if by == "seconds" and all(map(math.isnan, times)):
+    if by == "seconds" and all(math.isnan(run.seconds_per_step) for run in runs):
         return "<p>No run has recorded its time.</p>"
     figure = figures.figure(runs, by)
     drawn, width = drawing.svg(figure, prefix=f"{by}-"), figure.get_figwidth()
@@ -114,17 +114,17 @@ def _figure(runs: Sequence[Run], by: str) -> str:
     )
 
 
-def caption_of_seconds(runs: Sequence[Run]) -> str:
+def caption_of_seconds(runs: Sequence[RunResult]) -> str:
     """What stands below a figure by seconds: how the seconds were measured."""
     shown = timed_alike(runs)
-    most = max(map(at_once, shown))
+    most = max(run.at_once for run in shown)
     shared = f", with up to {most} runs at once on the machine" if most > 1 else ""
     said = f"The same curves by the seconds of their training steps{shared}; evaluation left out."
     alone = " Where some lines were timed alone on the machine, only these are shown."
     return said + (alone if len(shown) < len(runs) else "")
 
 
-def _counts(runs: Sequence[Run]) -> str:
+def _counts(runs: Sequence[RunResult]) -> str:
     """How many positives and negatives there were, once for each way the data was prepared."""
     found = dict.fromkeys(
         (dataset_name(key.dataset), key.ratio, protocol_name(key.protocol), *_of_parts(run))
@@ -138,19 +138,18 @@ def _counts(runs: Sequence[Run]) -> str:
     return f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
-def _of_parts(run: Run) -> list[str]:
-    counts = run.get("counts") or {}
-    pairs = [counts.get(part) for part in PARTS]
+def _of_parts(run: RunResult) -> list[str]:
+    pairs = [run.counts.get(part) for part in PARTS]
     return [f"{pair[0]:,} + {pair[1]:,}" if pair else "–" for pair in pairs]
 
 
-def _made_with(runs: Sequence[Run]) -> str:
+def _made_with(runs: Sequence[RunResult]) -> str:
     """Commits, versions, machines and days, each once."""
     facts: dict[str, list[Any]] = {
-        "Commit": [run.get("commit") for run in runs],
-        "Versions": [_flat_text(run.get("versions")) for run in runs],
-        "Hardware": [run.get("hardware") for run in runs],
-        "Date": [run.get("date") for run in runs],
+        "Commit": [run.origin.commit for run in runs],
+        "Versions": [_flat_text(run.origin.versions) for run in runs],
+        "Hardware": [run.origin.hardware for run in runs],
+        "Date": [run.origin.date for run in runs],
     }
     return base.facts(
         {name: ", ".join(dict.fromkeys(_known(x))) or "–" for name, x in facts.items()}
@@ -161,7 +160,7 @@ def _known(values: Iterable[Any]) -> list[str]:
     return [str(value) for value in values if value]
 
 
-def _runs(runs: Sequence[Run]) -> str:
+def _runs(runs: Sequence[RunResult]) -> str:
     names = labels(runs)
     parts = [_run(run, names[key.line]) for key, group in grouped(runs).items() for run in group]
     summary = f"<summary>Settings of all {len(runs)} runs</summary>" if len(runs) > 1 else ""
@@ -169,21 +168,27 @@ def _runs(runs: Sequence[Run]) -> str:
     return f"<details>\n{summary}\n{body}\n</details>" if summary else body
 
 
-def _run(run: Run, label: str) -> str:
-    where = f"{dataset_name(run['dataset'])}, {run['ratio']}, {protocol_name(run['protocol'])}"
-    name = f"{label}, seed {run['seed']}: {where}{' (diverged)' if run.get('error') else ''}"
-    about = {key: run.get(key) for key in ("error", "commit", "hardware", "date", "seconds")}
+def _run(run: RunResult, label: str) -> str:
+    where = f"{dataset_name(run.dataset)}, {run.ratio}, {protocol_name(run.protocol)}"
+    name = f"{label}, seed {run.seed}: {where}{' (diverged)' if run.has_diverged else ''}"
+    about = {
+        "error": run.error,
+        "commit": run.origin.commit,
+        "hardware": run.origin.hardware,
+        "date": run.origin.date,
+        "seconds": None if math.isnan(run.seconds) else run.seconds,
+    }
     facts = {
         **{key: str(value) for key, value in about.items() if value is not None},
-        **flat(run.get("versions") or {}, "version of "),
-        "iterate": run["iterate"],
-        "steps": f"{run['steps']:,}",
-        **flat(run.get("configuration") or {}),
+        **flat(run.origin.versions, "version of "),
+        "iterate": run.iterate,
+        "steps": f"{run.steps:,}",
+        **flat(run.configuration),
     }
     return f"<details>\n<summary>{escape(name)}</summary>\n{base.facts(facts)}\n</details>"
 
 
-def flat(value: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Nested options as one level: {"stages": {"T0": 5}} gives {"stages.T0": "5"}."""
     found: dict[str, str] = {}
     for key, inner in value.items():
@@ -195,5 +200,5 @@ def flat(value: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _flat_text(value: dict[str, Any] | None) -> str:
-    return ", ".join(f"{key} {inner}" for key, inner in flat(value or {}).items())
+def _flat_text(value: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {inner}" for key, inner in flat(value).items())

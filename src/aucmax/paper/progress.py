@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from aucmax.paper.plan import Run
+from aucmax.paper.folder import Folder
+from aucmax.paper.results import RunResult
+from aucmax.paper.settings import Run
 from aucmax.progress import ProgressBar
 
 
@@ -13,16 +16,15 @@ class Bar:
     """Counts steps, finished ones by result and others by what their history says.
 
     Args:
-        folder: the experiment's ``out``.
+        folder: of the experiment.
         show: False is silent.
     """
 
-    def __init__(self, folder: Path, show: bool) -> None:
+    def __init__(self, folder: Folder, show: bool) -> None:
         self.folder = folder
         self.bar = ProgressBar(show, "percentage", "time left", "note", width=24)
-        self.at_work: dict[str, int] = {}
+        self.under_way: list[Run] = []
         self.steps = self.done = self.runs = 0
-        self.place = "runs"
 
     def __enter__(self) -> Bar:
         return self
@@ -30,30 +32,33 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self.bar.close()
 
-    def begin(self, what: str, runs: int, steps: int, done: int = 0, place: str = "runs") -> None:
-        """A part of the work begins: so many runs, ``done`` of them done, the others' steps."""
-        self.runs, self.done, self.steps, self.place, self.at_work = runs, done, 0, place, {}
-        self.bar.begin(what, steps, note=self._note())
-        if done and not self.bar.live:
-            self.note(f"{done} of {runs} runs were done before")
+    def begin(self, what: str, runs: Sequence[Run], missing: Sequence[Run]) -> None:
+        """A part of the work begins: these runs, of which those that are missing are trained."""
+        self.runs, self.done, self.steps = len(runs), len(runs) - len(missing), 0
+        self.under_way = []
+        self.bar.begin(what, sum(run.options["steps"] for run in missing), note=self._note())
+        if self.done and not self.bar.live:
+            self.note(f"{self.done} of {self.runs} runs were done before")
 
     def started(self, run: Run) -> None:
-        """A worker has taken it on."""
-        self.at_work[run.name] = run.options["steps"]
+        """A worker has begun it."""
+        self.under_way.append(run)
 
     def tick(self) -> None:
-        """Look how far the runs at work are."""
+        """Look how far the runs under way are."""
         if self.bar.live:
-            work = self.folder / "unfinished" / self.place
-            under_way = sum(_steps(work / name / "history.jsonl") for name in self.at_work)
-            self.bar.update(self.steps + under_way, note=self._note())
+            recorded = sum(_last_step(self.folder.checkpoints(run)) for run in self.under_way)
+            self.bar.update(self.steps + recorded, note=self._note())
 
-    def finished(self, run: Run, path: Path) -> None:
+    def finished(self, run: Run, result: RunResult) -> None:
         """A run is done: say how it went."""
-        self.steps += self.at_work.pop(run.name)
+        self.under_way.remove(run)
+        self.steps += run.options["steps"]
         self.done += 1
         self.tick()
-        self.note(f"{self.done:>4}/{self.runs}  {run.name}: {_outcome(path)}")
+        aucs = ", ".join(f"{which} {value:.4f}" for which, value in result.final.items())
+        outcome = result.error or f"test AUC {aucs}, {result.seconds:,.0f} s"
+        self.note(f"{self.done:>4}/{self.runs}  {run.name}: {outcome}")
 
     def _note(self) -> str:
         return f"{self.done} of {self.runs} runs done"
@@ -63,19 +68,10 @@ class Bar:
         self.bar.say(text)
 
 
-def _steps(path: Path) -> int:
+def _last_step(checkpoints: Path) -> int:
     """The last recorded step of a run that may not have begun."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = (checkpoints / "history.jsonl").read_bytes().splitlines()
         return int(json.loads(lines[-1])["step"]) if lines else 0
     except (OSError, ValueError, KeyError):
         return 0
-
-
-def _outcome(path: Path) -> str:
-    result = json.loads(path.read_text(encoding="utf-8"))
-    if "error" in result:
-        return str(result["error"])
-    final, seconds = result["result"]["final"], result["seconds"]
-    shown = ", ".join(f"{which} {value or float('nan'):.4f}" for which, value in final.items())
-    return f"test AUC {shown}, {seconds:,.0f} s"

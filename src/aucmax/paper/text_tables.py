@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from aucmax.paper.results import Row, Stat
 from aucmax.paper.style import dataset_name, protocol_name
+from aucmax.paper.summary import Row, Stat
 
 WHERE = ("Protocol", "Dataset", "Ratio")
 HEADS = (
@@ -80,9 +80,9 @@ def html_table(rows: Sequence[Row]) -> str:
     heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in HEADS)
     parts = [f"<table>\n<thead><tr>{heads}</tr></thead>"]
     pairs = zip(rows, cells_of(rows), strict=True)
-    for _, block in groupby(pairs, key=lambda pair: pair[0].block):
+    for _, block in groupby(pairs, key=lambda pair: pair[0].setting):
         members = list(block)
-        title = html.escape(block_name(members[0][0]))
+        title = html.escape(setting_name(members[0][0]))
         parts.append(
             f'<tbody>\n<tr><th colspan="{len(HEADS)}" scope="rowgroup">{title}</th></tr>\n'
             + "".join(_html_line(cells) for _, cells in members)
@@ -93,10 +93,10 @@ def html_table(rows: Sequence[Row]) -> str:
 
 def cells_of(rows: Sequence[Row]) -> list[list[Cell]]:
     """The cells of each row, without those that say which block it belongs to."""
-    return [_cells(row, [other for other in rows if other.block == row.block]) for row in rows]
+    return [_cells(row, [other for other in rows if other.setting == row.setting]) for row in rows]
 
 
-def block_name(row: Row) -> str:
+def setting_name(row: Row) -> str:
     """Where the row belongs, in words."""
     return f"{dataset_name(row.dataset)}, {row.ratio}, {protocol_name(row.protocol)}"
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from statistics import median
 from typing import Any
 
 import torch
 
-from aucmax.disk import write_json
-from aucmax.paper.job import Parts, fit_arguments, make_model, make_parts, provenance, stored_images
-from aucmax.paper.plan import Run, study_name
-from aucmax.paper.workshop import Workshop
+from aucmax.disk import read_json, write_json
+from aucmax.paper.folder import Folder
+from aucmax.paper.provenance import provenance
+from aucmax.paper.results import RunResult, read_results
+from aucmax.paper.runner import Runner
+from aucmax.paper.settings import Run
+from aucmax.paper.training import Parts, fit_arguments, make_model, make_parts
 from aucmax.processes import configure_torch
 from aucmax.train import fit
 
@@ -24,49 +27,47 @@ LENGTHS = (100, 400)
 setting up."""
 
 
-def time_lines(runs: list[Run], workshop: Workshop) -> None:
+def time_lines(runs: Sequence[Run], runner: Runner) -> None:
     """Time the lines of the runs one after the other, round by round, into ``out/timing.json``.
 
     Nothing is evaluated or saved meanwhile. What an earlier call has timed is kept.
     """
-    out, device, bar = workshop.folder, workshop.device, workshop.bar
-    path = out / "timing.json"
-    found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    missing = {run.study: run for run in runs if run.study not in found}
+    folder, device = runner.folder, runner.device
+    times = _read(folder)
+    missing = {run.key.file_name: run for run in runs if run.key.file_name not in times}
     if not missing:
         return
     configure_torch(os.cpu_count() or 1)
-    workshop.store_images()
-    images = stored_images(out)
+    runner.store_images()
+    images = folder.stored_images()
     parts = {name: make_parts(run, images) for name, run in missing.items()}
     seconds: dict[str, list[float]] = {name: [] for name in missing}
     for number in range(ROUNDS):
-        bar.note(f"timing {len(missing)} lines, round {number + 1} of {ROUNDS}")
+        runner.bar.note(f"timing {len(missing)} lines, round {number + 1} of {ROUNDS}")
         for name, run in missing.items():
-            seconds[name].append(_seconds_per_step(run, parts[name], device))
-    how = {"rounds": ROUNDS, **provenance(device)}
-    found |= {name: {"seconds": median(values), **how} for name, values in seconds.items()}
-    write_json(path, found)
+            short, long = (_seconds(run, parts[name], device, steps) for steps in LENGTHS)
+            seconds[name].append((long - short) / (LENGTHS[1] - LENGTHS[0]))
+    how = {"rounds": ROUNDS, **asdict(provenance(device))}
+    new = {name: {"seconds": median(values), **how} for name, values in seconds.items()}
+    write_json(folder.path / "timing.json", {**times, **new})
 
 
-def with_times(results: list[dict[str, Any]], out: Path) -> list[dict[str, Any]]:
-    """The results with the seconds per step that :func:`time_lines` found, where it has."""
-    path = out / "timing.json"
-    if not path.exists():
-        return results
-    lines = json.loads(path.read_text(encoding="utf-8"))
-    names = [study_name(*(r[k] for k in ("protocol", "dataset", "ratio", "line"))) for r in results]
+def read_timed_results(folder: Folder) -> list[RunResult]:
+    """The results in a folder, with the times that were measured alone where there are any."""
+    times = _read(folder)
     return [
-        {**result, "seconds_per_step": lines[name]["seconds"], "at_once": 1}
-        if name in lines
+        replace(result, seconds_per_step=times[name]["seconds"], at_once=1)
+        if (name := result.key.file_name) in times
         else result
-        for result, name in zip(results, names, strict=True)
+        for result in read_results(folder.path / "runs")
     ]
 
 
-def _seconds_per_step(run: Run, parts: Parts, device: str) -> float:
-    short, long = (_seconds(run, parts, device, steps) for steps in LENGTHS)
-    return (long - short) / (LENGTHS[1] - LENGTHS[0])
+def _read(folder: Folder) -> dict[str, Any]:
+    """What :func:`time_lines` has written: by a line's name, seconds and how they were measured."""
+    path = folder.path / "timing.json"
+    times: dict[str, Any] = read_json(path) if path.exists() else {}
+    return times
 
 
 def _seconds(run: Run, parts: Parts, device: str, steps: int) -> float:
@@ -75,7 +76,7 @@ def _seconds(run: Run, parts: Parts, device: str, steps: int) -> float:
     if "first_stage" in timed.options:
         timed = timed.with_options(first_stage=1.0)
     model = make_model(timed, parts.train[0])
-    arguments = fit_arguments(timed, model, device, out=None)
+    arguments = fit_arguments(timed, model, device)
     began = time.perf_counter()
     fit(model, parts.train, device=device, progress=False, **arguments)
     if device.startswith("cuda"):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from aucmax.paper.results import Row, Run, grouped
+from aucmax.paper.results import RunResult
 from aucmax.paper.style import AUC_METHODS, CROSS_ENTROPY, is_a
-from aucmax.paper.text_tables import block_name, stat_text
+from aucmax.paper.summary import Row, grouped
+from aucmax.paper.text_tables import setting_name, stat_text
 
 
-def full_title(title: str, runs: Sequence[Run], wanted_seeds: int, wanted_steps: int | None) -> str:
+def full_title(
+    title: str, runs: Sequence[RunResult], wanted_seeds: int, wanted_steps: int | None
+) -> str:
     """The title, with the seeds and steps behind it where they are fewer than wanted.
 
     Args:
@@ -21,7 +24,7 @@ def full_title(title: str, runs: Sequence[Run], wanted_seeds: int, wanted_steps:
     """
     groups = list(grouped(runs).values())
     seeds = sorted({len(group) for group in groups})
-    steps = sorted({group[0]["steps"] for group in groups})
+    steps = sorted({group[0].steps for group in groups})
     short = []
     if seeds[0] < wanted_seeds:
         short.append(f"{_span(seeds)} seed{'' if seeds[-1] == 1 else 's'}")
@@ -38,7 +41,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
     Args:
         rows: from :func:`aucmax.paper.summarize`.
     """
-    return [f"{block_name(block[0])}: {_finding(block)}" for block in _blocks(rows)]
+    return [f"{setting_name(block[0])}: {_finding(block)}" for block in _blocks(rows)]
 
 
 def overview(rows: Sequence[Row]) -> str:
@@ -51,7 +54,7 @@ def overview(rows: Sequence[Row]) -> str:
     if not final:
         return ""
     ahead = [pair for pair in final if pair[0].shown.mean > pair[1].shown.mean]
-    behind = [block_name(auc) for auc, plain in final if auc.shown.mean <= plain.shown.mean]
+    behind = [setting_name(auc) for auc, plain in final if auc.shown.mean <= plain.shown.mean]
     said = (
         "The AUC method that does best on validation data is, by mean final test AUC, ahead of the "
         "cross-entropy line that does best there "
@@ -156,7 +159,7 @@ def _best(block: list[Row], names: tuple[str, ...] = (), what: str = "shown") ->
 
 
 def _blocks(rows: Sequence[Row]) -> list[list[Row]]:
-    return [list(block) for _, block in groupby(rows, key=lambda row: row.block)]
+    return [list(block) for _, block in groupby(rows, key=lambda row: row.setting)]
 
 
 def _span(numbers: list[int]) -> str:

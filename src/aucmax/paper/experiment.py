@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from aucmax import checks
-from aucmax.paper import datasets, verdicts
+from aucmax.paper import datasets
 from aucmax.paper.figures import figure
-from aucmax.paper.job import commit
+from aucmax.paper.folder import Folder
 from aucmax.paper.libauc import require_libauc
 from aucmax.paper.page import write_page
-from aucmax.paper.plan import Plan, Run, make_plan
 from aucmax.paper.progress import Bar
-from aucmax.paper.results import read_results, summarize
+from aucmax.paper.provenance import commit
+from aucmax.paper.results import RunResult
+from aucmax.paper.runner import Runner
+from aucmax.paper.settings import Plan, Run, make_plan
+from aucmax.paper.summary import summarize
 from aucmax.paper.text_tables import text_table
-from aucmax.paper.timing import time_lines, with_times
-from aucmax.paper.tune import command_options, plan_trials, tuned
-from aucmax.paper.workshop import Workshop, taken
+from aucmax.paper.timing import read_timed_results, time_lines
+from aucmax.paper.tune import command_options, plan_trials, tune_runs
+from aucmax.paper.verdicts import overview
 from aucmax.report.drawing import svg
 from aucmax.train._options import find_device
 from aucmax.train._signals import saying_so
@@ -87,8 +90,13 @@ def reproduce(
         ValueError: for arguments that cannot be right, files that are not there or altered, or a
             folder that holds results of other settings.
     """
-    where, count = str(find_device(device)), _worker_count(workers, str(find_device(device)))
-    deadline = None if time_limit is None else time.monotonic() + _seconds(time_limit)
+    where = str(find_device(device))
+    by_default = 8 if where.startswith("cuda") else max(1, os.cpu_count() or 1)
+    count = by_default if workers is None else checks.count("workers", workers)
+    deadline = None
+    if time_limit is not None:
+        seconds = checks.number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
+        deadline = time.monotonic() + seconds
     plan = make_plan(
         experiment, dataset, protocols=protocols, removed=removed, lines=lines, seeds=seeds,
         steps=steps,
@@ -97,83 +105,61 @@ def reproduce(
         require_libauc()
     grid = plan.grid if tune is True else {k: list(v) for k, v in dict(tune or {}).items()}
     studies = {} if tune is False else plan_trials(plan.runs, grid, tune_steps, trials)
-    folder = Path(out or f"runs/{experiment}-{dataset}")
-    source = None if reuse is None else _folder_of_results(reuse)
+    if reuse is not None and not (Path(reuse) / "runs").is_dir():
+        raise ValueError(f"reuse must be a folder of results, with runs in it, found {reuse}")
+    folder = Folder(Path(out or f"runs/{experiment}-{dataset}"))
     images = datasets.load(dataset, data, download=download, progress=progress)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
-    with saying_so(), taken(folder), Bar(folder, progress) as bar:
-        workshop = Workshop(folder, where, count, bar, deadline, images, source)
+    with saying_so(), folder.locked(), Bar(folder, progress) as bar:
+        earlier = None if reuse is None else Folder(Path(reuse))
+        runner = Runner(folder, where, count, bar, deadline, images, earlier)
         runs = plan.runs
         if studies:
-            runs = tuned(runs, studies, grid, workshop, command_options(tune, tune_steps, trials))
-        workshop.perform("training", runs)
+            how = command_options(tune, tune_steps, trials)
+            runs = tune_runs(runs, studies, grid, runner, how)
+        runner.train("training", runs)
         if time_alone:
-            time_lines([run for run in runs if run.seed == 0], workshop)
-        workshop.tidy()
-        return _write_report(plan, [run for run in runs if workshop.is_done(run)], folder)
+            time_lines([run for run in runs if run.seed == 0], runner)
+        folder.tidy()
+        return _write_report(plan, [run for run in runs if runner.is_done(run)], folder)
 
 
-def finished_results(folder: Path) -> list[dict[str, Any]]:
-    """The results in a folder, with the times that were measured alone where there are any."""
-    return with_times(read_results(folder / "runs"), folder)
-
-
-def _write_report(plan: Plan, runs: list[Run], folder: Path) -> Path:
+def _write_report(plan: Plan, runs: list[Run], folder: Folder) -> Path:
     """Figures, table and page of the runs, which are done."""
     if not runs:
         raise ValueError("time_limit must leave time for a run, found none finished")
-    keys = ("protocol", "ratio", "line", "seed")
-    wanted = {(run.protocol, run.ratio, run.line, run.seed) for run in runs}
-    done = [r for r in finished_results(folder) if tuple(r[key] for key in keys) in wanted]
-    rows = summarize(done)
-    table = f"{text_table(rows)}\n{verdicts.overview(rows)}\n".lstrip()
-    (folder / "table.txt").write_text(table, encoding="utf-8")
+    wanted = {(run.key, run.seed) for run in runs}
+    results = [r for r in read_timed_results(folder) if (r.key, r.seed) in wanted]
+    rows = summarize(results)
+    table = f"{text_table(rows)}\n{overview(rows)}\n".lstrip()
+    (folder.path / "table.txt").write_text(table, encoding="utf-8")
     for by in ("step", "seconds"):
-        drawn = svg(figure(done, by=by))
-        (folder / f"by-{by}.svg").write_text(drawn, encoding="utf-8")
-    page = folder / "index.html"
+        drawn = svg(figure(results, by=by))
+        (folder.path / f"by-{by}.svg").write_text(drawn, encoding="utf-8")
+    page = folder.path / "index.html"
     write_page(
-        page, done, title=plan.title, wanted_seeds=plan.wanted_seeds,
-        wanted_steps=plan.wanted_steps, command=command_of(done),
+        page, results, title=plan.title, wanted_seeds=plan.wanted_seeds,
+        wanted_steps=plan.wanted_steps, command=command_of(results),
     )  # fmt: skip
     return page
 
 
-def command_of(results: list[dict[str, Any]]) -> str:
+def command_of(results: Sequence[RunResult]) -> str:
     """The command that repeats results, as far as they differ from the experiment's own plan."""
     first = results[0]
-    plan = make_plan(first["experiment"], first["dataset"])
-
-    def found(key: str) -> list[Any]:
-        return list(dict.fromkeys(result[key] for result in results))
-
-    removed = sorted({result["configuration"]["removed"] for result in results})
-    options = {
-        "dataset": found("dataset"),
-        "protocol": found("protocol") if len(found("protocol")) == 1 else [],
+    plan = make_plan(first.experiment, first.dataset)
+    protocols = list(dict.fromkeys(result.protocol for result in results))
+    lines = list(dict.fromkeys(result.line for result in results))
+    removed = sorted({result.configuration["removed"] for result in results})
+    seeds, steps = len({r.seed for r in results}), max(r.steps for r in results)
+    options: dict[str, list[Any]] = {
+        "dataset": [first.dataset],
+        "protocol": protocols if len(protocols) == 1 else [],
         "removed": [] if removed == sorted({run.removed for run in plan.runs}) else removed,
-        "lines": [] if set(found("line")) == {run.line for run in plan.runs} else found("line"),
-        "seeds": [] if len(found("seed")) == plan.wanted_seeds else [len(found("seed"))],
-        "steps": [] if max(found("steps")) == plan.wanted_steps else [max(found("steps"))],
+        "lines": [] if set(lines) == {run.line for run in plan.runs} else lines,
+        "seeds": [] if seeds == plan.wanted_seeds else [seeds],
+        "steps": [] if steps == plan.wanted_steps else [steps],
     }
     given = [f"--{name} {' '.join(map(str, values))}" for name, values in options.items() if values]
-    tuned = first["configuration"].get("tuned")
-    return " ".join(
-        [f"aucmax reproduce {first['experiment']}", *given, *([tuned] if tuned else [])]
-    )
-
-
-def _folder_of_results(reuse: str | Path) -> Path:
-    if not (Path(reuse) / "runs").is_dir():
-        raise ValueError(f"reuse must be a folder of results, with runs in it, found {reuse}")
-    return Path(reuse)
-
-
-def _seconds(time_limit: float) -> float:
-    return checks.number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
-
-
-def _worker_count(workers: int | None, device: str) -> int:
-    if workers is not None:
-        return checks.count("workers", workers)
-    return 8 if device.startswith("cuda") else max(1, os.cpu_count() or 1)
+    tuned = first.configuration.get("tuned")
+    return " ".join([f"aucmax reproduce {first.experiment}", *given, *([tuned] if tuned else [])])

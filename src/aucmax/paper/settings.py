@@ -3,18 +3,68 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from aucmax import checks
+from aucmax import checks, stages
 from aucmax.checks import choice
 
 HERE = Path(__file__).parent
 EXPERIMENTS = ("figure1", "figure2", "figure3")
 PROTOCOLS = ("paper", "strong")
-STAGED = ("ppd-sg", "ppd-adagrad", "pga")
+
+
+@dataclass(frozen=True)
+class Method:
+    """What of the settings a training method makes use of.
+
+    Attributes:
+        optimizer: the options that its optimizer has.
+        stages: the rule by which one stage follows another; None if it has no stages of its own.
+        loss: the options that its loss has.
+        fixed: more options of its optimizer, the same in every experiment.
+    """
+
+    optimizer: tuple[str, ...] = ()
+    stages: Callable[..., list[stages.Stage]] | None = None
+    loss: tuple[str, ...] = ("normalize",)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+METHODS = {
+    "ppd-sg": Method(("momentum", "weight_decay", "gamma"), stages.geometric),
+    "ppd-adagrad": Method(("gamma",), stages.geometric),
+    "pga": Method(("gamma",), stages.polynomial, fixed={"output": "last"}),
+    "oauc": Method(),
+    "sgd": Method(("momentum", "weight_decay"), loss=()),
+    "adagrad": Method(("weight_decay",), loss=()),
+    "libauc": Method(),
+}
+"""The methods that a line of ``settings.toml`` may name."""
+
+
+class LineKey(NamedTuple):
+    """What the runs of one line share that differ in their seed alone."""
+
+    protocol: str
+    dataset: str
+    ratio: str
+    line: str
+
+    @property
+    def setting(self) -> tuple[str, str, str]:
+        """What lines must share to be compared."""
+        return self[:3]
+
+    @property
+    def file_name(self) -> str:
+        """The key as part of a file's name."""
+        return "-".join(self).replace("/", "-").replace(":", "-")
+
+    def __str__(self) -> str:
+        return f"{self.line} ({self.protocol}, {self.dataset}, {self.ratio})"
 
 
 @dataclass(frozen=True)
@@ -30,7 +80,7 @@ class Run:
         line: the curve that the run belongs to.
         seed: of the data's thinning and split, the weights and the batches.
         options: what the settings say of data set, protocol and line, the later ones above all.
-        tag: what tells a trial from the others of its line.
+        trial: what tells a trial of a search from the others of its line; "" for no trial.
     """
 
     experiment: str
@@ -41,12 +91,7 @@ class Run:
     line: str
     seed: int
     options: dict[str, Any]
-    tag: str = ""
-
-    @property
-    def name(self) -> str:
-        """Of its files."""
-        return f"{self.study}-seed{self.seed}{self.tag and '-'}{self.tag}"
+    trial: str = ""
 
     @property
     def ratio(self) -> str:
@@ -57,9 +102,24 @@ class Run:
         return f"{positives}/{100 - positives}"
 
     @property
-    def study(self) -> str:
-        """The name that the runs of all seeds share, which are tuned together."""
-        return study_name(self.protocol, self.dataset, self.ratio, self.line)
+    def key(self) -> LineKey:
+        """What the runs of all seeds share, which are tuned and timed together."""
+        return LineKey(self.protocol, self.dataset, self.ratio, self.line)
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.key.file_name}-seed{self.seed}{self.trial and '-'}{self.trial}"
+
+    @property
+    def place(self) -> str:
+        """The folder of its files, in that of the experiment."""
+        return "trials" if self.trial else "runs"
+
+    @property
+    def method(self) -> Method:
+        """What its training method makes use of."""
+        return METHODS[self.options["method"]]
 
     def __str__(self) -> str:
         return self.name
@@ -67,11 +127,6 @@ class Run:
     def with_options(self, **options: Any) -> Run:
         """The same run with some options replaced."""
         return replace(self, options={**self.options, **options})
-
-
-def study_name(protocol: str, dataset: str, ratio: str, line: str) -> str:
-    """What tells one curve from another, as part of a file's name."""
-    return f"{protocol}-{dataset}-{ratio.replace('/', '-').replace(':', '-')}-{line}"
 
 
 @dataclass(frozen=True)
@@ -115,15 +170,20 @@ def make_plan(
     settings, own = _read("settings"), _read(experiment)
     choice("dataset", dataset, tuple(settings["datasets"]))
     about = settings["datasets"][dataset]
-    chosen = [choice("protocols", name, PROTOCOLS) for name in protocols or PROTOCOLS]
     count = own["seeds"] if seeds is None else checks.count("seeds", seeds)
     steps = about["steps"] if steps is None else checks.count("steps", steps)
+    for name in protocols or ():
+        choice("protocols", name, PROTOCOLS)
+    fractions = [
+        checks.number("removed", x, "a fraction from 0 up to but not 1", lambda x: 0 <= x < 1)
+        for x in removed or own["removed"]
+    ]
     runs = [
         Run(experiment, protocol, dataset, own["partition"], fraction, line, seed, options)
-        for protocol in chosen
+        for protocol in protocols or PROTOCOLS
         for line in lines or own["lines"][protocol]
         for options in [_options(settings, dataset, protocol, line, steps)]
-        for fraction in map(_fraction, removed or own["removed"])
+        for fraction in fractions
         for seed in range(count)
     ]  # fmt: skip
     # All lines of a seed before the next seed: whatever is done so far can be compared.
@@ -154,15 +214,9 @@ def _options(
         if key != "title" and not isinstance(value, dict)
     }
     merged |= {"steps": steps, "eval_every": min(merged["eval_every"], max(1, steps // 40))}
-    if merged["method"] not in STAGED and not merged.get("staged"):
+    if METHODS[merged["method"]].stages is None and not merged.get("staged"):
         del merged["first_stage"], merged["factor"]
     return merged
-
-
-def _fraction(value: object) -> float:
-    return checks.number(
-        "removed", value, "a fraction from 0 up to but not 1", lambda x: 0 <= x < 1
-    )
 
 
 def _read(name: str) -> dict[str, Any]:

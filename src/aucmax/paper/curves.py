@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aucmax.paper.results import Run, has_diverged, number
+from aucmax.paper.results import RunResult, number
+from aucmax.train.metrics import ROC_AUC
 
 Array = NDArray[np.float64]
 
@@ -38,38 +39,40 @@ class Curve:
         return len(self.steps) > 0 and (by == "step" or not math.isnan(self.seconds_per_step))
 
 
-def curve(group: Sequence[Run]) -> Curve:
+def curve(group: Sequence[RunResult]) -> Curve:
     """The curve of runs that differ in their seed alone.
 
     Args:
         group: the runs; diverged ones are left out.
     """
-    finished = [run for run in group if not has_diverged(run)]
-    known = [_values(run) for run in finished]
-    steps = sorted(set.intersection(*map(set, known))) if known else []
-    if all(known) and known and not steps:
+    finished = [run for run in group if not run.has_diverged]
+    by_step = [_test_aucs(run) for run in finished]
+    steps = sorted(set.intersection(*map(set, by_step))) if by_step else []
+    if by_step and all(by_step) and not steps:
         raise ValueError(
             f"seeds of a line must be evaluated at the same steps, those of "
-            f"{finished[0]['line']!r} have no step in common"
+            f"{finished[0].line!r} have no step in common"
         )
-    values = np.array([[found[step] for step in steps] for found in known], dtype=np.float64)
-    values = values.reshape(len(known), len(steps))
-    times = [number(run.get("seconds_per_step"), "seconds_per_step") for run in finished]
-    timed = [x for x in times if not math.isnan(x)]
-    seconds = math.fsum(timed) / len(timed) if timed else math.nan
-    return Curve(np.array(steps, dtype=np.float64), *_mean_and_band(values), seconds)
+    values = np.array([[aucs[step] for step in steps] for aucs in by_step], dtype=np.float64)
+    times = [x for run in finished if not math.isnan(x := run.seconds_per_step)]
+    return Curve(
+        np.array(steps, dtype=np.float64),
+        *_mean_and_band(values.reshape(len(by_step), len(steps))),
+        seconds_per_step=math.fsum(times) / len(times) if times else math.nan,
+    )
 
 
-def _values(run: Run) -> dict[int, float]:
+def _test_aucs(run: RunResult) -> dict[int, float]:
     """Test AUC by step; a pretraining that has no average shows its last iterate."""
-    main = run["history"][-1].get("phase") if run["history"] else None
-    found = {}
-    for record in run["history"]:
-        value = record.get(f"test_auc_{run['iterate']}")
+    key, key_of_last = (ROC_AUC.history_key("test", which) for which in (run.iterate, "last"))
+    main = run.history[-1].get("phase") if run.history else None
+    aucs = {}
+    for record in run.history:
+        value = record.get(key)
         if value is None and record.get("phase") != main:
-            value = record.get("test_auc_last")
-        found[record["step"]] = number(value, f"test_auc_{run['iterate']}")
-    return {step: value for step, value in found.items() if not math.isnan(value)}
+            value = record.get(key_of_last)
+        aucs[record["step"]] = number(value, key)
+    return {step: value for step, value in aucs.items() if not math.isnan(value)}
 
 
 def _mean_and_band(values: Array) -> tuple[Array, Array, Array]:

@@ -1,0 +1,118 @@
+"""From a run to what :func:`aucmax.fit` is called with: rows, network and arguments."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from aucmax import stages
+from aucmax.data.augment import CropAndFlip
+from aucmax.models import mlp, resnet20
+from aucmax.paper.datasets import ImageData
+from aucmax.paper.libauc import with_libauc
+from aucmax.paper.prepare import binarize, halves, random_halves, split, thin
+from aucmax.paper.settings import Run
+
+
+class Parts(NamedTuple):
+    """The rows of a run: images (N, C, H, W) of bytes, channels-last, and labels 0 and 1."""
+
+    train: tuple[Tensor, Tensor]
+    valid: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Positives and negatives of each part."""
+        return {
+            name: (int(y.sum()), int(len(y) - y.sum()))
+            for name, (_, y) in zip(self._fields, self, strict=True)
+        }
+
+
+def make_parts(run: Run, images: ImageData) -> Parts:
+    """Partition, thin, then split, all by the run's seed; the test set stays whole."""
+    classes = len(images.classes)
+    by_number = run.partition == "halves"
+    positive = halves(classes) if by_number else random_halves(classes, run.seed)
+    y_train, y_test = binarize(images.y_train, positive), binarize(images.y_test, positive)
+    kept = thin(y_train, run.removed, run.seed)
+    train, valid = (kept[rows] for rows in split(y_train[kept], run.options["valid"], run.seed))
+    return Parts(
+        _tensors(images.x_train[train], y_train[train]),
+        _tensors(images.x_train[valid], y_train[valid]),
+        _tensors(images.x_test, y_test),
+    )
+
+
+def _tensors(x: NDArray[np.uint8], y: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(np.array(x)).permute(0, 3, 1, 2), torch.from_numpy(y).float()
+
+
+def make_model(run: Run, images: Tensor) -> nn.Module:
+    """The run's network, standardizing by the training images' own mean and deviation."""
+    mean, std = _moments(images)
+    generator = torch.Generator().manual_seed(run.seed)
+    if run.options["model"] == "mlp":
+        return mlp(images[0].numel(), mean=mean, std=std, generator=generator)
+    return resnet20(channels=images.shape[1], mean=mean, std=std, generator=generator)
+
+
+def _moments(images: Tensor) -> tuple[list[float], list[float]]:
+    """Each channel's mean and deviation, from how often each of the 256 values occurs."""
+    counts = torch.stack(
+        [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]
+    ).double()
+    share, values = counts / counts.sum(1, keepdim=True), torch.arange(256, dtype=torch.float64)
+    mean = share @ values
+    return mean.tolist(), (share @ values**2 - mean**2).sqrt().tolist()
+
+
+def fit_arguments(run: Run, model: nn.Module, device: str) -> dict[str, Any]:
+    """How fit is to train the model; of LibAUC's line, with its loss and optimizer."""
+    arguments = fit_options(run)
+    arguments["amp"] = "bf16" if device.startswith("cuda") else None
+    if run.options["method"] == "libauc":
+        return with_libauc(arguments, model, device)
+    return arguments
+
+
+def fit_options(run: Run) -> dict[str, Any]:
+    """The arguments of :func:`aucmax.fit` that the run's options stand for."""
+    o, method = run.options, run.method
+    pretrain = min(o["pretrain"], o["steps"] // 4) if o.get("pretrained") else 0
+    steps = o["steps"] - pretrain
+    in_stages = "first_stage" in o
+    return {
+        "method": o["method"],
+        "steps": steps,
+        "batch_size": o["batch_size"],
+        "eval_every": o["eval_every"],
+        "save_every": 5 * o["eval_every"],
+        "probe": o["probe"],
+        "seed": run.seed,
+        "optimizer_options": {
+            **{key: o[key] for key in method.optimizer if key in o},
+            **method.fixed,
+        },
+        "loss_options": {key: o[key] for key in method.loss},
+        "pretrain": pretrain,
+        "positives": o.get("positives"),
+        "augment": CropAndFlip() if o.get("augment") and o["model"] == "resnet20" else None,
+        **({"stages": _stages(run, steps)} if in_stages else {"lr": o["lr"]}),
+    }
+
+
+def _stages(run: Run, steps: int) -> list[stages.Stage]:
+    """So many stages as the steps need; the first has a share of them."""
+    o, rule = run.options, run.method.stages or stages.geometric
+    first = math.ceil(o["first_stage"] * steps)
+    growth = {"factor": o["factor"]} if rule is stages.geometric else {}
+    count = 1
+    while sum(s.steps or 0 for s in rule(o["lr"], first, stages=count, **growth)) < steps:
+        count += 1
+    return rule(o["lr"], first, stages=count, **growth)
