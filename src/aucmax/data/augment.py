@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import checks, kernels
-from aucmax.checks import tracing
 
 
 class CropAndFlip:
@@ -37,8 +36,12 @@ class CropAndFlip:
         """Images (N, C, H, W) of any dtype, or some rows of them; they come back channels-last."""
         if images.ndim != 4:
             raise ValueError(f"images must have shape (N, C, H, W), found {tuple(images.shape)}")
-        if not (tracing() or images.requires_grad) and kernels.usable_on(images):
-            return self._in_one_kernel(images, rows)
+        if not (checks.tracing() or images.requires_grad) and kernels.usable_on(images):
+            from aucmax.kernels.crop import crop
+
+            rows = torch.arange(len(images), device=images.device) if rows is None else rows
+            windows = self._windows(len(rows), images.device)
+            return crop(images, rows, windows, self.padding, self.flip)
         images = images if rows is None else images.index_select(0, rows)
         n, _, height, width = images.shape
         device, shifts = images.device, 2 * self.padding + 1
@@ -57,12 +60,6 @@ class CropAndFlip:
         """One of all windows for each image, times two and mirrored or not if it may be."""
         count = (2 * self.padding + 1) ** 2 * (2 if self.flip else 1)
         return torch.randint(count, (n,), device=device)
-
-    def _in_one_kernel(self, images: Tensor, rows: Tensor | None) -> Tensor:
-        from aucmax.kernels.crop import crop
-
-        rows = torch.arange(len(images), device=images.device) if rows is None else rows
-        return crop(images, rows, self._windows(len(rows), images.device), self.padding, self.flip)
 
     def __repr__(self) -> str:
         return f"CropAndFlip(padding={self.padding}, flip={self.flip})"

@@ -18,8 +18,8 @@ def as_tensor(name: str, values: Any) -> Tensor:
     """A tensor of an array, a data frame or a list; tensors as they are."""
     if isinstance(values, Tensor):
         return values.detach()
-    array = np.asarray(values)
-    if array.dtype == object or array.dtype.kind not in "biuf":
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must hold numbers, found dtype {array.dtype}")
     if not array.flags.writeable:
         array = array.copy()  # torch has no read-only tensors
@@ -28,15 +28,13 @@ def as_tensor(name: str, values: Any) -> Tensor:
 
 def known_labels(data: Any, labels: Any = None) -> Tensor | None:
     """The training labels, if they can be had without going through the data."""
-    if isinstance(data, TensorDataset):
-        data = data.tensors
-    if labels is None and isinstance(data, tuple):
-        labels = data[1] if len(data) > 1 else None
-    if labels is None and isinstance(data, Dataset):
-        labels = next(
-            (x for name in ("targets", "labels") if (x := getattr(data, name, None)) is not None),
-            None,
-        )
+    if labels is None:
+        parts = data.tensors if isinstance(data, TensorDataset) else data
+        if isinstance(parts, tuple) and len(parts) > 1:
+            labels = parts[1]
+        elif isinstance(data, Dataset):
+            labels = getattr(data, "targets", None)
+            labels = getattr(data, "labels", None) if labels is None else labels
     if labels is None:
         return None
     y = as_tensor("labels", labels)
@@ -45,22 +43,14 @@ def known_labels(data: Any, labels: Any = None) -> Tensor | None:
 
 def find_task(task: str, labels: Tensor | None) -> str:
     """The task that was asked for, or the one that the labels' shape and values suggest."""
-    if task in TASKS:
+    if checks.choice("task", task, ("auto", *TASKS)) != "auto":
         return task
-    if task != "auto":
-        allowed = ", ".join(map(repr, ("auto", *TASKS)))
-        raise ValueError(f"task must be one of {allowed}, found {task!r}")
     if labels is None:
         return "binary"
     if labels.ndim == 2:
         return "multilabel"
     whole = not labels.is_floating_point() and labels.dtype != torch.bool
     return "multiclass" if whole and len(labels) and int(labels.max()) > 1 else "binary"
-
-
-def typed(labels: Tensor, task: str) -> Tensor:
-    """Labels in the dtype the losses work in."""
-    return labels.long() if task == "multiclass" else labels.to(torch.float32)
 
 
 def check(labels: Tensor, task: str) -> None:
@@ -71,11 +61,9 @@ def check(labels: Tensor, task: str) -> None:
         _check_classes(labels)
     elif task == "binary":
         check_both_classes("train", labels)
+    elif labels.ndim != 2:
+        raise ValueError(f"multilabel targets must have shape (N, L), found {tuple(labels.shape)}")
     else:
-        if labels.ndim != 2:
-            raise ValueError(
-                f"multilabel targets must have shape (N, L), found {tuple(labels.shape)}"
-            )
         for j, column in enumerate(labels.T):
             check_both_classes(f"label {j} of train", column[~column.isnan()])
 
@@ -98,8 +86,8 @@ def shares(labels: Tensor, weight: Tensor | None, task: str) -> float | list[flo
     y = labels.cpu()
     if task == "multiclass":
         mass = torch.zeros(int(y.max()) + 1, dtype=torch.float64).index_add(0, y.long(), w)
-        found: list[float] = (mass / mass.sum()).tolist()
-        return found
+        per_class: list[float] = (mass / mass.sum()).tolist()
+        return per_class
     if task == "binary":
         return float((w * y.double()).sum() / w.sum())
     w = w if w.ndim == 2 else w[:, None]

@@ -64,7 +64,12 @@ class BatchSampler:
         if positives is None:
             self._streams = [_RowStream(len(y), batch_size, replacement, seed, 0)]
             return
-        ones = _rows_of_both_classes(y)
+        if y.ndim != 1:
+            raise ValueError(
+                f"positives is for labels of shape (N,) in two classes, found {tuple(y.shape)}"
+            )
+        check_both_classes("labels", y)
+        ones = y == 1
         first = round(checks.share("positives", positives) * batch_size)
         first = min(max(first, 1), batch_size - 1)
         if first < 1:
@@ -126,12 +131,8 @@ class _RowStream:
         number, offset = divmod(k * self.size, self.length)
         if offset + self.size <= self.length:
             return self._ordered(number).narrow(0, offset, self.size)
-        return self._across_rounds(number, offset)
-
-    def _across_rounds(self, number: int, offset: int) -> Tensor:
-        """As many rows from a place in a round, the first ones of the next rounds included."""
         missing, parts = self.size, []
-        while missing:
+        while missing:  # the end of one round, and the beginning of the next
             part = self._ordered(number)[offset : offset + missing]
             parts.append(part)
             missing -= len(part)
@@ -162,12 +163,3 @@ def derive(*numbers: int) -> int:
     """A seed that mixes several numbers; equal everywhere, for ever."""
     digest = hashlib.sha256(repr(numbers).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
-
-
-def _rows_of_both_classes(labels: Tensor) -> Tensor:
-    if labels.ndim != 1:
-        raise ValueError(
-            f"positives is for labels of shape (N,) in two classes, found {tuple(labels.shape)}"
-        )
-    check_both_classes("labels", labels)
-    return labels == 1

@@ -1,7 +1,7 @@
 """Where batches come from: arrays on the device, a Dataset, a DataLoader, a stream.
 
-A source hands out training batches without end, and can say and be told where it stands.
-:func:`evaluation_batches` goes once through data of the same kinds.
+A :class:`BatchSource` hands out training batches without end, and can say and be told where it
+stands. :func:`evaluation_batches` goes once through data of the same kinds.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Place(NamedTuple):
     def put(self, batch: Batch) -> Batch:
         """The batch on the device, its real numbers in the model's precision."""
         x = tree_map(self._put, batch.x)
-        y = _labels.typed(batch.y.to(self.device, non_blocking=True), self.task)
-        weight = batch.weight
-        return Batch(x, y, None if weight is None else self._put(weight))
+        y = batch.y.to(self.device, non_blocking=True)
+        y = y.long() if self.task == "multiclass" else y.to(torch.float32)  # what the losses take
+        return Batch(x, y, None if batch.weight is None else self._put(batch.weight))
 
     def _put(self, x: Tensor) -> Tensor:
         dtype = self.dtype if x.is_floating_point() else x.dtype
@@ -64,10 +64,15 @@ class BatchSource:
 
     :meth:`draw` does what the host must do and gives tensors of constant shape; :meth:`load` turns
     them into a batch with work on the device alone, which can be captured in a graph.
+
+    Attributes:
+        weight: of every row, where it is known.
+        weighted: whether the batches have weights.
     """
 
     weight: Tensor | None = None
     weighted = False
+    _iterator: Iterator[Any] | None = None
 
     def draw(self) -> tuple[Any, ...]:
         """What :meth:`load` needs for the next batch; StopIteration if there is no more."""
@@ -86,7 +91,12 @@ class BatchSource:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let worker processes go."""
+        """End a loader's workers now, not when the garbage is collected."""
+        end_workers = getattr(self._iterator, "_shutdown_workers", None)
+        if end_workers is not None:
+            with suppress(RuntimeError):  # which torch raises for workers that are dead already
+                end_workers()
+        self._iterator = None
 
     def state_dict(self) -> dict[str, Any]:
         """Where the source stands."""
@@ -105,11 +115,10 @@ class _SampledSource(BatchSource):
     batch = 0
 
     def rows(self, k: int) -> Tensor:
-        """Part k of the sequence: every so-manieth row of a batch, so all parts are alike."""
-        if self.parts == 1:
-            return own_part(self.sampler.rows(k))
+        """Part k of the sequence; parts interleave the rows of a batch, so that all are alike."""
         batch, part = divmod(k, self.parts)
-        return own_part(self.sampler.rows(batch)[part :: self.parts])
+        rows = self.sampler.rows(batch)
+        return own_part(rows if self.parts == 1 else rows[part :: self.parts])
 
     def position(self, ago: int = 0) -> str:
         return f"batch {(self.batch - 1 - ago) // self.parts}"
@@ -167,12 +176,11 @@ class DatasetSource(_SampledSource):
         self.loader = DataLoader(
             _SeededBatches(dataset),
             batch_size=None,
-            sampler=_Keys(self),
+            sampler=self,
             num_workers=workers,
             pin_memory=place.device.type == "cuda",
             generator=torch.Generator(),
         )
-        self._iterator: Iterator[Any] | None = None
 
     def draw(self) -> tuple[Any, ...]:
         """The next batch of the workers."""
@@ -182,13 +190,8 @@ class DatasetSource(_SampledSource):
         self.batch += 1
         return tuple(batch)
 
-    def close(self) -> None:
-        """Let the workers go."""
-        _let_go(self._iterator)
-        self._iterator = None
-
-    def keys(self) -> Iterator[tuple[int, list[int]]]:
-        """Seed and rows of each batch, from where the source stands."""
+    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
+        """Seed and rows of each batch from where the source stands, as the loader's sampler."""
         k = self.batch
         while True:
             yield derive(self.seed, k, distributed.rank()), self.rows(k).tolist()
@@ -209,36 +212,30 @@ class IterableSource(BatchSource):
 
     def __init__(self, data: Iterable[Any], place: Place) -> None:
         self.data, self.place = data, place
-        self.round, self.taken = 0, 0
+        self.round, self.used = 0, 0  # the batches of this round
         self.generators = generators_of(data)
         self._began: dict[str, Any] | None = None
-        self._iterator: Iterator[Any] | None = None
         self._returned: tuple[Any, ...] | None = None
 
     def put_back(self, drawn: tuple[Any, ...]) -> None:
         """A stream's batch may not come again."""
-        self._returned, self.taken = drawn, self.taken - 1
+        self._returned, self.used = drawn, self.used - 1
 
     def draw(self) -> tuple[Any, ...]:
         """The next batch, of the next round if this one is over."""
         if self._returned is not None:
             drawn, self._returned = self._returned, None
-            self.taken += 1
+            self.used += 1
             return drawn
         item = _next(self._items())
         if distributed.total(item is not None) < distributed.world_size():
             # Over for one rank is over for all: none may wait for another's batch.
-            if self.taken == 0 or self._iterator is self.data:
+            if self.used == 0 or self._iterator is self.data:
                 raise StopIteration
-            self.round, self.taken, self._iterator = self.round + 1, 0, None
+            self.round, self.used, self._iterator = self.round + 1, 0, None
             return self.draw()
-        self.taken += 1
+        self.used += 1
         return tuple(self.place.put(as_batch(item)))
-
-    def close(self) -> None:
-        """Let the loader's workers go."""
-        _let_go(self._iterator)
-        self._iterator = None
 
     def _items(self) -> Iterator[Any]:
         if self._iterator is None:
@@ -252,50 +249,32 @@ class IterableSource(BatchSource):
 
     def position(self, ago: int = 0) -> str:
         """Round and batch."""
-        return f"batch {self.taken - 1 - ago} of round {self.round}"
+        return f"batch {self.used - 1 - ago} of round {self.round}"
 
     def state_dict(self) -> dict[str, Any]:
         """The round, how it began, and how far it is."""
-        return {"round": self.round, "taken": self.taken, "began": self._began}
+        return {"round": self.round, "used": self.used, "began": self._began}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Begin the round again and pass over what was used."""
-        self.round, self.taken, self._iterator = int(state["round"]), 0, None
+        self.round, self.used, self._iterator = int(state["round"]), 0, None
         self._returned = None
         if state["began"] is None:
             return
         random_state.set_state(state["began"]["global"])
         for generator, saved in zip(self.generators, state["began"]["own"], strict=True):
             generator.set_state(saved)
-        for _ in range(int(state["taken"])):
+        for _ in range(int(state["used"])):
             if _next(self._items()) is None:
                 raise ValueError(
-                    f"train must give the batches it gave before, found {self.taken} "
-                    f"where {state['taken']} had been used"
+                    f"train must give the batches it gave before, found {self.used} "
+                    f"where {state['used']} had been used"
                 )
-            self.taken += 1
-
-
-def _arrays(name: str, data: Any) -> Batch | None:
-    """The arrays of ``(x, y)``, ``(x, y, weight)`` or a TensorDataset; None for other data."""
-    parts = data.tensors if isinstance(data, TensorDataset) else data
-    if not isinstance(parts, tuple):
-        return None
-    if len(parts) not in (2, 3):
-        raise ValueError(
-            f"{name} must be (inputs, labels) or (inputs, labels, weights), "
-            f"found {len(parts)} parts"
-        )
-    x = tree_map(lambda values: _labels.as_tensor(f"{name}'s inputs", values), _unframed(parts[0]))
-    y, *weight = (_labels.as_tensor(f"{name}'s labels and weights", values) for values in parts[1:])
-    sizes = {len(leaf) for leaf in tree_leaves(x)} | {len(y), *map(len, weight)}
-    if len(sizes) != 1:
-        raise ValueError(f"{name} must have one label per row, found lengths {sorted(sizes)}")
-    return Batch(x, y, *weight)
+            self.used += 1
 
 
 def as_data(name: str, data: Any) -> Any:
-    """Arrays as a :class:`Batch` of tensors, a Dataset or an iterable of batches as it is."""
+    """Arrays as a :class:`Batch` of tensors; a Dataset or an iterable of batches as it is."""
     bare = isinstance(data, IterableDataset)
     if bare or not (isinstance(data, Dataset) or hasattr(data, "__iter__")):
         raise ValueError(
@@ -304,7 +283,24 @@ def as_data(name: str, data: Any) -> Any:
         )
     if isinstance(data, list) and not data:
         raise ValueError(f"{name} must have rows, found none")
-    return _arrays(name, data) or data
+    parts = data.tensors if isinstance(data, TensorDataset) else data
+    if not isinstance(parts, tuple):
+        return data
+    if len(parts) not in (2, 3):
+        raise ValueError(
+            f"{name} must be (inputs, labels) or (inputs, labels, weights), "
+            f"found {len(parts)} parts"
+        )
+
+    def inputs(values: Any) -> Tensor:
+        return _labels.as_tensor(f"{name}'s inputs", values)
+
+    x = inputs(parts[0]) if isinstance(parts[0], list) else tree_map(inputs, parts[0])
+    y, *weight = (_labels.as_tensor(f"{name}'s labels and weights", values) for values in parts[1:])
+    sizes = {len(leaf) for leaf in tree_leaves(x)} | {len(y), *map(len, weight)}
+    if len(sizes) != 1:
+        raise ValueError(f"{name} must have one label per row, found lengths {sorted(sizes)}")
+    return Batch(x, y, *weight)
 
 
 def as_batch(item: Any) -> Batch:
@@ -312,9 +308,9 @@ def as_batch(item: Any) -> Batch:
     if isinstance(item, tuple | list) and len(item) in (2, 3):
         x = tree_map(lambda v: v if isinstance(v, Tensor) else torch.as_tensor(v), item[0])
         return Batch(x, *(torch.as_tensor(part) for part in item[1:]))
-    found = f"{len(item)} parts" if isinstance(item, tuple | list) else type(item).__name__
+    what = f"{len(item)} parts" if isinstance(item, tuple | list) else type(item).__name__
     raise ValueError(
-        f"batches must be (inputs, labels) or (inputs, labels, weights), found {found}; "
+        f"batches must be (inputs, labels) or (inputs, labels, weights), found {what}; "
         f"whole arrays are passed as a tuple (x, y)"
     )
 
@@ -359,53 +355,23 @@ class _SeededBatches(Dataset[Any]):
             return default_collate(items)
 
 
-class _Keys:
-    """The sampler's side of a :class:`DatasetSource`."""
-
-    def __init__(self, source: DatasetSource) -> None:
-        self.source = source
-
-    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
-        return self.source.keys()
-
-
 def _next(iterator: Iterator[Any]) -> Any:
     """The next batch, None at the end; one error, whichever way a worker's death shows."""
     try:
         return next(iterator, None)
     except (RuntimeError, OSError, EOFError) as error:
-        dead = [w for w in getattr(iterator, "_workers", ()) if not _is_alive(w)]
+        workers = getattr(iterator, "_workers", ())
+        for worker in workers:
+            worker.join(0.2)  # a connection may break a moment before its process is gone
+        dead = [f"{w.pid} with exit code {w.exitcode}" for w in workers if not w.is_alive()]
         if not dead:
             raise
-        found = ", ".join(f"{worker.pid} with exit code {worker.exitcode}" for worker in dead)
-        raise RuntimeError(f"DataLoader worker (pid {found}) died") from error
-
-
-def _is_alive(worker: Any) -> bool:
-    worker.join(0.2)  # a connection may break a moment before its process is gone
-    return bool(worker.is_alive())
-
-
-def _let_go(iterator: Any) -> None:
-    """End a loader's workers now, not when the garbage is collected."""
-    end = getattr(iterator, "_shutdown_workers", None)
-    if end is not None:
-        with suppress(RuntimeError):  # which torch raises for workers that are dead already
-            end()
+        raise RuntimeError(f"DataLoader worker (pid {', '.join(dead)}) died") from error
 
 
 def generators_of(data: Any) -> list[torch.Generator]:
     """The generators that a DataLoader and its samplers were given."""
     sampler, batches = getattr(data, "sampler", None), getattr(data, "batch_sampler", None)
     holders = [data, sampler, batches, getattr(batches, "sampler", None)]
-    found = {
-        id(g): g for x in holders if isinstance(g := getattr(x, "generator", None), torch.Generator)
-    }
-    return list(found.values())
-
-
-def _unframed(x: Any) -> Any:
-    """Data frames and sequences of numbers are one array, not a tree."""
-    if hasattr(x, "to_numpy"):
-        return x.to_numpy()
-    return _labels.as_tensor("inputs", x) if isinstance(x, list) else x
+    generators = {id(g): g for x in holders if (g := getattr(x, "generator", None)) is not None}
+    return [g for g in generators.values() if isinstance(g, torch.Generator)]
