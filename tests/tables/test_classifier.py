@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from aucmax import AUCClassifier, metrics
 from aucmax.judge.calibration import fit_platt
 from aucmax.tables.encoder import Encoded
-from aucmax.tables.holdout import hold_out
+from aucmax.tables.split import hold_out
 
 X, Y = make_classification(600, 8, n_informative=5, weights=[0.85], random_state=0)
 QUICK = {"max_steps": 60, "members": 2, "width": 16, "random_state": 0, "n_jobs": 1}
@@ -421,7 +421,7 @@ def test_a_streams_probabilities_are_those_of_the_network_now():
     model = quick(batch_size=100, lr=0.02)
     for start in range(0, 3000, 200):
         model.partial_fit(x[start : start + 200], y[start : start + 200], classes=[0, 1])
-    again = fit_platt(model._logits(x[3000:]), y[3000:])
+    again = fit_platt(model.calibration_.logit(model._raw_scores(x[3000:])), y[3000:])
     assert 0.75 < again.slope < 1.35
 
 

@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from aucmax import AUCClassifier
-from aucmax.tables import evaluate_file, fit_stream, predict_file, streams
-from aucmax.tables.streams import Batches, RowGroups
+from aucmax.tables import evaluate_file, fit_stream, predict_file, streaming
+from aucmax.tables.streaming import Batches, RowGroups
 
 QUICK = {"members": 2, "width": 16, "n_jobs": 1, "progress": False}
 
@@ -44,8 +44,8 @@ def write_parts(folder, rows=6000, parts=3, kind="parquet"):
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 @pytest.mark.parametrize("largest", [3000, 10**6])
 def test_every_row_is_trained_on_or_kept_apart(tmp_path, monkeypatch, kind, largest):
-    monkeypatch.setattr(streams, "LARGEST_SAMPLE", largest)
-    monkeypatch.setattr(streams, "BLOCK", 256)
+    monkeypatch.setattr(streaming, "LARGEST_SAMPLE", largest)
+    monkeypatch.setattr(streaming, "BLOCK", 256)
     groups = RowGroups(write_parts(tmp_path, kind=kind))
     assert groups.rows == 6000
     sample, parts = groups.sample()
@@ -79,7 +79,7 @@ def test_a_pass_after_the_other_in_another_order(tmp_path):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr("aucmax.tables.stream.BATCH", 100)
+    monkeypatch.setattr("aucmax.tables.streaming.BATCH", 100)
 
 
 def test_a_model_from_disk(tmp_path, small_batches):
@@ -108,8 +108,8 @@ def test_killed_it_goes_on(tmp_path):
     """A real SIGKILL in the middle; the same command then ends as if nothing had been."""
     pattern = write_parts(tmp_path, rows=30000)
     script = (
-        "import sys; from aucmax.tables import stream; stream.BATCH = 100;"
-        "stream.fit_stream(sys.argv[1], 'y', drop=['row'], out=sys.argv[2], members=2, width=16,"
+        "import sys; from aucmax.tables import streaming; streaming.BATCH = 100;"
+        "streaming.fit_stream(sys.argv[1], 'y', drop=['row'], out=sys.argv[2], members=2, width=16,"
         " n_jobs=1, progress=False)"
     )
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -18,7 +19,8 @@ from aucmax import AUCClassifier
 from aucmax.cli import main
 from aucmax.cli._tables import in_words
 from aucmax.tables import evaluate_file, fit_file, predict_file, search, tune_file
-from aucmax.tables.fit import Source
+from aucmax.tables.fit import TableFile
+from aucmax.tables.search import Trial, Tuning
 from aucmax.train import DivergedError
 
 pytestmark = pytest.mark.xdist_group("tune")
@@ -54,7 +56,7 @@ def data(tuned):
 
 
 def timeless(trials):
-    return [{k: v for k, v in trial.items() if k != "seconds"} for trial in trials]
+    return [replace(trial, seconds=None) for trial in trials]
 
 
 # ---- What is made --------------------------------------------------------------------------------
@@ -67,59 +69,60 @@ def test_a_models_folder_with_its_trials(tuned):
         "report.html", "tuning.json",
     ]  # fmt: skip
     assert sorted(p.name for p in place.iterdir()) == ["data.csv", "model"]
-    assert json.loads((place / "model" / "tuning.json").read_text()) == tuning
+    assert Tuning.read(place / "model") == tuning
+    written = json.loads((place / "model" / "tuning.json").read_text())
+    assert {*written} == {"best", "defaults", "searched", "folds", "trials"}
+    assert {*written["best"]} == {"options", "validation_auc", "folds", "seconds", "test_auc"}
+    assert written["best"]["validation_auc"] == tuning.best.validation_auc
     assert evaluate_file(fitted.folder, place / "data.csv").auc.value > 0.6
     assert len(predict_file(fitted.folder, place / "data.csv")[0].splitlines()) == 181
 
 
 def test_the_defaults_come_first_and_the_best_is_taken(tuned):
     _, (fitted, tuning) = tuned
-    trials, own = tuning["trials"], AUCClassifier(**SMALL).get_params()
-    first = trials[0]["options"]
+    trials, own = tuning.trials, AUCClassifier(**SMALL).get_params()
+    first = trials[0].options
     assert len(trials) == 4
     assert first == {name: own[name] for name in first} | {"lr": 2e-3}
     assert {"objective", "lr", "weight_decay", "dropout", "balanced"} <= set(first)
-    assert len({json.dumps(trial["options"]) for trial in trials}) == 4
-    assert all(trial["validation_auc"] == np.mean(trial["folds"]) for trial in trials)
-    assert all(trial["seconds"] > 0 for trial in trials)
-    assert tuning["best"]["validation_auc"] == max(trial["validation_auc"] for trial in trials)
-    assert tuning["defaults"]["folds"] == trials[0]["folds"]
+    assert len({json.dumps(trial.options) for trial in trials}) == 4
+    assert all(trial.validation_auc == np.mean(trial.folds) for trial in trials)
+    assert all(trial.seconds > 0 for trial in trials)
+    assert tuning.best.validation_auc == max(trial.validation_auc for trial in trials)
+    assert tuning.defaults.folds == trials[0].folds
     params = fitted.model.get_params()
-    assert {name: params[name] for name in first} == tuning["best"]["options"]
+    assert {name: params[name] for name in first} == tuning.best.options
 
 
 def test_the_model_is_the_one_that_fit_makes_of_these_options(tuned, data, tmp_path):
     _, (fitted, tuning) = tuned
     other = fit_file(
         data, "churned", out=tmp_path / "m", compare=False, progress=False,
-        **tuning["best"]["options"],
+        **tuning.best.options,
     )  # fmt: skip
     ours, theirs = fitted.evaluation, other.evaluation
     np.testing.assert_array_equal(ours.probability, theirs.probability)
     np.testing.assert_array_equal(ours.classes, theirs.classes)
     assert ours.parts == theirs.parts
-    assert tuning["best"]["test_auc"] == theirs.auc.value
+    assert tuning.best.test_auc == theirs.auc.value
 
 
 def test_the_defaults_are_judged_on_the_same_rows(tuned, data, tmp_path):
     _, (_, tuning) = tuned
     own = fit_file(data, "churned", out=tmp_path / "m", compare=False, progress=False, **SMALL)
-    assert tuning["defaults"]["test_auc"] == own.evaluation.auc.value
-    assert 0 <= tuning["defaults"]["p_value"] <= 1
+    assert tuning.defaults.test_auc == own.evaluation.auc.value
+    assert 0 <= tuning.defaults.p_value <= 1
 
 
 def test_what_is_said_of_it(tuned):
     _, (_, tuning) = tuned
-    best, defaults = tuning["best"], tuning["defaults"]
+    best, defaults = tuning.best, tuning.defaults
     said = in_words(tuning).splitlines()
     assert re.match(r"the best of 4 trials: objective \S+, lr 0\.\d+, weight_decay ", said[0])
-    assert (
-        f"{best['validation_auc']:.4f}, of the defaults {defaults['validation_auc']:.4f}"
-        in (said[1])
-    )
-    assert said[2].startswith(f"against the defaults, AUC {defaults['test_auc']:.4f}: ")
+    assert f"{best.validation_auc:.4f}, of the defaults {defaults.validation_auc:.4f}" in said[1]
+    assert said[2].startswith(f"against the defaults, AUC {defaults.test_auc:.4f}: ")
     assert "p = " in said[2]
-    lost = {**tuning, "defaults": {"options": defaults["options"], "validation_auc": None}}
+    lost = replace(tuning, defaults=Trial(defaults.options, error="diverged"))
     assert in_words(lost).endswith(
         "the defaults diverged (the best of many looks better than it is)"
     )
@@ -133,8 +136,8 @@ def test_several_classes(tmp_path):
     options = QUICK | {"trials": 2, "max_steps": 40, "objective": "auc+ce"}
     fitted, tuning = tune_file(tmp_path / "data.csv", "kind", out=tmp_path / "m", **options)
     assert fitted.report == tmp_path / "m" / "report.html"
-    assert tuning["searched"] == ["lr", "weight_decay", "dropout"]
-    assert tuning["trials"][0]["validation_auc"] > 0.7
+    assert tuning.searched == ["lr", "weight_decay", "dropout"]
+    assert tuning.trials[0].validation_auc > 0.7
     assert "against the defaults" in in_words(tuning) or "the defaults were" in in_words(tuning)
 
 
@@ -142,8 +145,8 @@ def test_several_classes(tmp_path):
 
 
 def test_folds_are_of_the_training_rows_alone(data):
-    source = Source(str(data), "churned", None, (), 0.2, 0)
-    train, test, folds = search.prepared(source, "first")
+    file = TableFile(str(data), "churned", None, (), 0.2, 0)
+    train, test, folds = search.read_folds(file, "first")
     assert len(train.classes) + len(test.classes) == 180
     assert sorted(np.concatenate(folds)) == list(range(len(train.classes)))
     shares = [train.classes[fold].mean() for fold in folds]
@@ -154,8 +157,8 @@ def test_folds_are_of_the_training_rows_alone(data):
 def test_repeats_of_a_row_are_in_one_fold(tmp_path):
     table = customers()
     pd.concat([table, table[:80]]).to_csv(tmp_path / "data.csv", index=False)
-    source = Source(str(tmp_path / "data.csv"), "churned", None, (), 0.2, 0)
-    train, _, folds = search.prepared(source, "")
+    file = TableFile(str(tmp_path / "data.csv"), "churned", None, (), 0.2, 0)
+    train, _, folds = search.read_folds(file, "")
     rows = list(zip(*(map(str, column) for column in train.table.values), strict=True))
     seen = [{rows[i] for i in fold} for fold in folds]
     assert len(set(rows)) < len(rows)
@@ -163,10 +166,10 @@ def test_repeats_of_a_row_are_in_one_fold(tmp_path):
 
 
 def test_a_trial_is_judged_by_folds_it_has_not_seen(data, monkeypatch):
-    source = Source(str(data), "churned", None, (), 0.2, 0)
-    train, _, folds = search.prepared(source, "")
-    monkeypatch.setattr(search, "prepared", lambda *_: (train, None, folds))  # no test rows
-    found = search.validate(source, "", SMALL)
+    file = TableFile(str(data), "churned", None, (), 0.2, 0)
+    train, _, folds = search.read_folds(file, "")
+    monkeypatch.setattr(search, "read_folds", lambda *_: (train, None, folds))  # no test rows
+    found = search.validate(file, "", SMALL)
     table = pd.DataFrame(dict(zip(train.table.names, train.table.values, strict=True)))
     for k in range(3):
         rest = np.concatenate([folds[j] for j in range(3) if j != k])
@@ -174,22 +177,22 @@ def test_a_trial_is_judged_by_folds_it_has_not_seen(data, monkeypatch):
         model = AUCClassifier(random_state=0, n_jobs=1, **SMALL)
         model.fit(table.iloc[rest], train.classes[rest])
         scores = model.decision_function(table.iloc[folds[k]])
-        assert found["folds"][k] == pytest.approx(roc_auc_score(train.classes[folds[k]], scores))
+        assert found.folds[k] == pytest.approx(roc_auc_score(train.classes[folds[k]], scores))
 
 
 def test_a_trial_that_diverges_is_none_to_choose(data, tmp_path, monkeypatch):
-    real = search._fold_auc
+    real = search.Fold.auc
 
-    def fold_auc(train, fold, seed, options):
-        if options["lr"] == 2e-3:
+    def fold_auc(fold):
+        if fold.model.lr == 2e-3:
             raise DivergedError("the loss\nis nan")
-        return real(train, fold, seed, options)
+        return real(fold)
 
-    monkeypatch.setattr(search, "_fold_auc", fold_auc)
+    monkeypatch.setattr(search.Fold, "auc", fold_auc)
     _, tuning = tune_file(data, "churned", out=tmp_path / "m", **QUICK | {"trials": 2})
-    assert [trial.get("error") for trial in tuning["trials"]] == ["the loss is nan", None]
-    assert tuning["best"]["options"] == tuning["trials"][1]["options"]
-    assert "test_auc" not in tuning["defaults"]
+    assert [trial.error for trial in tuning.trials] == ["the loss is nan", None]
+    assert tuning.best.options == tuning.trials[1].options
+    assert tuning.defaults.test_auc is None
     with pytest.raises(ValueError, match="none of 1 trials that ended well: the loss is nan"):
         tune_file(data, "churned", out=tmp_path / "n", **QUICK | {"trials": 1})
     assert not list(tmp_path.glob("n*"))
@@ -209,19 +212,19 @@ def test_folds_that_take_turns_find_what_folds_alone_find(
     monkeypatch.setattr(search, "_results", in_turn)
     _, found = tune_file(data, "churned", out=tmp_path / "m", **QUICK | {"workers": workers})
     if workers == 1:
-        assert timeless(found["trials"]) == timeless(alone["trials"])
-    source = Source(str(data), "churned", None, (), 0.2, 0)
-    last = found["trials"][-1]
-    assert search.validate(source, "", last["options"])["folds"] == last["folds"]
-    assert len(found["trials"]) == len(alone["trials"])
+        assert timeless(found.trials) == timeless(alone.trials)
+    file = TableFile(str(data), "churned", None, (), 0.2, 0)
+    last = found.trials[-1]
+    assert search.validate(file, "", last.options).folds == last.folds
+    assert len(found.trials) == len(alone.trials)
 
 
 def test_folds_that_take_turns_may_diverge():
-    trial = search.Trial("a")
-    trial.folds = {2: DivergedError("late"), 0: 0.5, 1: DivergedError("the loss\nis nan")}
-    found = trial.found()
-    assert found.pop("seconds") >= 0
-    assert found == {"error": "the loss is nan"}
+    outcomes = [0.5, DivergedError("the loss\nis nan"), DivergedError("late")]
+    trial = search.trial_of({"lr": 1}, outcomes, began=0.0)
+    assert trial.seconds > 0
+    assert trial == Trial({"lr": 1}, error="the loss is nan", seconds=trial.seconds)
+    assert trial.validation_auc is None
 
 
 @pytest.mark.parametrize(
@@ -264,7 +267,7 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tuned, data, tmp_path, monkeyp
     (tmp_path / "m.partial" / "model.json").write_text("{")
     _, tuning = tune_file(data, "churned", out=tmp_path / "m", **QUICK)
     assert len(calls) == 5
-    assert timeless(tuning["trials"]) == timeless(whole["trials"])
+    assert timeless(tuning.trials) == timeless(whole.trials)
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
@@ -310,7 +313,7 @@ def test_killed_with_its_workers_it_goes_on(data, tmp_path):
     assert at_work
     trials = len(done) + len(at_work)
     _, tuning = tune_file(data, "churned", **QUICK | {"out": tmp_path / "m", "trials": trials})
-    found = [{**trial["options"], "seconds": trial["seconds"]} for trial in tuning["trials"]]
+    found = [{**trial.options, "seconds": trial.seconds} for trial in tuning.trials]
     assert len(found) == trials
     kept = [{**SMALL, **trial.params, "seconds": trial.user_attrs["seconds"]} for trial in done]
     assert [trial for trial in kept if trial not in found] == []

@@ -6,13 +6,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from aucmax.cli._reproduce import Count, Folder, Seconds
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.evaluation import Evaluation, Interval, Peer
+
+if TYPE_CHECKING:
+    from aucmax.tables import Fitted, Tuning
 
 File = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
 Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -63,11 +66,10 @@ def fit(
     _say_where(fitted)
 
 
-def _say_where(fitted: Any) -> None:
+def _say_where(fitted: Fitted) -> None:
     if fitted.replaced:
         print(f"note: the model that was in {fitted.folder} before is replaced")
-    print(f"\nThe model is in {fitted.folder}", end="")
-    print(f", its report is {fitted.report}" if fitted.report else "")
+    print(f"\nThe model is in {fitted.folder}, its report is {fitted.report}")
 
 
 def tune(
@@ -202,22 +204,22 @@ def summary(evaluation: Evaluation) -> str:
     return "\n".join([*lines, *(_against(peer, auc.value) for peer in evaluation.peers)])
 
 
-def in_words(tuning: dict[str, Any]) -> str:
+def in_words(tuning: Tuning) -> str:
     """The best options, and how they do beside the defaults."""
-    best, defaults, trials = tuning["best"], tuning["defaults"], len(tuning["trials"])
-    shown = ", ".join(f"{name} {_short(best['options'][name])}" for name in tuning["searched"])
-    if best["options"] == defaults["options"]:
+    best, defaults, trials = tuning.best, tuning.defaults, len(tuning.trials)
+    shown = ", ".join(f"{name} {_short(best.options[name])}" for name in tuning.searched)
+    if best.options == defaults.options:
         return f"of {trials} trials the defaults were the best: {shown}"
-    known, ours = defaults.get("validation_auc"), best["test_auc"]
+    known = defaults.validation_auc
     before = "the defaults diverged" if known is None else f"of the defaults {known:.4f}"
     lines = [
         f"the best of {trials} trials: {shown}",
-        f"validation AUC, mean of {tuning['folds']} folds: {best['validation_auc']:.4f}, "
+        f"validation AUC, mean of {len(best.folds or [])} folds: {best.validation_auc:.4f}, "
         f"{before} (the best of many looks better than it is)",
     ]
-    if "test_auc" in defaults:
-        peer = Peer("the defaults", defaults["test_auc"], p_value=defaults["p_value"])
-        lines.append(_against(peer, ours))
+    if defaults.test_auc is not None and best.test_auc is not None:
+        peer = Peer("the defaults", defaults.test_auc, p_value=defaults.p_value)
+        lines.append(_against(peer, best.test_auc))
     return "\n".join(lines)
 
 

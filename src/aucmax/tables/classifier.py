@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -14,15 +14,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
 from aucmax import checks, metrics
+from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
 from aucmax.stages import Stage
-from aucmax.tables import inputs, network, online, store
+from aucmax.tables import inputs, network, store
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
-from aucmax.tables.holdout import hold_out
+from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
+from aucmax.tables.split import hold_out
 from aucmax.train import FitResult, fit
 from aucmax.train._options import find_device
+from aucmax.train.metrics import ROC_AUC, find_metric
 
 LEARNING_RATE = 2e-3
 EVALUATIONS, LEAST_EVALUATIONS, LEAST_STEPS = 60, 30, 20
@@ -30,13 +33,25 @@ EVALUATIONS, LEAST_EVALUATIONS, LEAST_STEPS = 60, 30, 20
 at least; once a round if in between. Small tables would stop too soon otherwise."""
 
 
+class Training(NamedTuple):
+    """A training that is ready to begin.
+
+    Attributes:
+        arguments: of :func:`aucmax.fit`, but for device and progress.
+        calibrated_on: the rows that make the probabilities afterwards.
+    """
+
+    arguments: dict[str, Any]
+    calibrated_on: Rows
+
+
 class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A classifier that is trained to rank, on tables as they are.
 
     Columns of numbers, categories, booleans and dates, with values missing, become numbers inside
-    (:class:`aucmax.tables.TableEncoder`). A share of the rows is held out: training stops
-    when their AUC rises no more, and ``predict_proba`` is calibrated on them, because scores that
-    rank well mean nothing as probabilities. Calibration keeps the ranking.
+    (:class:`aucmax.tables.TableEncoder`). A share of the rows is held out: training stops when
+    their AUC, or another ``metric``, rises no more, and ``predict_proba`` is calibrated on them,
+    because scores that rank well mean nothing as probabilities. Calibration keeps the ranking.
 
     Args:
         objective: "auc", "ce" for cross-entropy, or "auc+ce" for their sum.
@@ -53,10 +68,13 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: rows per step, fewer for small tables.
         max_steps: the most optimizer steps.
         max_epochs: the most times that every row is seen, on average.
-        patience: stop after so many evaluations without a better validation AUC.
+        patience: stop after so many evaluations without a better validation score.
         validation_fraction: the share of the rows that is held out, in [0, 1). With 0, or where a
             class has fewer than four rows that differ, probabilities are calibrated on the
             training rows and too sure of themselves.
+        metric: what the weights are chosen by on the held-out rows, and when to stop: a name of
+            :data:`aucmax.train.metrics.METRICS`, such as "roc_auc" or "average_precision", or a
+            function of scores, labels and weights, of which more is better.
         balanced: whether half of each batch is positive; two classes only.
         threshold: "proba" predicts the class of the largest probability, "balanced" cuts the
             probability where balanced accuracy on the held-out rows is best; two classes only.
@@ -70,8 +88,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: the labels, sorted.
         n_features_in_: columns seen in fit.
         feature_names_in_: their names, if they are all strings.
-        history_: a record per evaluation: step, seconds, validation AUC and more.
-        validation_auc_: of the weights that were chosen; NaN if nothing was held out.
+        history_: a record per evaluation: step, seconds, validation score and more.
+        validation_score_: the metric of the weights that were chosen; NaN if nothing was held out.
+        validation_auc_: the same if the metric is the AUC, else NaN.
         rows_: how many rows of each class were trained on, "train", and held out, "valid".
         network_: the trained ``torch.nn.Module``.
         encoder_: from columns to numbers.
@@ -107,6 +126,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_epochs: int = 100,
         patience: int = 12,
         validation_fraction: float = 0.15,
+        metric: str | Callable[..., float] = "roc_auc",
         balanced: bool = False,
         threshold: str = "proba",
         time_limit: float | None = None,
@@ -130,6 +150,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.metric = metric
         self.balanced = balanced
         self.threshold = threshold
         self.time_limit = time_limit
@@ -142,7 +163,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     calibration_: Platt | Temperature
     network_: torch.nn.Module
-    online_: online.Online
+    online_: Online
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on a table.
@@ -152,40 +173,81 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: N labels of any type.
             sample_weight: N numbers, none negative.
         """
-        arguments, judged = self._begin_fit(X, y, sample_weight)
+        return self._train(self._prepare(X, y, sample_weight))
+
+    def _train(self, training: Training) -> Self:
         with threads(self.n_jobs):
-            result = fit(**arguments, device=self.device, progress=self.verbose)
-            return self._end_fit(result, judged)
+            result = fit(**training.arguments, device=self.device, progress=self.verbose)
+            return self._finish(result, training.calibrated_on)
 
-    def _begin_fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> tuple[dict[str, Any], Rows]:
-        """What comes before training: the arguments of fit, and the rows to calibrate on.
+    def _prepare(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        labels: Sequence[str] | None = None,
+    ) -> Training:
+        """What comes before training; with :meth:`_finish` it is :meth:`fit`, for a sweep between.
 
-        With :meth:`_end_fit` it is :meth:`fit` in two parts, for a sweep to train between them.
+        Where ``labels`` are given, in their order, ``y`` holds each row's place among them.
         """
         if hasattr(self, "online_"):
             del self.online_
         table = inputs.checked_columns(self, X, reset=True)
-        self.classes_, numbers = inputs.class_numbers(y, table.rows)
+        if labels is None:
+            self.classes_, numbers = inputs.class_numbers(y, table.rows)
+        else:
+            self.classes_, numbers = np.array(labels, dtype=object), np.asarray(y, np.int64)
         weight = inputs.row_weights(sample_weight, table)
         self._check_options()
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        encoded = self._prepare(table, seed)
+        seed = self._draw_seed()
+        encoded = self._build(table, seed)
         train, valid = hold_out(encoded, numbers, weight, float(self.validation_fraction), seed)
         rows = Rows.of(encoded, numbers, weight)
+        used, held = rows.select(train), rows.select(valid) if len(valid) else None
         self.rows_ = {
-            name: np.bincount(numbers[part], minlength=len(self.classes_)).tolist()
-            for name, part in (("train", train), ("valid", valid))
+            "train": used.counts(len(self.classes_)),
+            "valid": [0] * len(self.classes_) if held is None else held.counts(len(self.classes_)),
         }
-        used, held = rows.take(train), rows.take(valid) if len(valid) else None
-        return self._arguments(used, held, seed), used if held is None else held
+        return Training(self._arguments(used, held, seed), used if held is None else held)
 
-    def _end_fit(self, result: FitResult, rows: Rows) -> Self:
-        """What comes after it."""
-        self.history_, self.validation_auc_ = result.history, result.auc
-        self._calibrate(rows)
+    def _finish(self, result: FitResult, rows: Rows) -> Self:
+        """What comes after training: calibration and threshold, on rows that chose the weights."""
+        self.history_ = result.history
+        self._set_score(result.auc)
+        self.calibration_, self.threshold_ = calibrate(
+            self.network_, rows, find_device(self.device), self.threshold
+        )
         return self
+
+    def _set_score(self, score: float) -> None:
+        self.validation_score_ = score
+        self.validation_auc_ = score if find_metric(self.metric) is ROC_AUC else math.nan
+
+    def _begin_stream(self, sample: Columns, labels: Sequence[str], seed: int) -> None:
+        """Learn from some rows how columns become numbers, and build the network."""
+        self._check_options()
+        self.classes_ = np.array(labels, dtype=object)
+        self._build(inputs.checked_columns(self, sample, reset=True), seed)
+
+    def _fit_stream(
+        self, batches: Any, valid: Rows, *, rows: dict[str, list[int]], **arguments: Any
+    ) -> Self:
+        """Train on batches ``((numeric, codes), classes)`` after :meth:`_begin_stream`.
+
+        Args:
+            batches: round after round.
+            valid: rows to choose and to calibrate by.
+            rows: see ``rows_``.
+            arguments: more of :func:`aucmax.fit`.
+        """
+        self.rows_ = rows
+        options = {**self._recipe(arguments["steps"]), "positives": None, **arguments}
+        with threads(self.n_jobs):
+            result = fit(
+                self.network_, batches, valid.for_fit(), probe=0, device=self.device, **options
+            )
+            return self._finish(result, valid)
 
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None,
@@ -195,8 +257,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         A model that is fitted or loaded goes on from where it is. Otherwise the first call fixes
         how columns become numbers, so let it have some hundred rows. Each row is scored before it
-        is learned from: ``validation_auc_`` is the AUC of these scores. The latest rows calibrate
-        the probabilities. AdamW on both objectives is the method, whatever the options say.
+        is learned from: ``validation_score_`` is the metric of these scores. The latest rows
+        calibrate the probabilities. AdamW on both objectives is the method, whatever the options
+        say.
 
         Args:
             X: the next rows.
@@ -213,7 +276,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             encoded = self.encoder_.transform(table)
             self.online_.learn(Rows.of(encoded, numbers, weight), self.batch_size)
         self.history_ = self.online_.history
-        self.validation_auc_ = self.online_.auc()
+        self._set_score(self.online_.score())
         self.calibration_, self.threshold_ = self.online_.calibrated(self.threshold)
         return self
 
@@ -222,17 +285,18 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "network_"):
             known = np.unique(np.asarray(y if classes is None else classes))
             self.classes_, _ = inputs.class_numbers(known, len(known))
-            seed = int(check_random_state(self.random_state).randint(2**31))
-            self._prepare(table, seed)
+            self._build(table, self._draw_seed())
         lr = LEARNING_RATE if self.lr is None else self.lr
         self.network_.cpu()
-        self.online_ = online.Online(
-            self.network_, len(self.classes_), lr, float(self.weight_decay)
-        )
+        self.online_ = Online(
+            self.network_, len(self.classes_), lr, float(self.weight_decay),
+            find_metric(self.metric),
+        )  # fmt: skip
 
     def _check_options(self) -> None:
         checks.choice("threshold", self.threshold, ("proba", "balanced"))
         checks.choice("objective", self.objective, ("auc", "auc+ce", "ce"))
+        find_metric(self.metric)
         if not callable(self.backbone):
             checks.choice("backbone", self.backbone, ("tabm",))
         checks.number(
@@ -246,8 +310,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in counts:
             checks.count(name, getattr(self, name))
 
-    def _prepare(self, table: Columns, seed: int) -> Encoded:
-        """Learn how columns become numbers, make the network, and encode the table."""
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _build(self, table: Columns, seed: int) -> Encoded:
+        """Learn how columns become numbers, build the network, and encode the table."""
         self.encoder_ = TableEncoder().fit(table)
         encoded = self.encoder_.transform(table)
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
@@ -256,12 +323,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             torch.from_numpy(encoded.numeric), self.encoder_.cardinalities, outputs, self.hidden,
             sizes,
         )  # fmt: skip
+        factory = self.backbone if callable(self.backbone) else None
         generator = torch.Generator().manual_seed(seed)
-        self.network_ = network.build(self.network_spec_, self._factory(), generator)
+        self.network_ = network.build(self.network_spec_, factory, generator)
         return encoded
-
-    def _factory(self) -> network.Factory | None:
-        return self.backbone if callable(self.backbone) else None
 
     def _arguments(self, train: Rows, valid: Rows | None, seed: int) -> dict[str, Any]:
         """How to train: the arguments of fit, but for device and progress."""
@@ -273,57 +338,47 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "model": self.network_,
             "train": train.for_fit(),
             "valid": None if valid is None else valid.for_fit(),
-            "method": self.method,
-            "objective": self.objective,
             "steps": steps,
             "batch_size": batch,
             "probe": 2,
             "eval_every": min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS))),
             "seed": seed,
             "patience": None if valid is None else self.patience,
-            "time_limit": self.time_limit,
             **self._recipe(steps),
         }
 
     def _recipe(self, steps: int) -> dict[str, Any]:
-        """What depends on the method and the number of classes."""
+        """The arguments of fit that depend on the options and the number of classes alone."""
         binary, adamw = len(self.classes_) == 2, self.method == "adamw"
-        link = {"link": "identity"} if binary and adamw and self.objective != "ce" else {}
         lr = LEARNING_RATE if self.lr is None else checks.positive("lr", self.lr)
-        constant = {"stages": [Stage(1, lr, steps, 0)]}
+        link = {"link": "identity"} if binary and adamw and self.objective != "ce" else {}
         has_decay = self.method in ("adamw", "sgd")
         return {
+            "method": self.method,
+            "objective": self.objective,
             "task": "binary" if binary else "multiclass",
             "positives": 0.5 if binary and self.balanced else None,
             "loss_options": link,
             "optimizer_options": {"weight_decay": self.weight_decay} if has_decay else {},
             "clip_norm": 1.0,
-            **(constant if adamw else {"lr": self.lr}),
+            "time_limit": self.time_limit,
+            **({} if self.metric == "roc_auc" else {"metric": self.metric}),
+            **({"stages": [Stage(1, lr, steps, 0)]} if adamw else {"lr": self.lr}),
         }
-
-    def _calibrate(self, rows: Rows) -> None:
-        """Fit the map from scores to probabilities, and the threshold."""
-        self.calibration_, self.threshold_ = calibrate(
-            self.network_, rows, self._where(), self.threshold
-        )
 
     # --- prediction ---------------------------------------------------------------------------
 
-    def _scores(self, X: Any) -> NDArray[np.float64]:
+    def _raw_scores(self, X: Any) -> NDArray[np.float64]:
         inputs.require_fitted(self)
         table = inputs.checked_columns(self, X, reset=False)
-        scores = self.score_encoded(self.encoder_.transform(table))
-        return scores.reshape(len(scores), -1)
+        return self.score_encoded(self.encoder_.transform(table))
 
     def score_encoded(self, encoded: Encoded) -> NDArray[np.float64]:
         """Raw scores of rows that ``encoder_`` has encoded already, (N,) or (N, c)."""
         rows = Rows.of(encoded, np.zeros(len(encoded.numeric), np.int64), None)
         with threads(self.n_jobs):
-            scores = score_rows(self.network_, rows, self._where())
+            scores = score_rows(self.network_, rows, find_device(self.device))
         return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def _where(self) -> torch.device:
-        return find_device(self.device)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class less those of the threshold, or (N, c) of more classes.
@@ -331,28 +386,36 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         They rank as the network's raw scores do, and are positive where ``predict`` says the
         second class.
         """
-        found = self._logits(X)
-        if found.ndim == 2:
-            return found
-        return found - math.log(self.threshold_ / (1 - self.threshold_))
-
-    def _logits(self, X: Any) -> NDArray[np.float64]:
-        scores = self._scores(X)
-        return self.calibration_.logit(scores[:, 0] if scores.shape[1] == 1 else scores)
+        return self._decisions(self._raw_scores(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Calibrated probabilities of the classes (N, c), which rank as the scores do."""
-        scores = self._scores(X)
-        if scores.shape[1] > 1:
-            return self.calibration_(scores)
-        found = self.calibration_(scores[:, 0])
-        return np.stack([1 - found, found], axis=1)
+        return self._probabilities(self._raw_scores(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The labels that ``threshold`` says."""
-        found = self.decision_function(X)
-        chosen = found.argmax(axis=1) if found.ndim == 2 else (found > 0).astype(np.int64)
-        labels: NDArray[Any] = self.classes_[chosen]
+        return self._labels(self._raw_scores(X))
+
+    # From raw scores, so that rows need be scored only once for all three.
+
+    def _decisions(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        logits = self.calibration_.logit(scores)
+        if scores.ndim == 2:
+            return logits
+        return logits - math.log(self.threshold_ / (1 - self.threshold_))
+
+    def _probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        probabilities = self.calibration_(scores)
+        if scores.ndim == 2:
+            return probabilities
+        return np.stack([1 - probabilities, probabilities], axis=1)
+
+    def _labels(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        decisions = self._decisions(scores)
+        binary = decisions.ndim == 1
+        labels: NDArray[Any] = self.classes_[
+            (decisions > 0).astype(np.int64) if binary else decisions.argmax(axis=1)
+        ]
         return labels
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -369,11 +432,39 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, folder: str | Path) -> Path:
         """Write the model as safetensors and JSON, without pickle; see :meth:`load`.
 
+        A ``metric`` of one's own is kept by its name.
+
         Args:
             folder: is made if it is not there; a model in it is replaced.
         """
         inputs.require_fitted(self)
-        return store.save(self, Path(folder))
+        names = getattr(self, "feature_names_in_", None)
+        options = self.get_params(deep=False)
+        metric = options.pop("metric")
+        seed = options["random_state"]
+        options["random_state"] = int(seed) if isinstance(seed, (int, np.integer)) else None
+        if callable(self.backbone):
+            options["backbone"] = "tabm"
+        record = store.Record(
+            options={name: store.plain_number(value) for name, value in options.items()},
+            classes={
+                "dtype": "object" if self.classes_.dtype == object else self.classes_.dtype.str,
+                "values": self.classes_.tolist(),
+            },
+            columns=self.n_features_in_,
+            names=None if names is None else list(names),
+            encoder=self.encoder_.to_dict(),
+            network=self.network_spec_,
+            own_backbone=callable(self.backbone),
+            calibration=self.calibration_.to_dict(),
+            threshold=self.threshold_,
+            rows=getattr(self, "rows_", None),
+            validation_auc=store.plain_number(self.validation_auc_),
+            history=[{k: store.plain_number(v) for k, v in r.items()} for r in self.history_],
+            metric=metric if isinstance(metric, str) else find_metric(metric).name,
+            validation_score=store.plain_number(self.validation_score_),
+        )
+        return store.write(record, self.network_, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, backbone: network.Factory | None = None) -> AUCClassifier:
@@ -386,7 +477,26 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: if a file is missing or altered, or was written by a later version.
         """
-        model: AUCClassifier = store.load(cls, Path(folder), backbone)
+        record = store.read(Path(folder))
+        if record.own_backbone and backbone is None:
+            raise ValueError("backbone must be given: the model was trained with one of its own")
+        options = {**record.options, "metric": record.metric}
+        model = cls(**options | ({"backbone": backbone} if backbone else {}))
+        model.classes_ = np.array(record.classes["values"], dtype=record.classes["dtype"])
+        model.n_features_in_ = record.columns
+        if record.names is not None:
+            model.feature_names_in_ = np.array(record.names, dtype=object)
+        model.encoder_ = TableEncoder.from_dict(record.encoder)
+        model.network_spec_ = record.network
+        model.network_ = network.build(record.network, backbone).eval()
+        store.read_weights(model.network_, Path(folder))
+        model.calibration_ = calibration.from_dict(record.calibration)
+        model.threshold_, model.history_ = record.threshold, record.history
+        if record.rows is not None:
+            model.rows_ = record.rows
+        auc, score = record.validation_auc, record.validation_score
+        model.validation_auc_ = math.nan if auc is None else auc
+        model.validation_score_ = model.validation_auc_ if score is None else score
         return model
 
     def __sklearn_tags__(self) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from aucmax.tables import _values
 from aucmax.tables._values import Values
@@ -31,6 +32,10 @@ class Columns(NamedTuple):
     values: list[Values]
     rows: int
     named: bool = True
+
+    def select(self, rows: NDArray[Any]) -> Columns:
+        """Some of the rows, by their numbers."""
+        return self._replace(values=[column[rows] for column in self.values], rows=len(rows))
 
 
 def columns_of(X: Any) -> Columns:

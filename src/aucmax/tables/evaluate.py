@@ -19,7 +19,8 @@ from aucmax.judge.evaluation import Column, Evaluation, Importance, Interval, Pa
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
-from aucmax.tables.labeled import as_words, fair_sample, read_labeled
+from aucmax.tables.labeled import as_words, read_labeled
+from aucmax.tables.split import fair_sample
 
 MOST_ROWS, REPEATS, MOST_SECONDS = 2000, 3, 30.0
 """For the importance of columns: rows that are scored again, how often each is shuffled, and when

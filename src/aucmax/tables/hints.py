@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from aucmax import metrics
 from aucmax.tables.columns import Columns
-from aucmax.tables.labeled import Labeled, fair_sample, rows_of
+from aucmax.tables.labeled import Labeled
+from aucmax.tables.split import fair_sample
 
 MOST_ROWS = 20_000
 """Rows that are looked at."""
@@ -120,7 +121,7 @@ def _on_telling(rows: Labeled, target: str, known: set[str]) -> str:
     if rows.table.rows < LEAST_ROWS or counts.min() < LEAST_OF_CLASS:
         return ""
     chosen = fair_sample(rows.classes, MOST_ROWS, np.random.default_rng(0))
-    table, classes = rows_of(rows.table, chosen), rows.classes[chosen]
+    table, classes = rows.table.select(chosen), rows.classes[chosen]
     names = [x for x in _named(table, lambda values: tells(values, classes)) if x not in known]
     if not names:
         return ""

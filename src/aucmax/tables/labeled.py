@@ -32,28 +32,9 @@ class Labeled(NamedTuple):
     labels: list[str]
     notes: list[str]
 
-
-def rows_of(table: Columns, rows: NDArray[Any]) -> Columns:
-    """Some rows of a table."""
-    values = [column[rows] for column in table.values]
-    return Columns(table.names, values, len(table.names) and len(values[0]))
-
-
-def fair_sample(
-    classes: NDArray[np.int64], most: int, random: np.random.Generator
-) -> NDArray[np.int64]:
-    """Some rows, as many of each class as of any other, or all if they are fewer."""
-    counts = np.bincount(classes)
-    wanted, left = np.zeros_like(counts), most
-    for done, k in enumerate(np.argsort(counts, kind="stable")):
-        wanted[k] = min(counts[k], left // (len(counts) - done))
-        left -= wanted[k]
-    return np.concatenate(
-        [
-            random.permutation(np.flatnonzero(classes == k))[: wanted[k]]
-            for k in reversed(range(len(counts)))
-        ]
-    )
+    def select(self, rows: NDArray[np.int64]) -> Labeled:
+        """Some of the rows, by their numbers."""
+        return self._replace(table=self.table.select(rows), classes=self.classes[rows])
 
 
 def read_labeled(
@@ -82,9 +63,9 @@ def read_labeled(
     there = np.flatnonzero(words != "")
     if len(there) < table.rows:
         notes.append(f"{table.rows - len(there):,} rows have no {target!r} and are left out")
-        table, words = rows_of(table, there), words[there]
+        table, words = table.select(there), words[there]
     found = list(labels) if labels else choose_labels(words, target, positive, notes)
-    return Labeled(table, places(words, found, target), found, notes)
+    return Labeled(table, label_numbers(words, found, target), found, notes)
 
 
 def without_target(
@@ -147,7 +128,7 @@ def choose_labels(
     return [str(label) for label in found if label != positive] + [positive]
 
 
-def places(words: NDArray[Any], labels: Sequence[str], target: str) -> NDArray[np.int64]:
+def label_numbers(words: NDArray[Any], labels: Sequence[str], target: str) -> NDArray[np.int64]:
     """Each word's place among the labels; a word that is none of them is an error."""
     place = {label: i for i, label in enumerate(labels)}
     try:

@@ -55,6 +55,5 @@ def build(
         if not isinstance(model, nn.Module):
             raise ValueError(f"backbone must give a torch.nn.Module, found {type(model).__name__}")
         return model
-    make: Any = tabm if kind == "tabm" else tabular_mlp
-    made: nn.Module = make(numeric, codes, generator=generator, **about)
-    return made
+    make: Callable[..., nn.Module] = tabm if kind == "tabm" else tabular_mlp
+    return make(numeric, codes, generator=generator, **about)

@@ -11,15 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from aucmax import checks, metrics
-from aucmax.judge.calibration import Platt, Temperature, softmax
+from aucmax import checks
+from aucmax.judge.calibration import Platt, Temperature
 from aucmax.loss import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, minmax_groups
 from aucmax.tables.scoring import Rows, calibrate
 from aucmax.train._methods import SADDLE_LR
 from aucmax.train._step import Objective
+from aucmax.train.metrics import Metric, Scored
 
 REMEMBERED = 20_000
-"""Rows, the latest, whose scores before they were learned make the AUC."""
+"""Rows, the latest, whose scores before they were learned are judged."""
 CALIBRATED_ON = 2_000
 """Rows, the latest, that calibrate the probabilities, by their scores now."""
 
@@ -34,10 +35,14 @@ class Online:
         classes: how many there are.
         lr: step size.
         weight_decay: of the network's weights.
+        metric: of the scores that rows get before they are learned from.
     """
 
-    def __init__(self, network: nn.Module, classes: int, lr: float, weight_decay: float) -> None:
+    def __init__(
+        self, network: nn.Module, classes: int, lr: float, weight_decay: float, metric: Metric
+    ) -> None:
         self.network, self.counts, self.rows = network, np.ones(classes), 0
+        self.metric = metric
         auc: Any = (
             AUCLoss(link="identity") if classes == 2 else MulticlassAUCLoss([1 / classes] * classes)
         )
@@ -56,12 +61,12 @@ class Online:
         with torch.random.fork_rng(devices=[]):  # dropout's, the same for the same rows
             torch.manual_seed(self.rows)
             for start in range(0, len(rows), batch_size):
-                part = rows.take(np.arange(start, min(start + batch_size, len(rows))))
+                part = rows.select(np.arange(start, min(start + batch_size, len(rows))))
                 self._remember(part)
                 self._step(part)
         self.latest = _last(self.latest, rows)
         self.rows += len(rows)
-        self.history.append({"rows": self.rows, "valid_auc": self.auc()})
+        self.history.append({"rows": self.rows, f"valid_{self.metric.key}": self.score()})
 
     def _remember(self, rows: Rows) -> None:
         self.network.eval()
@@ -83,18 +88,15 @@ class Online:
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimizer.step()
 
-    def _scored(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        scores, classes = zip(*self.seen, strict=True)
-        return np.stack(scores), np.array(classes)
-
-    def auc(self) -> float:
+    def score(self) -> float:
         """Of the latest rows, each scored before it was learned from; NaN if a class is missing."""
-        scores, classes = self._scored()
-        if len(np.unique(classes)) < len(self.counts):
+        scores, classes = zip(*self.seen, strict=True)
+        if len(set(classes)) < len(self.counts):
             return math.nan
-        if scores.shape[1] == 1:
-            return metrics.roc_auc(scores[:, 0], classes)
-        return metrics.hand_till(softmax(scores), classes)
+        rows, target = torch.from_numpy(np.stack(scores)), torch.tensor(classes)
+        if rows.shape[1] == 1:
+            return self.metric(Scored(rows[:, 0], target, None), "binary")
+        return self.metric(Scored(rows, target, None), "multiclass")
 
     def calibrated(self, rule: str) -> tuple[Platt | Temperature, float]:
         """The map to probabilities that the latest rows give now, and the threshold."""
@@ -104,10 +106,10 @@ class Online:
 
 def _last(before: Rows | None, rows: Rows) -> Rows:
     """The latest rows of both, at most CALIBRATED_ON; those without weights weigh one."""
-    rows = rows.take(np.arange(max(0, len(rows) - CALIBRATED_ON), len(rows)))
+    rows = rows.select(np.arange(max(0, len(rows) - CALIBRATED_ON), len(rows)))
     if before is None or len(rows) >= CALIBRATED_ON:
         return rows
-    before = before.take(np.arange(max(0, len(before) + len(rows) - CALIBRATED_ON), len(before)))
+    before = before.select(np.arange(max(0, len(before) + len(rows) - CALIBRATED_ON), len(before)))
     weights = [
         np.ones(len(x), np.float32) if x.weight is None else x.weight for x in (before, rows)
     ]

@@ -42,32 +42,32 @@ def predict_file(
     for name in keep:
         checks.choice("keep", name, tuple(table.column_names))
     columns = columns_of(table)
-    found = _predictions(model, columns, {name: table[name] for name in keep})
+    predictions = _predictions(model, columns, {name: table[name] for name in keep})
     notes = model.encoder_.notes(columns)
     if out is None:
-        return _csv(found), notes
+        return _csv(predictions), notes
     with atomic_write(Path(out)) as temporary:
         if Path(out).suffix == ".csv":
-            temporary.write_text(_csv(found), encoding="utf-8")
+            temporary.write_text(_csv(predictions), encoding="utf-8")
         else:
             import pyarrow.parquet
 
-            pyarrow.parquet.write_table(found, temporary)
+            pyarrow.parquet.write_table(predictions, temporary)
     return None, notes
 
 
 def _predictions(model: AUCClassifier, columns: Any, kept: dict[str, Any]) -> Any:
     import pyarrow
 
-    probabilities = model.predict_proba(columns)
-    labels = [str(label) for label in model.predict(columns)]
+    scores = model.score_encoded(model.encoder_.transform(columns))
+    probabilities = model._probabilities(scores)
     names = [str(label) for label in model.classes_]
     shown = range(1, 2) if len(names) == 2 else range(len(names))
-    made: dict[str, Any] = {f"probability of {names[k]}": probabilities[:, k] for k in shown}
-    made["prediction"] = labels
-    if clash := sorted(kept.keys() & made.keys()):
+    predicted: dict[str, Any] = {f"probability of {names[k]}": probabilities[:, k] for k in shown}
+    predicted["prediction"] = [str(label) for label in model._labels(scores)]
+    if clash := sorted(kept.keys() & predicted.keys()):
         raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
-    return pyarrow.table({**kept, **made})
+    return pyarrow.table({**kept, **predicted})
 
 
 def _csv(table: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -43,11 +44,16 @@ class Rows(NamedTuple):
         numeric, codes = (torch.from_numpy(part) for part in encoded)
         return cls(numeric, codes, classes, weight)
 
-    def take(self, rows: NDArray[np.int64]) -> Rows:
-        """Some of the rows."""
+    def select(self, rows: NDArray[np.int64]) -> Rows:
+        """Some of the rows, by their numbers."""
         index = torch.from_numpy(rows)
         weight = None if self.weight is None else self.weight[rows]
         return Rows(self.numeric[index], self.codes[index], self.classes[rows], weight)
+
+    def counts(self, classes: int) -> list[int]:
+        """How many rows each of the classes has."""
+        counts: list[int] = np.bincount(self.classes, minlength=classes).tolist()
+        return counts
 
     def for_fit(self) -> tuple[Any, ...]:
         """As :func:`aucmax.fit` takes them."""
@@ -62,28 +68,21 @@ def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[
     A product of matrices rounds otherwise with other numbers of rows. So TabM, in single precision,
     always gets as many, some of them empty; other networks compute in double precision.
     """
-    scorer, kind = _scorer(network)
-    scorer = scorer.to(device).eval()
-    found = []
-    for start in range(0, len(rows), CHUNK):
-        part = slice(start, start + CHUNK)
-        numeric, codes = (_filled(x[part]) for x in (rows.numeric, rows.codes))
-        scores = scorer((numeric.to(device, kind), codes.to(device)))
-        found.append(scores.reshape(CHUNK, -1).cpu().double().numpy())
-    scored = np.concatenate(found)[: len(rows)]
-    checks.check_finite("scores", scored)
-    return scored
-
-
-def _scorer(network: nn.Module) -> tuple[nn.Module, torch.dtype]:
+    scorer, dtype = copy.deepcopy(network), torch.float64
     if isinstance(network, TabularEnsemble):
-        return network.folded().float(), torch.float32
-    return copy.deepcopy(network).double(), torch.float64
-
-
-def _filled(part: Tensor) -> Tensor:
-    """With rows of zeros up to the number that is scored at once."""
-    return functional.pad(part, (0, 0, 0, CHUNK - len(part)))
+        scorer, dtype = network.folded(), torch.float32
+    scorer = scorer.to(device, dtype).eval()
+    chunks = []
+    for start in range(0, len(rows), CHUNK):
+        numeric, codes = (
+            functional.pad(part := column[start : start + CHUNK], (0, 0, 0, CHUNK - len(part)))
+            for column in (rows.numeric, rows.codes)
+        )
+        chunk = scorer((numeric.to(device, dtype), codes.to(device)))
+        chunks.append(chunk.reshape(CHUNK, -1).cpu().double().numpy())
+    scores = np.concatenate(chunks)[: len(rows)]
+    checks.check_finite("scores", scores)
+    return scores
 
 
 def calibrate(
@@ -105,8 +104,6 @@ def threads(count: int | None) -> Iterator[None]:
     if count is None:
         yield
         return
-    import os
-
     before = torch.get_num_threads()
     torch.set_num_threads((os.cpu_count() or 1) if count == -1 else checks.count("n_jobs", count))
     try:

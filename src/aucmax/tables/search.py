@@ -1,33 +1,42 @@
-"""A search over a classifier's options: what is tried, how it is judged, and the file it is in."""
+"""From a file to a model folder, with options that a search has found to suit the table."""
 
 from __future__ import annotations
 
 import functools
+import itertools
+import json
+import math
+import os
+import shutil
 import time
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from aucmax import checks, disk
+from aucmax._version import __version__
 from aucmax.checks import NotFiniteError
+from aucmax.judge.peers import compare as compare_scores
 from aucmax.processes import WorkerPool
+from aucmax.progress import ProgressBar
 from aucmax.search import open_journal, require_optuna
+from aucmax.tables import model_folder
 from aucmax.tables.classifier import LEARNING_RATE, AUCClassifier
-from aucmax.tables.columns import Columns
-from aucmax.tables.encoder import Encoded, TableEncoder
-from aucmax.tables.fit import Source
-from aucmax.tables.holdout import hold_out
-from aucmax.tables.labeled import Labeled, rows_of
-from aucmax.tables.scoring import Rows
+from aucmax.tables.encoder import TableEncoder
+from aucmax.tables.fit import TableFile, fit_rows, judged
+from aucmax.tables.labeled import Labeled
+from aucmax.tables.model_folder import Fitted
+from aucmax.tables.split import hold_out
 from aucmax.train import DivergedError
 from aucmax.train._options import find_device
-from aucmax.train._signals import Stopped
+from aucmax.train._signals import Stopped, saying_so
 from aucmax.train._sweep import Sweep
 from aucmax.train._turns import Outcome
 
@@ -35,218 +44,491 @@ FOLDS = 3
 """Into which the training rows are cut: each is scored by a model of the others."""
 AT_RANDOM = 10
 """Trials before the sampler learns from what it has seen."""
+ON_GPU = 3
+"""Trials at a time there: nine networks of a table's size."""
 
 
-def space_of(classes: int, fixed: dict[str, Any]) -> dict[str, Any]:
-    """The options to choose, each with its distribution, but for those that are fixed."""
-    kinds = require_optuna().distributions
-    space = {
-        "objective": kinds.CategoricalDistribution(["auc+ce", "auc", "ce"]),
-        "lr": kinds.FloatDistribution(3e-4, 1e-2, log=True),
-        "weight_decay": kinds.FloatDistribution(1e-3, 0.3, log=True),
-        "dropout": kinds.FloatDistribution(0.0, 0.5),
-        "width": kinds.CategoricalDistribution([64, 128, 256]),
-        "blocks": kinds.IntDistribution(1, 3),
-        "members": kinds.CategoricalDistribution([4, 8, 16]),
-        "batch_size": kinds.CategoricalDistribution([64, 128, 256, 512]),
-    }
-    if classes == 2:
-        space["balanced"] = kinds.CategoricalDistribution([False, True])
-    return {name: kind for name, kind in space.items() if name not in fixed}
+@dataclass(frozen=True)
+class Trial:
+    """Options, and what came of them.
+
+    Attributes:
+        options: of the classifier.
+        folds: the AUC of each fold, scored by a model of the others; None if training diverged.
+        error: how it diverged, if so.
+        seconds: it took; None of options that were not tried.
+        test_auc: on the rows to judge by, of a model of all training rows.
+        p_value: of the difference to the best options there.
+    """
+
+    options: dict[str, Any]
+    folds: list[float] | None = None
+    error: str | None = None
+    seconds: float | None = None
+    test_auc: float | None = None
+    p_value: float | None = None
+
+    @property
+    def validation_auc(self) -> float | None:
+        """The mean over the folds, by which trials are compared."""
+        return None if self.folds is None else float(np.mean(self.folds))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in ``tuning.json``: what is not known is left out."""
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        return {**known, "validation_auc": self.validation_auc}
 
 
-def defaults_of(space: dict[str, Any]) -> dict[str, Any]:
-    """The classifier's own choice of the options."""
-    given = {**AUCClassifier().get_params(), "lr": LEARNING_RATE}
-    return {name: given[name] for name in space}
+@dataclass(frozen=True)
+class Tuning:
+    """What a search has found.
+
+    Attributes:
+        best: the trial of the best validation AUC.
+        defaults: that of the classifier's own options.
+        searched: names of the options that were chosen.
+        trials: all of them, in the order in which they began.
+    """
+
+    best: Trial
+    defaults: Trial
+    searched: list[str]
+    trials: list[Trial]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of ``tuning.json``."""
+        return {
+            "best": self.best.to_dict(),
+            "defaults": self.defaults.to_dict(),
+            "searched": self.searched,
+            "folds": FOLDS,
+            "trials": [trial.to_dict() for trial in self.trials],
+        }
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Tuning:
+        """That of a model's folder."""
+        content = disk.read_json(Path(folder) / "tuning.json")
+
+        def trial(about: Mapping[str, Any]) -> Trial:
+            return Trial(**{key: value for key, value in about.items() if key != "validation_auc"})
+
+        return cls(
+            trial(content["best"]),
+            trial(content["defaults"]),
+            content["searched"],
+            list(map(trial, content["trials"])),
+        )
 
 
-# --- judging ------------------------------------------------------------------------------------
+class Tuned(NamedTuple):
+    """What :func:`tune_file` has written: the model's folder, and the search."""
+
+    fitted: Fitted
+    tuning: Tuning
+
+
+def tune_file(
+    data: str | Path,
+    target: str,
+    *,
+    positive: str | None = None,
+    out: str | Path | None = None,
+    drop: Sequence[str] = (),
+    trials: int = 30,
+    workers: int | None = None,
+    test_share: float = 0.2,
+    time_limit: float | None = None,
+    seed: int = 0,
+    compare: bool = True,
+    command: str = "",
+    progress: bool = True,
+    **options: Any,
+) -> Tuned:
+    """Search for options, fit a model with the best, and write it as ``fit_file`` does.
+
+    A trial's worth is the mean AUC over three folds of the training rows, each scored by a model
+    of the other two. The rows to judge by are those of ``fit_file``, and have no part in the
+    search. The first trial is that of the defaults. Killed, the same call goes on: the trials
+    are in ``OUT.unfinished`` until the model is written. With one worker it then does the same
+    trials as if it had not been killed.
+
+    Args:
+        data: CSV, Parquet or Arrow.
+        target: the column to predict.
+        positive: its positive label; None finds it.
+        out: folder for the model; None for the file's name with "-model".
+        drop: columns to leave out.
+        trials: how many options are tried, the defaults among them.
+        workers: trials at a time, each in a process of one thread; None for one per core. On a GPU
+            their folds take turns in this process, see :func:`aucmax.sweep`; None for three.
+        test_share: share of the rows kept apart to judge by.
+        time_limit: seconds after which no further trial begins.
+        seed: of everything.
+        compare: whether to train logistic regression and gradient boosting too.
+        command: what was typed, for the report.
+        progress: whether to show how far it is.
+        options: more arguments of :class:`AUCClassifier`, which are not searched.
+
+    Returns:
+        The model's folder and the trials.
+
+    Raises:
+        ValueError: for what cannot be right; nothing is written then.
+    """
+    trials = checks.count("trials", trials)
+    if workers is None:
+        on_gpu = find_device(options.get("device", "auto")).type == "cuda"
+        workers = ON_GPU if on_gpu else os.cpu_count() or 1
+    workers = checks.count("workers", workers)
+    deadline = math.inf
+    if time_limit is not None:
+        deadline = time.monotonic() + checks.positive("time_limit", time_limit, infinite=True)
+    file = TableFile.checked(data, target, positive, drop, test_share, seed)
+    require_optuna()
+    _check_fixed(options)
+    folder = model_folder.choose(out, data)
+    work = folder.with_name(folder.name + ".unfinished")
+    if (work / "settings.json").exists():  # a search that was killed, perhaps while it wrote
+        with _locked(work):
+            model_folder.recover(folder)
+    model_folder.check_free(folder)
+    digest = disk.sha256(Path(data))
+    train, test, _ = read_folds(file, digest)
+    with saying_so(), _reserved(work, _settings(file, digest, options)):
+        search = Search(work / "study.log", file, digest, options, len(train.labels))
+        try:
+            _run(search, trials, workers, deadline, progress)
+            tuning = search.result()
+        except ValueError:  # the options' or the data's: the same search would end so again
+            shutil.rmtree(work)
+            raise
+        began = time.perf_counter()
+        model = fit_rows(train, seed, **{"verbose": progress, **tuning.best.options})
+        seconds = round(time.perf_counter() - began, 3)
+        evaluation = judged(model, train, test, compare, target, command, seconds)
+        tuning = _with_test_aucs(tuning, evaluation.auc.value, model, train, test, seed)
+        more = {"tuning.json": tuning.to_dict()}
+        fitted = model_folder.write(folder, model, evaluation, more)
+        search.path.unlink()  # before the settings: without these it would be somebody else's
+        shutil.rmtree(work)
+    return Tuned(fitted, tuning)
+
+
+def _check_fixed(options: dict[str, Any]) -> None:
+    """Refuse at once what would end the search later, or has no part in it."""
+    own = {"threshold", "random_state", "time_limit", "method", "backbone", "hidden", "metric"}
+    if own := own & {*options}:
+        raise ValueError(
+            f"options must be those of TabM, AdamW and the rows, found {', '.join(sorted(own))}"
+        )
+    AUCClassifier(**options)._check_options()
+
+
+def _settings(file: TableFile, digest: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for a search to go on, as JSON gives it back."""
+    settings = {**file._asdict(), "data": digest, "options": options, "aucmax": __version__}
+    try:
+        return dict(json.loads(json.dumps(settings)))
+    except TypeError as error:
+        raise ValueError(f"options must be plain values to be searched with: {error}") from None
+
+
+def _reserved(work: Path, settings: dict[str, Any]) -> IO[str]:
+    """The folder for this process alone; a search of other settings in it is an error."""
+    path = work / "settings.json"
+    if path.exists():
+        before = disk.read_json(path)
+        other = [key for key in settings if before.get(key) != settings[key]]
+        if other:
+            raise ValueError(
+                f"out must be free of other searches, found one with another {', '.join(other)} "
+                f"in {work}: remove it, or choose another out"
+            )
+    elif work.exists() and {x.name for x in work.iterdir()} - {".lock", "settings.json.tmp"}:
+        raise ValueError(f"out must leave {work} free, found something else in it: remove it")
+    work.mkdir(parents=True, exist_ok=True)
+    lock = _locked(work)
+    disk.write_json(path, settings)
+    return lock
+
+
+def _locked(work: Path) -> IO[str]:
+    return disk.lock_folder(work, f"out must be the folder of one command, found another in {work}")
+
+
+def _run(search: Search, trials: int, workers: int, deadline: float, progress: bool) -> None:
+    """Do the trials that are missing, and show how far it is."""
+
+    def best() -> str:
+        aucs = [auc for trial in search.done() if (auc := trial.validation_auc) is not None]
+        return f"best {max(aucs):.4f}" if aucs else ""
+
+    with ProgressBar(progress, "count", "time left", "note", width=24) as bar:
+        done = len(search.done())
+        bar.begin("tuning", trials, done, note=best())
+        if done:
+            bar.say(f"{done} of {trials} trials were done before")
+        for trial in search.run(trials, workers, deadline):
+            done, auc = len(search.done()), trial.validation_auc
+            came = "diverged" if auc is None else f"validation AUC {auc:.4f}"
+            bar.say(f"{done:>4}/{trials}  {came}, {trial.seconds:,.0f} s, {best()}")
+            bar.update(done, note=best())
+        if search.begun() < trials:
+            bar.say(f"the time limit is reached after {search.begun()} of {trials} trials")
+
+
+def _with_test_aucs(
+    tuning: Tuning, auc: float, model: AUCClassifier, train: Labeled, test: Labeled, seed: int
+) -> Tuning:
+    """With the test AUC of the best options, whose model is there, and of the defaults."""
+    defaults = tuning.defaults
+    if defaults.options == tuning.best.options:
+        defaults = replace(defaults, test_auc=auc)
+    elif defaults.validation_auc is not None:
+        try:
+            other = fit_rows(train, seed, **defaults.options)
+        except (DivergedError, NotFiniteError):
+            pass
+        else:
+            score = "predict_proba" if len(test.labels) > 2 else "decision_function"
+            theirs, ours = (getattr(each, score)(test.table) for each in (other, model))
+            peer = compare_scores("the defaults", theirs, test.classes, ours)
+            defaults = replace(defaults, test_auc=peer.auc, p_value=peer.p_value)
+    return replace(tuning, best=replace(tuning.best, test_auc=auc), defaults=defaults)
+
+
+# --- a trial --------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=1)
-def prepared(source: Source, digest: str) -> tuple[Labeled, Labeled, tuple[NDArray[np.int64], ...]]:
+def read_folds(
+    file: TableFile, digest: str
+) -> tuple[Labeled, Labeled, tuple[NDArray[np.int64], ...]]:
     """Training rows, test rows, and the folds of the training rows; read once by each process.
 
+    Folds have the same shares of the classes, and repeats of a row together.
+
     Args:
-        source: of the rows.
+        file: of the rows.
         digest: of the file, so that another one of the same name is read again.
     """
-    train, test = source.parts()
-    return train, test, cut(train, source.seed)
-
-
-def cut(train: Labeled, seed: int) -> tuple[NDArray[np.int64], ...]:
-    """Folds with the same shares of the classes, repeats of a row together."""
+    train, test = file.split()
     encoded = TableEncoder().fit(train.table).transform(train.table)
-    left, found = np.arange(len(train.classes)), []
+    left, folds = np.arange(len(train.classes)), []
     for share in (1 / n for n in range(FOLDS, 1, -1)):
-        rows = Encoded(encoded.numeric[left], encoded.categorical[left])
-        kept, held = hold_out(rows, train.classes[left], None, share, seed)
+        kept, held = hold_out(encoded.select(left), train.classes[left], None, share, file.seed)
         if not len(held):
             counts = np.bincount(train.classes)
             raise ValueError(
                 f"data must have enough rows of every label to cut those to train on in {FOLDS}, "
                 f"found {counts.min()} of {train.labels[int(counts.argmin())]!r} among them"
             )
-        found.append(left[held])
+        folds.append(left[held])
         left = left[kept]
-    return (*found, left)
+    return train, test, (*folds, left)
 
 
-def validate(source: Source, digest: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The AUC of each fold, scored by a model of the other folds; rows to judge by have no part.
+class Fold:
+    """A classifier of all folds but one, which judges it.
 
     Args:
-        source: of the rows.
-        digest: of its file.
+        train: all training rows.
+        held: the rows of the fold.
+        seed: of the classifier.
         options: of the classifier.
-
-    Returns:
-        ``folds`` or, of options with which training diverges, ``error``; and ``seconds``.
     """
-    train, _, folds = prepared(source, digest)
-    began, found = time.perf_counter(), dict[str, Any]()
+
+    def __init__(
+        self, train: Labeled, held: NDArray[np.int64], seed: int, options: dict[str, Any]
+    ) -> None:
+        self.known = train.select(np.setdiff1d(np.arange(len(train.classes)), held))
+        self.held = train.select(held)
+        own = {"random_state": seed, "n_jobs": 1, "verbose": False}
+        self.model = AUCClassifier(**{**options, **own})
+
+    def auc(self) -> float:
+        """Train it here and now."""
+        self.model.fit(self.known.table, self.known.classes)
+        return self.model.score(self.held.table, self.held.classes)
+
+    def begin(self) -> dict[str, Any]:
+        """The arguments of a training elsewhere, which :meth:`end` takes up."""
+        self.training = self.model._prepare(self.known.table, self.known.classes)
+        return self.training.arguments
+
+    def end(self, outcome: Outcome) -> float | Exception:
+        """The AUC of what has been trained, or what went wrong."""
+        try:
+            if isinstance(outcome, DivergedError):
+                return outcome
+            self.model._finish(outcome, self.training.calibrated_on)
+            return self.model.score(self.held.table, self.held.classes)
+        except NotFiniteError as error:
+            return error.with_traceback(None)
+
+
+def validate(file: TableFile, digest: str, options: dict[str, Any]) -> Trial:
+    """Try options on each fold, by a model of the other folds; rows to judge by have no part.
+
+    Args:
+        file: of the rows.
+        digest: of the file.
+        options: of the classifier.
+    """
+    train, _, folds = read_folds(file, digest)
+    began = time.perf_counter()
     try:
-        found["folds"] = [_fold_auc(train, fold, source.seed, options) for fold in folds]
+        outcomes: list[float | Exception] = [
+            Fold(train, fold, file.seed, options).auc() for fold in folds
+        ]
     except (DivergedError, NotFiniteError) as error:
-        found["error"] = " ".join(str(error).split())
-    return {**found, "seconds": round(time.perf_counter() - began, 3)}
+        outcomes = [error]
+    return trial_of(options, outcomes, began)
 
 
-def _fold_auc(train: Labeled, fold: NDArray[np.int64], seed: int, options: dict[str, Any]) -> float:
-    model, rows, classes = _fold(train, fold, seed, options)
-    model.fit(rows, classes)
-    return model.score(rows_of(train.table, fold), train.classes[fold])
+def trial_of(options: dict[str, Any], outcomes: Sequence[float | Exception], began: float) -> Trial:
+    """A trial that began at that time, by the outcomes of its folds."""
+    seconds = round(time.perf_counter() - began, 3)
+    errors = [" ".join(str(x).split()) for x in outcomes if isinstance(x, Exception)]
+    if errors:
+        return Trial(options, error=errors[0], seconds=seconds)
+    folds = [x for x in outcomes if not isinstance(x, Exception)]
+    return Trial(options, folds, seconds=seconds)
 
 
-def _fold(
-    train: Labeled, fold: NDArray[np.int64], seed: int, options: dict[str, Any]
-) -> tuple[AUCClassifier, Columns, NDArray[np.int64]]:
-    """A classifier, and the rows and classes that it is to learn from: those of the other folds."""
-    others = np.setdiff1d(np.arange(len(train.classes)), fold)
-    model = AUCClassifier(**{**options, "random_state": seed, "n_jobs": 1, "verbose": False})
-    return model, rows_of(train.table, others), train.classes[others]
+@dataclass
+class TrialUnderWay:
+    """A trial whose folds take turns with others'.
 
+    Attributes:
+        name: of its task.
+        options: of the classifier.
+        began: by ``time.perf_counter()``.
+        outcomes: of the folds that have ended, by their numbers.
+    """
 
-class Trial:
-    """The folds of one trial, as far as they are known."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.began = name, time.perf_counter()
-        self.folds: dict[int, float | Exception] = {}
-
-    def found(self) -> dict[str, Any]:
-        """As of :func:`validate`."""
-        folds = [self.folds[k] for k in range(FOLDS)]
-        errors = [fold for fold in folds if isinstance(fold, Exception)]
-        found = {"error": " ".join(str(errors[0]).split())} if errors else {"folds": folds}
-        return {**found, "seconds": round(time.perf_counter() - self.began, 3)}
+    name: str
+    options: dict[str, Any]
+    began: float
+    outcomes: dict[int, float | Exception]
 
 
 def validate_in_turn(
     tasks: Iterator[Any], device: torch.device, at_once: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The names and results of tasks as they end, folds taking turns on a GPU in this process.
+) -> Iterator[tuple[str, Trial]]:
+    """The names and trials of tasks as they end, folds taking turns on a GPU in this process.
 
     Args:
         tasks: (name, :func:`validate`, its arguments), or None to be asked again when one ended.
         device: of all of them.
         at_once: how many folds, of several trials, share it.
     """
-    under_way: dict[int, Any] = {}
+    under_way: dict[int, tuple[TrialUnderWay, int, Fold]] = {}
+    runs = itertools.count()
 
     def configs() -> Iterator[dict[str, Any] | None]:
-        number = 0
         for task in tasks:
             if task is None:
                 yield None
                 continue
-            name, _, (source, digest, options) = task
-            trial, (train, _, folds) = Trial(name), prepared(source, digest)
-            for k, fold in enumerate(folds):
-                model, rows, classes = _fold(train, fold, source.seed, options)
-                arguments, judged = model._begin_fit(rows, classes)
-                test = rows_of(train.table, fold), train.classes[fold]
-                under_way[number] = trial, k, functools.partial(_judged, model, judged, test)
-                number += 1
-                yield arguments
+            name, _, (file, digest, options) = task
+            trial = TrialUnderWay(name, options, time.perf_counter(), {})
+            train, _, folds = read_folds(file, digest)
+            for k, held in enumerate(folds):
+                fold = Fold(train, held, file.seed, options)
+                under_way[next(runs)] = trial, k, fold
+                yield fold.begin()
 
     try:
         with closing(iter(Sweep(configs(), device, at_once))) as ended:
-            for number, outcome in ended:
-                trial, k, judge = under_way.pop(number)
-                trial.folds[k] = judge(outcome)
-                if len(trial.folds) == FOLDS:
-                    yield trial.name, trial.found()
+            for run, outcome in ended:
+                trial, k, fold = under_way.pop(run)
+                trial.outcomes[k] = fold.end(outcome)
+                if len(trial.outcomes) == FOLDS:
+                    outcomes = [trial.outcomes[k] for k in range(FOLDS)]
+                    yield trial.name, trial_of(trial.options, outcomes, trial.began)
     except Stopped as stopped:
         raise Stopped(stopped.number, "; the same command goes on from its trials") from None
 
 
-def _judged(
-    model: AUCClassifier, rows: Rows, test: tuple[Columns, NDArray[np.int64]], outcome: Outcome
-) -> float | Exception:
-    """The AUC on test rows of a classifier whose training is over, or what went wrong."""
-    try:
-        if isinstance(outcome, DivergedError):
-            return outcome
-        return model._end_fit(outcome, rows).score(*test)
-    except NotFiniteError as error:
-        return error.with_traceback(None)
+# --- the study ------------------------------------------------------------------------------------
 
 
-# --- the study ----------------------------------------------------------------------------------
-
-
-@dataclass
 class Search:
     """A study in a file, which goes on where a killed process left it.
 
-    Attributes:
+    Args:
         path: of the file, Optuna's journal.
-        source: of the rows.
-        digest: of their file.
+        file: of the rows.
+        digest: of that file.
         fixed: options that all trials share.
-        space: options to choose, see :func:`space_of`.
+        classes: how many the target has.
     """
 
-    path: Path
-    source: Source
-    digest: str
-    fixed: dict[str, Any]
-    space: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        self.optuna, self.states = require_optuna(), require_optuna().trial.TrialState
+    def __init__(
+        self, path: Path, file: TableFile, digest: str, fixed: dict[str, Any], classes: int
+    ) -> None:
+        self.path, self.file, self.digest, self.fixed = path, file, digest, fixed
+        self.optuna = require_optuna()
+        self.states = self.optuna.trial.TrialState
+        self.space = self._space(classes)
+        given = {**AUCClassifier().get_params(), "lr": LEARNING_RATE}
+        defaults = {name: given[name] for name in self.space}
+        self.defaults = {**fixed, **defaults}
         self.study = self.optuna.create_study(
-            storage=open_journal(self.path), study_name="tune",
+            storage=open_journal(path), study_name="tune",
             direction="maximize", load_if_exists=True,
         )  # fmt: skip
-        self._take_up()
-
-    def _take_up(self) -> None:
-        """The defaults come first; what was running when the process died comes again."""
+        # The defaults come first; what was running when the process died comes again.
         if not self.study.trials:
-            self.study.enqueue_trial(defaults_of(self.space))
+            self.study.enqueue_trial(defaults)
         for trial in self.study.get_trials(states=(self.states.RUNNING,)):
             self.study.enqueue_trial({**trial.system_attrs.get("fixed_params", {}), **trial.params})
             self.study.tell(trial.number, state=self.states.FAIL)
+
+    def _space(self, classes: int) -> dict[str, Any]:
+        """The options to choose, each with its distribution, but for those that are fixed."""
+        kinds = self.optuna.distributions
+        space = {
+            "objective": kinds.CategoricalDistribution(["auc+ce", "auc", "ce"]),
+            "lr": kinds.FloatDistribution(3e-4, 1e-2, log=True),
+            "weight_decay": kinds.FloatDistribution(1e-3, 0.3, log=True),
+            "dropout": kinds.FloatDistribution(0.0, 0.5),
+            "width": kinds.CategoricalDistribution([64, 128, 256]),
+            "blocks": kinds.IntDistribution(1, 3),
+            "members": kinds.CategoricalDistribution([4, 8, 16]),
+            "batch_size": kinds.CategoricalDistribution([64, 128, 256, 512]),
+        }
+        if classes == 2:
+            space["balanced"] = kinds.CategoricalDistribution([False, True])
+        return {name: kind for name, kind in space.items() if name not in self.fixed}
 
     def begun(self) -> int:
         """How many trials are done or at work; not those that a kill ended."""
         counted = (self.states.COMPLETE, self.states.PRUNED, self.states.RUNNING)
         return len(self.study.get_trials(deepcopy=False, states=counted))
 
-    def done(self) -> list[dict[str, Any]]:
-        """Every trial's options, and what came of it, in the order in which they began."""
+    def done(self) -> list[Trial]:
+        """The trials that have ended, in the order in which they began."""
         ended = self.study.get_trials(states=(self.states.COMPLETE, self.states.PRUNED))
-        return [
-            {"options": {**self.fixed, **t.params}, "validation_auc": t.value, **t.user_attrs}
-            for t in ended
-        ]
+        return [Trial({**self.fixed, **trial.params}, **trial.user_attrs) for trial in ended]
 
-    def run(self, trials: int, workers: int, deadline: float) -> Iterator[dict[str, Any]]:
-        """Do what is missing of so many trials, and give what came of each as it ends.
+    def result(self) -> Tuning:
+        """The trials, with the best and that of the defaults apart."""
+        done = self.done()
+        scores = [-math.inf if t.validation_auc is None else t.validation_auc for t in done]
+        if max(scores) == -math.inf:
+            raise ValueError(
+                f"data must allow a training, found none of {len(done)} trials that ended well: "
+                f"{done[0].error}"
+            )
+        best = done[scores.index(max(scores))]
+        tried = (trial for trial in done if trial.options == self.defaults)
+        return Tuning(best, next(tried, Trial(self.defaults)), list(self.space), done)
+
+    def run(self, trials: int, workers: int, deadline: float) -> Iterator[Trial]:
+        """Do what is missing of so many trials, and give each as it ends.
 
         None begins after the deadline, of ``time.monotonic()``, but the first.
         """
@@ -259,44 +541,44 @@ class Search:
                     continue
                 trial = self._ask(begun)
                 at_work[name := f"trial {trial.number + 1}"] = trial
-                yield name, validate, (self.source, self.digest, {**self.fixed, **trial.params})
+                yield name, validate, (self.file, self.digest, {**self.fixed, **trial.params})
 
         device = find_device(self.fixed.get("device", "auto"))
         workers = min(workers, max(1, trials - self.begun()))
         with closing(_results(tasks(), device, workers)) as results:
-            for name, found in results:
-                self._tell(at_work.pop(name), found)
-                yield found
+            for name, trial in results:
+                self._tell(at_work.pop(name), trial)
+                yield trial
 
     def _ask(self, begun: int) -> Any:
-        """The next trial; a sampler that is made anew draws alike before and after a kill."""
+        """The next trial; a sampler that is new each time draws alike before and after a kill."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # older versions call two of these experimental
             self.study.sampler = self.optuna.samplers.TPESampler(
-                seed=(self.source.seed + begun * 1_000_003) % 2**32, multivariate=True,
+                seed=(self.file.seed + begun * 1_000_003) % 2**32, multivariate=True,
                 constant_liar=True, n_startup_trials=AT_RANDOM,
             )  # fmt: skip
         return self.study.ask(self.space)
 
-    def _tell(self, trial: Any, found: dict[str, Any]) -> None:
-        for key, value in found.items():
-            trial.set_user_attr(key, value)
-        if "error" in found:
-            self.study.tell(trial, state=self.states.PRUNED)  # which the sampler takes as bad
+    def _tell(self, asked: Any, trial: Trial) -> None:
+        for name in ("folds", "error", "seconds"):
+            if (value := getattr(trial, name)) is not None:
+                asked.set_user_attr(name, value)
+        if trial.folds is None:
+            self.study.tell(asked, state=self.states.PRUNED)  # which the sampler takes as bad
         else:
-            self.study.tell(trial, float(np.mean(found["folds"])))
+            self.study.tell(asked, trial.validation_auc)
 
 
 def _results(
     tasks: Iterator[Any], device: torch.device, workers: int
-) -> Generator[tuple[str, dict[str, Any]], None, None]:
-    """Each task's name and result, from processes of one thread each, or from this one."""
+) -> Generator[tuple[str, Trial], None, None]:
+    """Each task's name and trial, from processes of one thread each, or from this one."""
     if device.type == "cuda":
         yield from validate_in_turn(tasks, device, FOLDS * workers)
-        return
-    if workers == 1:
+    elif workers == 1:
         for name, function, arguments in tasks:
             yield name, function(*arguments)
-        return
-    with WorkerPool(workers, 1, lambda: None) as pool:
-        yield from pool.run(tasks)
+    else:
+        with WorkerPool(workers, 1, lambda: None) as pool:
+            yield from pool.run(tasks)

@@ -1,61 +1,217 @@
-"""A classifier trained from a stream of batches, its held-out rows in memory."""
+"""From files larger than memory to a model folder: rows are read as they are needed."""
 
 from __future__ import annotations
 
+import glob
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from aucmax.tables import inputs
+from aucmax import checks
+from aucmax.judge.evaluation import Part
+from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
-from aucmax.tables.columns import Columns
-from aucmax.tables.scoring import Rows, threads
-from aucmax.train import fit
+from aucmax.tables.columns import Columns, columns_of
+from aucmax.tables.fit import judged
+from aucmax.tables.hints import hints
+from aucmax.tables.labeled import Labeled, choose_labels, label_numbers, without_target
+from aucmax.tables.model_folder import Fitted
+from aucmax.tables.scoring import Rows
 
+BATCH = 1024
 EVALUATIONS = 40
+KINDS = {".parquet": "parquet", ".arrow": "feather", ".feather": "feather", ".csv": "csv"}
+LARGEST_SAMPLE = 200_000
+GROUPS_SAMPLED = 64
+BLOCK = 65_536
+"""Rows that are in memory and shuffled at a time."""
 
 
-def prepare(model: AUCClassifier, sample: Columns, classes: NDArray[Any], seed: int) -> None:
-    """Learn from a sample how columns become numbers, and make the network.
+def fit_stream(
+    data: str | Path,
+    target: str,
+    *,
+    positive: str | None = None,
+    out: str | Path | None = None,
+    drop: Sequence[str] = (),
+    passes: float = 1.0,
+    time_limit: float | None = None,
+    seed: int = 0,
+    command: str = "",
+    progress: bool = True,
+    **options: Any,
+) -> Fitted:
+    """Train on files larger than memory, from disk, in one pass or more.
+
+    How columns become numbers is learned from a sample of at most 200,000 rows, of which two
+    tenths are kept to stop and to judge by. The share of positives is estimated as rows come
+    (Algorithm 4). Killed or stopped, the same call goes on.
 
     Args:
-        model: not fitted yet.
-        sample: some of the rows.
-        classes: the two labels, the negative first.
-        seed: of the weights.
-    """
-    model._check_options()
-    model.classes_ = classes
-    model._prepare(inputs.checked_columns(model, sample, reset=True), seed)
-
-
-def train(
-    model: AUCClassifier,
-    batches: Any,
-    valid: Rows,
-    steps: int,
-    seed: int,
-    work: Path | None,
-    progress: bool,
-) -> None:
-    """Train a prepared classifier, going on where an interrupted call was.
-
-    Args:
-        model: see :func:`prepare`.
-        batches: gives ``((numeric, codes), classes)`` round after round.
-        valid: rows to choose and to calibrate by.
-        steps: of the training.
-        seed: of what is random in it.
-        work: a folder for checkpoints.
+        data: a file, or files such as ``part-*.parquet``: Parquet, Arrow or CSV.
+        target: the column to predict.
+        positive: its positive label; None finds it.
+        out: folder for the model.
+        drop: columns to leave out.
+        passes: how often every row is seen.
+        time_limit: seconds for the training.
+        seed: of everything.
+        command: what was typed, for the report.
         progress: whether to show a bar.
+        options: more arguments of :class:`AUCClassifier`.
     """
-    with threads(model.n_jobs):
-        result = fit(
-            model.network_, batches, valid.for_fit(), method=model.method, steps=steps, probe=0,
-            objective=model.objective, eval_every=max(1, steps // EVALUATIONS), seed=seed,
-            time_limit=model.time_limit, device=model.device, progress=progress, out=work,
-            **{**model._recipe(steps), "positives": None},
-        )  # fmt: skip
-        model.history_, model.validation_auc_ = result.history, result.auc
-        model._calibrate(valid)
+    began = time.perf_counter()
+    passes = checks.positive("passes", passes)
+    folder = model_folder.choose(out, data)
+    model_folder.check_free(folder)
+    groups = RowGroups(data)
+    sample, parts = groups.sample()
+    table, words = without_target(sample, target, drop, str(data))
+    notes: list[str] = []
+    labels = choose_labels(words, target, positive, notes)
+    if len(labels) > 2:
+        raise ValueError(f"target must have two classes for streaming, found {len(labels)}")
+    rows = Labeled(table, label_numbers(words, labels, target), labels, notes)
+    train, valid, test = (rows.select(np.flatnonzero(parts == k)) for k in range(3))
+    counts = [np.bincount(part.classes, minlength=2).tolist() for part in (train, valid, test)]
+    if min(counts[1] + counts[2]) == 0:
+        raise ValueError(
+            f"data must have every label among the rows kept apart, found {counts[1]} of "
+            f"{labels} to stop by and {counts[2]} to judge by"
+        )
+    model = AUCClassifier(random_state=seed, threshold="balanced", time_limit=time_limit, **options)
+    model._begin_stream(table, labels, seed)
+
+    def encode(block: Columns) -> tuple[list[Tensor], Tensor]:
+        columns, words = without_target(block, target, drop, str(data))
+        encoded = model.encoder_.transform(columns)
+        numbers = label_numbers(words, labels, target)
+        return [torch.from_numpy(part) for part in encoded], torch.from_numpy(numbers)
+
+    steps = max(1, round(passes * (groups.rows - (parts > 0).sum()) / BATCH))
+    work = folder.with_name(folder.name + ".unfinished")
+    model._fit_stream(
+        Batches(groups, encode, BATCH, seed),
+        Rows.of(model.encoder_.transform(valid.table), valid.classes, None),
+        rows={"train": counts[0], "valid": counts[1]},
+        steps=steps,
+        eval_every=max(1, steps // EVALUATIONS),
+        seed=seed,
+        out=work,
+        progress=progress,
+    )
+    seconds = round(time.perf_counter() - began, 3)
+    notes += hints(rows, target)
+    evaluation = judged(model, train, test, False, target, command, seconds)
+    if groups.rows > len(parts):  # nobody has counted the labels of those beyond the sample
+        seen = Part(groups.rows - int((parts > 0).sum()))
+        evaluation = replace(evaluation, parts={**evaluation.parts, "train": seen})
+    fitted = model_folder.write(folder, model, evaluation)
+    shutil.rmtree(work, ignore_errors=True)
+    return fitted
+
+
+class RowGroups:
+    """The rows of files with the same columns, in groups that can be read one by one.
+
+    A sample, the first rows of groups spread over the files, is read at once: what columns look
+    like is learned from it. Every tenth row of the sample is kept for validation, another tenth
+    for testing; :meth:`blocks` never gives those.
+
+    Args:
+        pattern: a file, or files such as ``part-*.parquet``.
+    """
+
+    def __init__(self, pattern: str | Path) -> None:
+        import pyarrow.dataset
+
+        self.paths = sorted(glob.glob(str(pattern)))
+        if not self.paths:
+            raise ValueError(f"data must name files that are there, found none like {pattern}")
+        kinds = {Path(path).suffix for path in self.paths}
+        if len(kinds) > 1 or not kinds <= KINDS.keys():
+            raise ValueError(
+                f"data must be files of one kind of {', '.join(KINDS)}, found {sorted(kinds)}"
+            )
+        try:
+            data = pyarrow.dataset.dataset(self.paths, format=KINDS[kinds.pop()])
+            self.rows: int = data.count_rows()
+        except (pyarrow.ArrowException, OSError) as error:
+            raise ValueError(f"data must be readable: {str(error).splitlines()[0]}") from None
+        self.groups = [g for part in data.get_fragments() for g in _row_groups(part)]
+        self.head = max(1, LARGEST_SAMPLE // min(len(self.groups), GROUPS_SAMPLED))
+        spread = np.linspace(0, len(self.groups) - 1, min(len(self.groups), GROUPS_SAMPLED))
+        self.sampled = set(spread.round().astype(int).tolist())
+
+    def sample(self) -> tuple[Columns, NDArray[np.int64]]:
+        """Rows from all over the files, and each one's part: 0 train, 1 validation, 2 test."""
+        import pyarrow
+
+        heads = [self.groups[i].head(self.head) for i in sorted(self.sampled)]
+        parts = np.concatenate([_part(np.arange(len(head))) for head in heads])
+        return columns_of(pyarrow.concat_tables(heads)), parts
+
+    def blocks(self, seed: int) -> Iterator[Columns]:
+        """All training rows in blocks: groups in a random order, rows of a block shuffled."""
+        random = np.random.default_rng(seed)
+        for index in random.permutation(len(self.groups)).tolist():
+            offset = 0
+            options = {"batch_size": BLOCK, "batch_readahead": 1, "fragment_readahead": 1}
+            for batch in self.groups[index].to_batches(**options):
+                places = offset + np.arange(len(batch))
+                offset += len(batch)
+                held = (index in self.sampled) & (places < self.head) & (_part(places) > 0)
+                kept = random.permutation(np.flatnonzero(~held))
+                if len(kept):
+                    yield columns_of(batch.take(kept))
+
+
+class Batches:
+    """The batches of a pass after the other, for :func:`aucmax.fit`.
+
+    Args:
+        groups: of the rows.
+        encode: from a block to tensors ``(x, y)``.
+        batch_size: rows of a batch; a block's last one may be smaller.
+        seed: of the order, with the number of the pass.
+    """
+
+    def __init__(
+        self,
+        groups: RowGroups,
+        encode: Callable[[Columns], tuple[Sequence[Any], Any]],
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        self.groups, self.encode, self.batch_size, self.seed = groups, encode, batch_size, seed
+        self.sampler = self
+        self.round = 0
+
+    def set_epoch(self, number: int) -> None:
+        """The pass that begins next."""
+        self.round = number
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        for block in self.groups.blocks(self.seed + self.round):
+            x, y = self.encode(block)
+            for start in range(0, len(y), self.batch_size):
+                part = slice(start, start + self.batch_size)
+                yield tuple(column[part] for column in x), y[part]
+
+
+def _row_groups(fragment: Any) -> list[Any]:
+    split = getattr(fragment, "split_by_row_group", None)
+    return list(split()) if split is not None else [fragment]
+
+
+def _part(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of rows of a sampled head: every tenth validates, the fifth after it tests."""
+    return np.where(places % 10 == 0, 1, np.where(places % 10 == 5, 2, 0))

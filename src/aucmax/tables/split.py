@@ -1,4 +1,4 @@
-"""The rows that a classifier keeps back to stop by, and to calibrate on."""
+"""Which rows: those to keep apart, and a sample that is fair to rare classes."""
 
 from __future__ import annotations
 
@@ -62,3 +62,20 @@ def _alike(encoded: Encoded) -> NDArray[Any]:
     keys = rows.view(np.dtype((np.void, rows.shape[1]))).reshape(-1)
     _, group = np.unique(keys, return_inverse=True)
     return group.reshape(-1)
+
+
+def fair_sample(
+    classes: NDArray[np.int64], most: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Some rows, as many of each class as of any other, or all if they are fewer."""
+    counts = np.bincount(classes)
+    wanted, left = np.zeros_like(counts), most
+    for done, k in enumerate(np.argsort(counts, kind="stable")):
+        wanted[k] = min(counts[k], left // (len(counts) - done))
+        left -= wanted[k]
+    return np.concatenate(
+        [
+            random.permutation(np.flatnonzero(classes == k))[: wanted[k]]
+            for k in reversed(range(len(counts)))
+        ]
+    )

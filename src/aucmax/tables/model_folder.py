@@ -1,0 +1,112 @@
+"""The folder of a model: all its files or none, and nothing of anybody else's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aucmax import disk
+from aucmax.judge.evaluation import Evaluation
+from aucmax.tables.classifier import AUCClassifier
+
+FILES = {
+    "model.json", "model.safetensors", "evaluation.json", "evaluation.safetensors", "report.html",
+    "tuning.json",
+}  # fmt: skip
+"""All that is ever in a model's folder; with others in it, it is not replaced."""
+
+
+class Fitted(NamedTuple):
+    """What :func:`aucmax.tables.fit_file` has written.
+
+    Attributes:
+        folder: of the model.
+        model: as it is in the folder.
+        evaluation: how good it is on rows kept apart.
+        report: the page that shows it.
+        replaced: whether the folder held a model before.
+    """
+
+    folder: Path
+    model: AUCClassifier
+    evaluation: Evaluation
+    report: Path
+    replaced: bool
+
+
+def choose(out: str | Path | None, data: str | Path) -> Path:
+    """Where the model of a file goes: if nobody says, beside it is its name with "-model"."""
+    name = f"{Path(data).name.split('.')[0]}-model"
+    return Path(name if out is None else out).resolve()
+
+
+def check_free(folder: Path) -> None:
+    """Raise unless the folder is free, or holds nothing but a model to be replaced."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out must be a folder, found the file {folder}")
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if names - FILES or (names and not holds_model(folder)):
+        other = sorted(names - FILES or names)[0]
+        raise ValueError(f"out must be empty or a model's folder, found {other!r} in {folder}")
+    for path in _beside(folder):
+        if path.exists():
+            raise ValueError(
+                f"out must leave {path.name} free, found it beside {folder}: remove it"
+            )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether ``model.json`` is a classifier's: other programs write files of this name too."""
+    try:
+        content = json.loads((folder / "model.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and "classifier" in content
+
+
+def write(
+    folder: Path,
+    model: AUCClassifier,
+    evaluation: Evaluation,
+    more: Mapping[str, dict[str, Any]] | None = None,
+) -> Fitted:
+    """Write all files or none: they are made beside the folder, which then takes their place.
+
+    Args:
+        folder: see :func:`check_free`.
+        model: fitted.
+        evaluation: of the model.
+        more: further files of JSON, by their names.
+    """
+    from aucmax.report.page import write_model_page
+
+    fresh, _ = _beside(folder)
+    try:
+        model.save(fresh)
+        evaluation.write(fresh)
+        write_model_page(fresh / "report.html", evaluation)
+        for name, content in (more or {}).items():
+            disk.write_json(fresh / name, content)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    replaced = holds_model(folder)
+    disk.replace_folder(folder, fresh)
+    return Fitted(folder, model, evaluation, folder / "report.html", replaced)
+
+
+def recover(folder: Path) -> None:
+    """Put right what a process left that was killed within :func:`write`."""
+    fresh, before = _beside(folder)
+    if before.exists() and not folder.exists():
+        before.rename(folder)
+    for path in (fresh, before):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _beside(folder: Path) -> tuple[Path, Path]:
+    return folder.with_name(f"{folder.name}.partial"), folder.with_name(f"{folder.name}.before")
