@@ -96,7 +96,7 @@ def main() -> None:
     found = {
         "rows": given.rows, "rows_per_second": round(given.rows / seconds), "runs": runs,
         "auc": asdict(Evaluation.read(model).auc), "best_possible_auc": best_possible(),
-        **asdict(provenance("cpu")),
+        **provenance("cpu"),
     }  # fmt: skip
     print(json.dumps(found, indent=1))
     if given.json:

@@ -19,7 +19,6 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +165,7 @@ def run(folder: Path, name: str, seed: int, method: str) -> dict[str, Any]:
         "table": name, "split": seed, "method": method,
         "auc": metrics.roc_auc(scores, y[test]), "seconds": round(seconds, 3),
         "rows": [len(train), len(test)], "positives": [int(y[train].sum()), int(y[test].sum())],
-        "test": hashlib.sha256(test.tobytes()).hexdigest()[:16], **asdict(provenance("cpu")),
+        "test": hashlib.sha256(test.tobytes()).hexdigest()[:16], **provenance("cpu"),
     }  # fmt: skip
 
 

@@ -81,13 +81,12 @@ def _made_with(runs: list[paper.RunResult]) -> str:
     def each(values: Iterable[str | None]) -> str:
         return ", ".join(dict.fromkeys(map(str, values)))
 
-    origins = [run.origin for run in runs]
     return (
         f"Step sizes are {_step_sizes(runs)}. {len(runs)} runs "
-        f"on {each(origin.hardware for origin in origins)} "
-        f"with torch {each(origin.versions['torch'] for origin in origins)}, "
-        f"commit {each(origin.commit for origin in origins)}, "
-        f"{each(origin.date for origin in origins)}."
+        f"on {each(run.hardware for run in runs)} "
+        f"with torch {each(run.versions['torch'] for run in runs)}, "
+        f"commit {each(run.commit for run in runs)}, "
+        f"{each(run.date for run in runs)}."
     )
 
 

@@ -64,9 +64,9 @@ def test_the_real_cifar10_at_91_to_9(real_root):  # noqa: F811
     assert run.ratio == "91/9"
     parts = make_parts(run, data)
     counts = parts.counts()
-    assert counts["valid"] == (4_545, 455)
-    assert counts["train"] == (25_000 - 4_545, 2_500 - 455)
-    assert counts["test"] == (5_000, 5_000)
+    assert counts["valid"] == [4_545, 455]
+    assert counts["train"] == [25_000 - 4_545, 2_500 - 455]
+    assert counts["test"] == [5_000, 5_000]
     assert np.array_equal(parts.test[0].permute(0, 2, 3, 1).numpy(), data.x_test)
     assert np.array_equal(parts.test[1].numpy(), data.y_test >= 5)
     label = {

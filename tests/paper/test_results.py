@@ -202,7 +202,7 @@ def test_missing_numbers_are_dashes_and_lower_n():
         run["result"]["chosen"] = None
     (row,) = summarize(runs)
     assert (row.last.n, row.average.n, row.chosen.n) == (3, 1, 0)
-    cells = [cell.text for cell in text_tables.cells_of([row])[0]]
+    cells = [cell.text for cell in text_tables.cells_of(row, [row])]
     assert cells[3:5] == [f"{row.average.mean:.4f} (n = 1)", "–"]
 
 
@@ -258,7 +258,7 @@ def test_the_best_is_marked_and_so_is_what_is_near_it():
     assert 0 < gaps.mean() < gaps.std(ddof=1) / math.sqrt(2)  # PGA is within
     assert np.allclose(np.subtract(values["ppd-sg"], values["oauc"]), 0.01)  # OAUC never is
     marks = [
-        [(cell.best, cell.near) for cell in cells[2:5]] for cells in text_tables.cells_of(rows)
+        [(cell.best, cell.near) for cell in text_tables.cells_of(row, rows)[2:5]] for row in rows
     ]
     expected = [(True, False), (False, True), (False, False), (False, False)]
     assert marks == [[mark] * 3 for mark in expected]
@@ -277,8 +277,9 @@ def test_the_same_cells_are_in_every_table():
 
 def test_blocks_have_a_best_each():
     runs = make_runs(["ppd-sg", "sgd"]) + make_runs(["ppd-sg", "sgd"], protocol="strong")
-    cells = text_tables.cells_of(summarize(runs))
-    assert [row[3].best for row in cells] == [True, False, True, False]
+    rows = summarize(runs)
+    best = [text_tables.cells_of(row, rows)[3].best for row in rows]
+    assert best == [True, False, True, False]
 
 
 def test_markup_in_a_label_stays_text():

@@ -326,9 +326,9 @@ def test_the_parts_have_the_counts_that_were_wanted(digits, removed, kept):
     """Of 674 positives and 678 negatives; validation has 200 in the share that is left."""
     counts = make_parts(one_run("sgd", removed=[removed]), digits).counts()
     share = round(200 * kept / (674 + kept))
-    assert counts["valid"] == (200 - share, share)
-    assert counts["train"] == (674 - (200 - share), kept - share)
-    assert counts["test"] == (222, 223)
+    assert counts["valid"] == [200 - share, share]
+    assert counts["train"] == [674 - (200 - share), kept - share]
+    assert counts["test"] == [222, 223]
 
 
 def test_the_parts_are_what_partition_thinning_and_split_leave(digits):

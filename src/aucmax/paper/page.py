@@ -146,10 +146,10 @@ def _of_parts(run: RunResult) -> list[str]:
 def _made_with(runs: Sequence[RunResult]) -> str:
     """Commits, versions, machines and days, each once."""
     facts: dict[str, list[Any]] = {
-        "Commit": [run.origin.commit for run in runs],
-        "Versions": [_flat_text(run.origin.versions) for run in runs],
-        "Hardware": [run.origin.hardware for run in runs],
-        "Date": [run.origin.date for run in runs],
+        "Commit": [run.commit for run in runs],
+        "Versions": [_flat_text(run.versions) for run in runs],
+        "Hardware": [run.hardware for run in runs],
+        "Date": [run.date for run in runs],
     }
     return base.facts(
         {name: ", ".join(dict.fromkeys(_known(x))) or "–" for name, x in facts.items()}
@@ -173,14 +173,14 @@ def _run(run: RunResult, label: str) -> str:
     name = f"{label}, seed {run.seed}: {where}{' (diverged)' if run.has_diverged else ''}"
     about = {
         "error": run.error,
-        "commit": run.origin.commit,
-        "hardware": run.origin.hardware,
-        "date": run.origin.date,
+        "commit": run.commit,
+        "hardware": run.hardware,
+        "date": run.date,
         "seconds": None if math.isnan(run.seconds) else run.seconds,
     }
     facts = {
         **{key: str(value) for key, value in about.items() if value is not None},
-        **flat(run.origin.versions, "version of "),
+        **flat(run.versions, "version of "),
         "iterate": run.iterate,
         "steps": f"{run.steps:,}",
         **flat(run.configuration),

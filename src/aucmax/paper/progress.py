@@ -56,9 +56,12 @@ class Bar:
         self.steps += run.options["steps"]
         self.done += 1
         self.tick()
-        aucs = ", ".join(f"{which} {value:.4f}" for which, value in result.final.items())
-        outcome = result.error or f"test AUC {aucs}, {result.seconds:,.0f} s"
-        self.note(f"{self.done:>4}/{self.runs}  {run.name}: {outcome}")
+        said = str(result.error)
+        if result.result is not None:
+            final = result.result.final.items()
+            aucs = ", ".join(f"{which} {value:.4f}" for which, value in final)
+            said = f"test AUC {aucs}, {result.seconds:,.0f} s"
+        self.note(f"{self.done:>4}/{self.runs}  {run.name}: {said}")
 
     def _note(self) -> str:
         return f"{self.done} of {self.runs} runs done"

@@ -6,37 +6,27 @@ import datetime
 import os
 import platform
 import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from aucmax._version import __version__
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """Where a result comes from, as far as that is known."""
-
-    commit: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    hardware: str | None = None
-    date: str | None = None
-
-
-def provenance(device: str) -> Provenance:
-    """Of what is computed now and here."""
-    versions = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "aucmax": __version__,
+def provenance(device: str) -> dict[str, Any]:
+    """Commit, versions, hardware and day of what is computed now and here."""
+    cpu = f"{platform.machine()} CPU, {os.cpu_count()} cores"
+    return {
+        "commit": commit(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "aucmax": __version__,
+        },
+        "hardware": torch.cuda.get_device_name(device) if device.startswith("cuda") else cpu,
+        "date": datetime.date.today().isoformat(),
     }
-    hardware = (
-        torch.cuda.get_device_name(device)
-        if device.startswith("cuda")
-        else f"{platform.machine()} CPU, {os.cpu_count()} cores"
-    )
-    return Provenance(commit(), versions, hardware, datetime.date.today().isoformat())
 
 
 def commit() -> str | None:

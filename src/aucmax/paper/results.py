@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from aucmax.disk import read_json, write_json
 from aucmax.history import Record
-from aucmax.paper.provenance import Provenance
 from aucmax.paper.settings import LineKey, Run
 from aucmax.train.metrics import ITERATES
 
 FORMAT = 1
+NEEDED = (
+    "experiment", "protocol", "dataset", "ratio", "line", "label", "seed", "steps", "iterate",
+    "history",
+)  # fmt: skip
+"""Fields without which a file is no result."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,22 @@ class Chosen:
     test_auc: float
 
 
+@dataclass(frozen=True)
+class Reached:
+    """What a run reached; nan is an AUC that is not known.
+
+    Attributes:
+        final: test AUC of each iterate at the end.
+        chosen: the weights that validation data chose.
+    """
+
+    final: Mapping[str, float]
+    chosen: Chosen | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What came of a run, and everything that decided it; nan is a number that is not known.
+    """What came of a run, and everything that decided it, as its file has it.
 
     Attributes:
         experiment: such as "figure1".
@@ -50,15 +67,17 @@ class RunResult:
         iterate: "last" or "average", the one that the curve shows.
         precision: "float32" or "bf16".
         configuration: every other option of the run.
-        history: a record per evaluation.
         error: how the run diverged, if it did.
-        final: test AUC of each iterate at the end.
-        chosen: the weights that validation data chose.
-        seconds_per_step: in the median, evaluations left out.
+        history: a record per evaluation.
+        result: what it reached; None if it diverged.
+        seconds_per_step: in the median, evaluations left out; nan if it is not known.
         seconds: in all.
         counts: positives and negatives of each part of the data.
         at_once: how many runs shared the machine.
-        origin: commit, versions, hardware and day.
+        commit: of the code.
+        versions: of Python and packages.
+        hardware: that it ran on.
+        date: of its end.
     """
 
     experiment: str
@@ -72,15 +91,17 @@ class RunResult:
     iterate: str
     precision: str | None = None
     configuration: Mapping[str, Any] = field(default_factory=dict)
-    history: list[Record]
     error: str | None = None
-    final: Mapping[str, float] = field(default_factory=dict)
-    chosen: Chosen | None = None
+    history: list[Record]
+    result: Reached | None = None
     seconds_per_step: float = math.nan
     seconds: float = math.nan
-    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    counts: Mapping[str, list[int]] = field(default_factory=dict)
     at_once: int = 1
-    origin: Provenance = field(default_factory=Provenance)
+    commit: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    hardware: str | None = None
+    date: str | None = None
 
     @property
     def key(self) -> LineKey:
@@ -89,8 +110,8 @@ class RunResult:
 
     @property
     def has_diverged(self) -> bool:
-        """Whether the run ended with an error."""
-        return bool(self.error)
+        """Whether the run ended with an error instead of a result."""
+        return self.result is None
 
     def differences(self, run: Run, device: str) -> list[str]:
         """In which fields this is the result of another run than the one that is wanted."""
@@ -99,27 +120,11 @@ class RunResult:
 
     def write(self, path: Path) -> None:
         """Write the file, in one piece; its folder is made if it is not there."""
-        chosen = None if self.chosen is None else _nan_as_null(asdict(self.chosen))
-        content = {
-            "format": FORMAT,
-            **{name: getattr(self, name) for name in (*NEEDED, "precision", "configuration")},
-            **({} if self.error is None else {"error": self.error}),
-            "history": self.history,
-            "result": {"final": _nan_as_null(self.final), "chosen": chosen} if self.final else None,
-            "seconds_per_step": self.seconds_per_step,
-            "seconds": self.seconds,
-            "counts": self.counts,
-            "at_once": self.at_once,
-            **asdict(self.origin),
-        }
+        content = {"format": FORMAT, **_null_for_nan(asdict(self))}
+        if self.error is None:
+            del content["error"]
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, _nan_as_null(content))
-
-
-NEEDED = (
-    "experiment", "protocol", "dataset", "ratio", "line", "label", "seed", "steps", "iterate",
-)  # fmt: skip
-"""Fields without which a file is no result; the history is another."""
+        write_json(path, content)
 
 
 def settings_of(run: Run, device: str) -> dict[str, Any]:
@@ -152,11 +157,7 @@ def read_results(folder: str | Path) -> list[RunResult]:
         raise ValueError(f"folder must be one with results, found no folder {str(folder)!r}")
     paths = sorted(folder.rglob("*.json"), key=lambda path: path.relative_to(folder).as_posix())
     contents = ((path, _load(path)) for path in paths)
-    return [
-        parse_result(content, str(path))
-        for path, content in contents
-        if isinstance(content, dict) and "format" in content
-    ]
+    return [parse_result(content, str(path)) for path, content in contents if "format" in content]
 
 
 def read_result(path: Path) -> RunResult:
@@ -164,7 +165,7 @@ def read_result(path: Path) -> RunResult:
     return parse_result(_load(path), str(path))
 
 
-def parse_result(content: Any, where: str) -> RunResult:
+def parse_result(content: Mapping[str, Any], where: str) -> RunResult:
     """The result that a file's content stands for.
 
     Args:
@@ -174,42 +175,31 @@ def parse_result(content: Any, where: str) -> RunResult:
     Raises:
         ValueError: if it has another format or lacks something.
     """
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        found = content.get("format") if isinstance(content, dict) else type(content).__name__
-        raise ValueError(f"{where} must have format {FORMAT}, found {found!r}")
-    result = content.get("result") or {}
-    final, chosen = result.get("final") or {}, result.get("chosen") or {}
-    missing = [name for name in (*NEEDED, "history") if name not in content]
-    missing += [f"chosen {name}" for name in ("step", "iterate") if chosen and name not in chosen]
+    if content.get("format") != FORMAT:
+        raise ValueError(f"{where} must have format {FORMAT}, found {content.get('format')!r}")
+    missing = [name for name in NEEDED if name not in content]
     if missing:
         raise ValueError(f"{where} must be the result of a run, found no {', '.join(missing)}")
     if content["iterate"] not in ITERATES:
         raise ValueError(f"iterate must be 'last' or 'average', {where} has {content['iterate']!r}")
-    return RunResult(
-        **{name: content[name] for name in (*NEEDED, "history")},
-        precision=content.get("precision"),
-        configuration=content.get("configuration") or {},
-        error=content.get("error"),
-        final={name: number(value, f"result.final.{name}") for name, value in final.items()},
-        chosen=None
-        if not chosen
-        else Chosen(
-            step=chosen["step"],
-            iterate=chosen["iterate"],
-            valid_auc=number(chosen.get("valid_auc"), "result.chosen.valid_auc"),
-            test_auc=number(chosen.get("test_auc"), "result.chosen.test_auc"),
-        ),
-        seconds_per_step=number(content.get("seconds_per_step"), "seconds_per_step"),
-        seconds=number(content.get("seconds"), "seconds"),
-        counts={name: (pair[0], pair[1]) for name, pair in (content.get("counts") or {}).items()},
-        at_once=content.get("at_once") or 1,
-        origin=Provenance(
-            commit=content.get("commit"),
-            versions=content.get("versions") or {},
-            hardware=content.get("hardware"),
-            date=content.get("date"),
-        ),
+    names = [field.name for field in fields(RunResult)]
+    known = {name: content[name] for name in names if content.get(name) is not None}
+    for name in {"seconds_per_step", "seconds"} & known.keys():
+        known[name] = number(known[name], name)
+    if (result := known.get("result")) is not None:
+        known["result"] = _parse_reached(result)
+    return RunResult(**known)
+
+
+def _parse_reached(content: Mapping[str, Any]) -> Reached:
+    final, chosen = content.get("final") or {}, content.get("chosen")
+    aucs = {which: number(final.get(which), f"result.final.{which}") for which in ITERATES}
+    if chosen is None:
+        return Reached(aucs, None)
+    valid, test = (
+        number(chosen.get(name), f"result.chosen.{name}") for name in ("valid_auc", "test_auc")
     )
+    return Reached(aucs, Chosen(chosen.get("step", 0), chosen.get("iterate", ""), valid, test))
 
 
 def number(value: Any, name: str) -> float:
@@ -221,15 +211,16 @@ def number(value: Any, name: str) -> float:
     return float(value) if math.isfinite(value) else math.nan
 
 
-def _nan_as_null(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: None if isinstance(value, float) and math.isnan(value) else value
-        for key, value in content.items()
-    }
+def _null_for_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _null_for_nan(x) for key, x in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> dict[str, Any]:
+    """The content of a JSON file; nothing if it is another thing than an object."""
     try:
-        return read_json(path)
+        content = read_json(path)
     except ValueError as error:
         raise ValueError(f"{path} must be a JSON file: {error}") from None
+    return content if isinstance(content, dict) else {}

@@ -19,7 +19,7 @@ from aucmax.paper.datasets import ImageData
 from aucmax.paper.folder import Folder
 from aucmax.paper.progress import Bar
 from aucmax.paper.provenance import provenance
-from aucmax.paper.results import Chosen, RunResult, number, settings_of
+from aucmax.paper.results import Chosen, Reached, RunResult, number, settings_of
 from aucmax.paper.settings import Run
 from aucmax.paper.training import Parts, fit_arguments, make_model, make_parts
 from aucmax.processes import WorkerPool, configure_torch
@@ -166,30 +166,28 @@ def _save(
     outcome: Outcome, run: Run, parts: Parts, folder: Folder, device: str, at_once: int
 ) -> RunResult:
     """Save what came of a run; of one that diverged, how, and its history until then."""
-    error, final, chosen = None, dict[str, float](), None
+    reached = None
     if isinstance(outcome, DivergedError):
-        error = str(outcome)
         path = folder.checkpoints(run) / "history.jsonl"
         records = history.read(path) if path.exists() else []
     else:
         records = outcome.history
         keys = {which: ROC_AUC.history_key("test", which) for which in ITERATES}
         final = {which: number(records[-1][key], key) for which, key in keys.items()}
-        at = {record["step"]: record for record in records}[outcome.step]
-        key = keys[outcome.iterate]
+        at, key = {r["step"]: r for r in records}[outcome.step], keys[outcome.iterate]
         chosen = Chosen(outcome.step, outcome.iterate, outcome.auc, number(at[key], key))
+        reached = Reached(final, chosen)
     speeds = [record["steps_per_second"] for record in records if record["steps_per_second"]]
     result = RunResult(
         **settings_of(run, device),
+        error=str(outcome) if isinstance(outcome, DivergedError) else None,
         history=records,
-        error=error,
-        final=final,
-        chosen=chosen,
+        result=reached,
         seconds_per_step=1 / median(speeds) if speeds else math.nan,
         seconds=records[-1]["seconds"] if records else 0.0,
         counts=parts.counts(),
         at_once=at_once,
-        origin=provenance(device),
+        **provenance(device),
     )
     folder.save(run, result)
     return result

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aucmax.paper.results import RunResult
+from aucmax.paper.results import Reached, RunResult
 from aucmax.paper.settings import LineKey
 from aucmax.paper.style import PROTOCOLS, in_order, positives_share
 
@@ -132,22 +132,22 @@ def _check_alike(key: LineKey, group: list[RunResult]) -> None:
 
 
 def _row(key: LineKey, group: list[RunResult], label: str) -> Row:
-    finished = [run for run in group if not run.has_diverged]
+    reached = {run.seed: run.result for run in group if run.result is not None}
 
-    def stat(value: Callable[[RunResult], float]) -> Stat:
-        return Stat.of({run.seed: value(run) for run in finished})
+    def stat(value: Callable[[Reached], float]) -> Stat:
+        return Stat.of({seed: value(x) for seed, x in reached.items()})
 
     return Row(
         *key,
         label=label,
         steps=group[0].steps,
         seeds=len(group),
-        diverged=len(group) - len(finished),
+        diverged=len(group) - len(reached),
         iterate=group[0].iterate,
-        last=stat(lambda run: run.final.get("last", math.nan)),
-        average=stat(lambda run: run.final.get("average", math.nan)),
-        chosen=stat(lambda run: run.chosen.test_auc if run.chosen else math.nan),
-        valid=stat(lambda run: run.chosen.valid_auc if run.chosen else math.nan),
+        last=stat(lambda x: x.final["last"]),
+        average=stat(lambda x: x.final["average"]),
+        chosen=stat(lambda x: x.chosen.test_auc if x.chosen else math.nan),
+        valid=stat(lambda x: x.chosen.valid_auc if x.chosen else math.nan),
     )
 
 

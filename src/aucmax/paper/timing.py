@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -47,7 +47,7 @@ def time_lines(runs: Sequence[Run], runner: Runner) -> None:
         for name, run in missing.items():
             short, long = (_seconds(run, parts[name], device, steps) for steps in LENGTHS)
             seconds[name].append((long - short) / (LENGTHS[1] - LENGTHS[0]))
-    how = {"rounds": ROUNDS, **asdict(provenance(device))}
+    how = {"rounds": ROUNDS, **provenance(device)}
     new = {name: {"seconds": median(values), **how} for name, values in seconds.items()}
     write_json(folder.path / "timing.json", {**times, **new})
 

@@ -26,10 +26,10 @@ class Parts(NamedTuple):
     valid: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
 
-    def counts(self) -> dict[str, tuple[int, int]]:
+    def counts(self) -> dict[str, list[int]]:
         """Positives and negatives of each part."""
         return {
-            name: (int(y.sum()), int(len(y) - y.sum()))
+            name: [int(y.sum()), int(len(y) - y.sum())]
             for name, (_, y) in zip(self._fields, self, strict=True)
         }
 
