@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -52,26 +52,32 @@ def assert_equal(actual, expected):
 # ---- Round trips -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None, True, False, 0, -1, 2**100, 0.1 + 0.2, -0.0, 5e-324, 1.7e308,
-        math.inf, -math.inf, math.nan, "", "text", "α\n\"'\\", [], {}, (), (1, [2, (3,)]),
-        {"a": {"b": [1, None]}}, {0: "int", "0": "text"}, {"tensor": "a name"}, {"float": 1.0},
-        {"dict": {}, "list": [], "tuple": ()}, {"z": 1, "a": 2},
-    ],
-    ids=repr,
-)  # fmt: skip
-def test_plain_values_come_back(tmp_path, value):
+PLAIN = [
+    None, True, False, 0, -1, 2**100, 0.1 + 0.2, -0.0, 5e-324, 1.7e308,
+    math.inf, -math.inf, math.nan, "", "text", "α\n\"'\\", [], {}, (), (1, [2, (3,)]),
+    {"a": {"b": [1, None]}}, {0: "int", "0": "text"}, {"tensor": "a name"}, {"float": 1.0},
+    {"dict": {}, "list": [], "tuple": ()}, {"z": 1, "a": 2},
+]  # fmt: skip
+
+
+def test_plain_values_come_back_from_within(tmp_path):
+    state = {"in": PLAIN, "by name": {repr(value): value for value in PLAIN}}
+    assert_equal(round_trip(tmp_path, state), state)
+
+
+@pytest.mark.parametrize("value", PLAIN[::3], ids=repr)
+def test_a_plain_value_is_a_whole_state(tmp_path, value):
     assert_equal(round_trip(tmp_path, value), value)
-    assert_equal(round_trip(tmp_path, {"in": [value]}), {"in": [value]})
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3, 4)], ids=str)
-def test_tensors_of_every_dtype_and_shape_come_back(tmp_path, dtype, shape):
-    x = (torch.randn(shape, generator=torch.Generator().manual_seed(0)) * 3).to(dtype)
-    assert_equal(round_trip(tmp_path, {"x": x})["x"], x)
+def test_tensors_of_every_dtype_and_shape_come_back(tmp_path, dtype):
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(), (0,), (3,), (2, 0, 3), (2, 3, 4)]
+    state = {
+        str(shape): (torch.randn(shape, generator=generator) * 3).to(dtype) for shape in shapes
+    }
+    assert_equal(round_trip(tmp_path, state), state)
 
 
 def test_tensors_that_are_views_come_back(tmp_path):
@@ -128,6 +134,7 @@ trees = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(state=trees)
 def test_any_tree_comes_back(tmp_path_factory, state):
     assert_equal(round_trip(tmp_path_factory.mktemp("tree"), state), state)
@@ -193,7 +200,7 @@ def test_removing_one_leaves_the_others(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["state-2.json", "state-2.safetensors"]
 
 
-@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+@pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_the_umask_decides_who_may_read(tmp_path, mask):
     before = os.umask(mask)
     try:
@@ -274,25 +281,6 @@ def test_the_file_that_counts_comes_last(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda a, b: order.append(b.name) or real(a, b))
     checkpoint.save(tmp_path, "state", {"x": torch.ones(1)})
     assert order == ["state.safetensors", "state.json"]
-
-
-def test_bytes_are_on_the_disk_before_they_get_their_name(tmp_path, monkeypatch):
-    events = []
-    sync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda fd: events.append("sync") or sync(fd))
-    monkeypatch.setattr(os, "replace", lambda a, b: events.append("rename") or replace(a, b))
-    disk.write_json(tmp_path / "x.json", {})
-    assert events == ["sync", "rename", "sync"]  # the last one is the folder's
-
-
-def test_an_interruption_while_writing_leaves_no_other_file(tmp_path, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        disk.write_json(tmp_path / "x.json", {})
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

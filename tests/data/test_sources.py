@@ -89,50 +89,28 @@ def read_only(array):
 
 
 @pytest.mark.parametrize(
-    "convert",
+    ("inputs", "labels"),
     [
-        lambda x: x.numpy(),
-        lambda x: x.double().numpy(),
-        lambda x: x.double(),
-        lambda x: x.tolist(),
-        lambda x: np.asfortranarray(x.numpy()),
-        lambda x: x.numpy()[::-1].copy()[::-1],  # a negative stride
-        lambda x: read_only(x.numpy()),
-        lambda x: Frame(x.double().numpy()),
-        lambda x: x.clone().requires_grad_(),
+        (lambda x: x.numpy(), lambda y: y.numpy()),
+        (lambda x: x.double().numpy(), lambda y: y.numpy().astype(np.int8)),
+        (lambda x: x.double(), lambda y: y.double()),
+        (lambda x: x.tolist(), lambda y: y.int().tolist()),
+        (lambda x: np.asfortranarray(x.numpy()), lambda y: y.bool().numpy()),
+        (lambda x: x.numpy()[::-1].copy()[::-1], lambda y: y[:, None]),  # a negative stride
+        (lambda x: read_only(x.numpy()), lambda y: read_only(y.numpy())),
+        (lambda x: Frame(x.double().numpy()), lambda y: Frame(y.numpy())),
+        (lambda x: x.clone().requires_grad_(), lambda y: y.bool()),
+        (lambda x: x, lambda y: y.long()),
     ],
     ids=[
-        "float32 array", "float64 array", "float64 tensor", "list", "Fortran order", "backwards",
-        "read-only array", "data frame", "tensor with gradient",
+        "float32 arrays", "float64 and int8 array", "float64 tensors", "lists",
+        "Fortran order and bool array", "backwards and column", "read-only arrays", "data frames",
+        "tensor with gradient and bool tensor", "int64 tensor",
     ],
 )  # fmt: skip
-def test_inputs_of_every_kind(convert, of_tensors):
-    valid_x, valid_y = VALID
-    assert_same_run(run((convert(X), Y), (convert(valid_x), valid_y)), of_tensors)
-
-
-@pytest.mark.parametrize(
-    "convert",
-    [
-        lambda y: y.bool(),
-        lambda y: y.long(),
-        lambda y: y.double(),
-        lambda y: y.numpy(),
-        lambda y: y.numpy().astype(np.int8),
-        lambda y: y.bool().numpy(),
-        lambda y: y.int().tolist(),
-        lambda y: Frame(y.numpy()),
-        lambda y: read_only(y.numpy()),
-        lambda y: y[:, None],
-    ],
-    ids=[
-        "bool tensor", "int64 tensor", "float64 tensor", "float32 array", "int8 array",
-        "bool array", "list", "data frame", "read-only array", "column",
-    ],
-)  # fmt: skip
-def test_labels_of_every_kind(convert, of_tensors):
-    valid_x, valid_y = VALID
-    assert_same_run(run((X, convert(Y)), (valid_x, convert(valid_y))), of_tensors)
+def test_inputs_and_labels_of_every_kind(inputs, labels, of_tensors):
+    train, valid = ((inputs(x), labels(y)) for x, y in ((X, Y), VALID))
+    assert_same_run(run(train, valid), of_tensors)
 
 
 def test_data_frames_of_pandas(of_tensors):
@@ -172,18 +150,16 @@ class TwoInputs(nn.Module):
     "convert",
     [
         lambda x, kind: (x, kind),
-        lambda x, kind: {"x": x, "kind": kind},
-        lambda x, kind: (x.double().numpy(), kind.numpy()),
-        lambda x, kind: {"x": x.numpy(), "kind": kind.numpy()},
+        lambda x, kind: {"x": x.double().numpy(), "kind": kind.numpy()},
     ],
-    ids=["tuple", "dict", "tuple of arrays", "dict of arrays"],
+    ids=["tuple", "dict of arrays"],
 )
 def test_several_inputs(convert):
     model = seeded(TwoInputs(), 0)
     kind = torch.arange(len(X)) % 3
     noisy = X + 0.5 * (kind[:, None] == 1)
     result = run(
-        (convert(noisy, kind), Y), (convert(noisy, kind), Y), model=model, steps=200, lr=1.0
+        (convert(noisy, kind), Y), (convert(noisy, kind), Y), model=model, steps=100, lr=1.0
     )
     assert result.auc > 0.9
     assert aucmax.evaluate(model, (convert(noisy, kind), Y)) == result.auc
@@ -192,16 +168,14 @@ def test_several_inputs(convert):
 # ---- Datasets ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["targets", "labels"])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("name", "workers"), [("targets", 0), ("labels", 1)])
 def test_a_dataset_trains_as_its_arrays(name, workers, of_tensors):
     data, valid = Rows(X, Y, **{name: Y}), Rows(*VALID)
     assert_same_run(run(data, valid, workers=workers), of_tensors)
 
 
-@pytest.mark.parametrize("labels", [Y, Y.numpy(), Y.tolist()], ids=["tensor", "array", "list"])
-def test_labels_of_a_dataset_that_does_not_tell_them(labels):
-    result = run(Rows(X, Y), labels=labels, positives=0.5)
+def test_labels_of_a_dataset_that_does_not_tell_them():
+    result = run(Rows(X, Y), labels=Y.tolist(), positives=0.5)
     expected = run((X, Y), positives=0.5)
     assert_same_run(result, expected)
     assert result.loss.prior == 0.5
@@ -235,9 +209,10 @@ class Noisy(Rows):
 
 
 def test_a_transforms_random_numbers_do_not_depend_on_the_workers():
-    first, second = (run(Noisy(X, Y, targets=Y), workers=workers) for workers in (0, 2))
+    short = {"steps": 10, "eval_every": 10}
+    first, second = (run(Noisy(X, Y, targets=Y), workers=workers, **short) for workers in (0, 2))
     assert_same_run(first, second)
-    other = run(Noisy(X, Y, targets=Y), seed=1)
+    other = run(Noisy(X, Y, targets=Y), seed=1, **short)
     assert not torch.equal(other.model[0].weight, first.model[0].weight)
 
 
@@ -256,13 +231,8 @@ def test_a_dataset_that_loads_batches_is_asked_for_them(of_tensors):
     assert Fetching.fetched > 30
 
 
-@pytest.mark.parametrize("kind", ["Dataset", "DataLoader"])
-def test_no_worker_outlives_the_run(kind):
-    data = Rows(X, Y, targets=Y)
-    if kind == "DataLoader":
-        run(DataLoader(data, batch_size=32, num_workers=2), steps=5)
-    else:
-        run(data, steps=5, workers=2)
+def test_no_worker_outlives_the_run():
+    run(Rows(X, Y, targets=Y), steps=5, workers=1)
     assert multiprocessing.active_children() == []
 
 
@@ -290,14 +260,16 @@ def test_a_shuffling_loader_goes_by_the_seed_alone():
         loader = DataLoader(TensorDataset(X, Y), batch_size=60, shuffle=True)
         return run(loader, seed=seed).model
 
-    assert_same_weights(trained(0, callers=1), trained(0, callers=2))
-    assert not torch.equal(trained(0, 1)[0].weight, trained(1, 1)[0].weight)
+    first = trained(0, callers=1)
+    assert_same_weights(first, trained(0, callers=2))
+    assert not torch.equal(first[0].weight, trained(1, callers=1)[0].weight)
 
 
 def test_a_loader_with_workers():
     loader = DataLoader(TensorDataset(X, Y), batch_size=60, num_workers=1)
     plain = DataLoader(TensorDataset(X, Y), batch_size=60)
-    assert_same_weights(run(loader).model, run(plain).model)
+    assert_same_weights(run(loader, steps=10).model, run(plain, steps=10).model)
+    assert multiprocessing.active_children() == []
 
 
 def test_a_loader_with_our_sampler(of_tensors):
@@ -332,9 +304,9 @@ def endless(share, seed=0, size=32):
 
 @pytest.mark.parametrize("share", [0.05, 0.4])
 def test_the_share_of_positives_in_a_stream_is_found_out(share):
-    result = run(endless(share), steps=300)
-    assert result.steps == 300
-    sigma = (share * (1 - share) / (300 * 32)) ** 0.5
+    result = run(endless(share), steps=200)
+    assert result.steps == 200
+    sigma = (share * (1 - share) / (200 * 32)) ** 0.5
     assert result.loss.prior.p.item() == pytest.approx(share, abs=4 * sigma + 1e-3)
     assert result.auc > 0.95
 
@@ -355,9 +327,17 @@ class Counted:
         return next(self.source)
 
 
-@pytest.mark.parametrize("method", ["ppd-sg", "pga", "adamw"])
-@pytest.mark.parametrize("valid", [VALID, None], ids=["valid", "no valid"])
-@pytest.mark.parametrize("probe", [0, 64])
+@pytest.mark.parametrize(
+    ("method", "valid", "probe"),
+    [
+        ("ppd-sg", VALID, 0),
+        ("ppd-sg", None, 64),
+        ("pga", VALID, 64),
+        ("pga", None, 0),
+        ("adamw", VALID, 0),
+        ("adamw", None, 64),
+    ],
+)
 def test_training_ends_when_a_stream_does(method, valid, probe):
     stream = Counted(45)
     result = run(stream, valid, method=method, steps=1000, probe=probe)
@@ -425,9 +405,10 @@ def test_a_class_that_a_loader_never_gives_is_an_error_not_an_endless_search():
     ids=["arrays", "TensorDataset", "Dataset", "DataLoader", "shuffled", "list"],
 )
 def test_validation_data_of_every_kind(valid, of_tensors):
-    result = run((X, Y), valid)
-    assert_same_run(result, of_tensors)
-    assert aucmax.evaluate(result.model, valid) == result.auc
+    """That fit evaluates as evaluate does, of these kinds too, is seen on shuffled batches."""
+    assert aucmax.evaluate(of_tensors.model, valid) == of_tensors.auc
+    if isinstance(valid, DataLoader) and valid.batch_size == 400:
+        assert_same_run(run((X, Y), valid), of_tensors)
 
 
 # ---- Weights -----------------------------------------------------------------------------------
@@ -443,7 +424,7 @@ def weighted_data(seed=0):
 def test_integer_weights_are_repeated_rows(method):
     """Where every batch is the whole data, the two are the same mathematics."""
     weighted, repeated = weighted_data()
-    options = {"method": method, "steps": 40, "eval_every": 20, "probe": 0}
+    options = {"method": method, "steps": 20, "eval_every": 10, "probe": 0}
     first = fit(hidden().double(), weighted, batch_size=60, **options)
     second = fit(hidden().double(), repeated, batch_size=len(repeated[1]), **options)
     if method != "sgd" and method != "adamw":
@@ -486,7 +467,7 @@ def test_weights_from_a_dataset_are_those_of_arrays(positives):
 def test_weights_from_a_loader():
     (x, y, times), _ = weighted_data()
     loader = DataLoader(TensorDataset(x, y, times), batch_size=60)
-    result = run(loader, steps=200)
+    result = run(loader, steps=100)
     share = (times * y).sum() / times.sum()
     assert result.loss.prior.p.item() == pytest.approx(share.item(), abs=0.01)
 
@@ -494,7 +475,7 @@ def test_weights_from_a_loader():
 def test_weights_of_zero_take_rows_out():
     x, y = torch.cat([X, -X]), torch.cat([Y, Y])
     weight = torch.cat([torch.ones(400), torch.zeros(400)])
-    result = fit(linear(), (x, y, weight), (x, y, weight), steps=200, batch_size=800, lr=0.5)
+    result = fit(linear(), (x, y, weight), (x, y, weight), steps=100, batch_size=800, lr=0.5)
     assert result.auc > 0.95
     assert aucmax.evaluate(result.model, (X, Y)) == pytest.approx(result.auc, rel=1e-12)
 
@@ -504,7 +485,7 @@ def test_weights_of_zero_take_rows_out():
 
 @pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
 def test_two_classes_are_learned(method):
-    result = fit(linear(), (X, Y), VALID, method=method, steps=300, lr=1.0, positives=0.5)
+    result = fit(linear(), (X, Y), VALID, method=method, steps=120, lr=1.0, positives=0.5)
     assert result.auc > 0.97
     assert result.auc == pytest.approx(
         roc_auc_score(VALID[1], scores_of(result.model, VALID[0])), rel=1e-12
@@ -514,7 +495,7 @@ def test_two_classes_are_learned(method):
 @pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
 def test_several_classes_are_learned(method):
     train, (x, y) = multiclass(), multiclass(seed=1)
-    result = fit(linear(3, 3), train, (x, y), method=method, steps=300, lr=1.0)
+    result = fit(linear(3, 3), train, (x, y), method=method, steps=120, lr=1.0)
     assert result.auc > 0.97
     shares = softmax(scores_of(result.model, x).astype(float), axis=1)
     expected = roc_auc_score(y, shares, multi_class="ovo", average="macro")
@@ -524,7 +505,7 @@ def test_several_classes_are_learned(method):
 @pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
 def test_several_labels_are_learned_though_some_are_missing(method):
     train, (x, y) = multilabel(missing=0.2), multilabel(seed=1, missing=0.2)
-    result = fit(linear(3, 3), train, (x, y), method=method, steps=300, lr=1.0)
+    result = fit(linear(3, 3), train, (x, y), method=method, steps=120, lr=1.0)
     assert result.auc > 0.95
     scores, known = scores_of(result.model, x), ~y.isnan().numpy()
     each = [roc_auc_score(y[k, j], scores[k, j]) for j, k in enumerate(known.T)]
@@ -572,5 +553,5 @@ def test_a_loader_of_several_classes_needs_their_labels():
     loader = DataLoader(TensorDataset(x, y), batch_size=64)
     with pytest.raises(ValueError, match="labels must be given for a multiclass task"):
         fit(linear(3, 3), loader, task="multiclass")
-    result = fit(linear(3, 3), loader, (x, y), task="multiclass", labels=y, steps=200, lr=1.0)
+    result = fit(linear(3, 3), loader, (x, y), task="multiclass", labels=y, steps=100, lr=1.0)
     assert result.auc > 0.95
