@@ -40,21 +40,11 @@ MAY_IMPORT = {"optim": {"checks", "kernels"}}
 
 # Until the tree is clean: what is not as it should be. The lists may only shrink.
 KNOWN_DIRECTION: set[str] = set()
-KNOWN_CYCLES = {"models", "optim", "train"}
+KNOWN_CYCLES = {"models", "optim"}
 KNOWN_PRIVATE = {
     "cli -> _version",
     "paper -> _version",
-    "paper -> train._options",
-    "paper -> train._signals",
-    "paper -> train._sweep",
-    "paper -> train._turns",
     "tables -> _version",
-    "tables -> train._methods",
-    "tables -> train._options",
-    "tables -> train._signals",
-    "tables -> train._step",
-    "tables -> train._sweep",
-    "tables -> train._turns",
 }
 
 
@@ -210,7 +200,6 @@ PRIVATE = {
 
 
 def others_private(part):
-    """Such as "tables -> train._options", for each private module or name of another part."""
     elsewhere = set().union(*(names for other, names in PRIVATE.items() if other != part))
     for module in modules_of(part):
         for name in uses_of(module):

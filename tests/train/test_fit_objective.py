@@ -8,7 +8,7 @@ from torch import nn
 import aucmax
 from aucmax import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss
 from aucmax.loss.cross_entropy import CrossEntropy
-from aucmax.train._step import Objective
+from aucmax.train.objectives import ModelWithLoss
 
 GENERATOR = torch.Generator().manual_seed(0)
 Y = (torch.rand(400, generator=GENERATOR) < 0.2).float()
@@ -145,7 +145,7 @@ def test_an_ensemble_is_no_departure_from_the_prior(recwarn):
     rows = torch.tensor([1.0] * 60 + [0.0] * 40)
     torch.manual_seed(0)
     for members in (1, 20):
-        objective = Objective(Copies(members), AUCLoss(0.5))
+        objective = ModelWithLoss(Copies(members), AUCLoss(0.5))
         objective.train()
         for _ in range(4):
             objective(torch.zeros(100, 4), rows)

@@ -17,7 +17,8 @@ from fit_data import (
     one_thread,  # noqa: F401
 )
 
-from aucmax.train._report import Reporter
+from aucmax.train._reporter import Reporter
+from aucmax.train.metrics import ROC_AUC
 
 pytestmark = pytest.mark.xdist_group("progress")
 X, Y = binary()
@@ -102,9 +103,10 @@ def test_the_lines_say_what_the_records_hold(capfd):
 def test_the_time_left_ends_with_the_time_limit(capfd, monkeypatch, seconds, left):
     """Ten seconds for the first 100 of 10,000 steps."""
     clock = iter([1000.0])
-    monkeypatch.setattr("aucmax.train._report.time", SimpleNamespace(perf_counter=clock.__next__))
-    reporter = Reporter("x", 10_000, 0, True, None, seconds)
-    monkeypatch.setattr("aucmax.train._report.time", SimpleNamespace(perf_counter=lambda: 1010.0))
+    monkeypatch.setattr("aucmax.train._reporter.time", SimpleNamespace(perf_counter=clock.__next__))
+    reporter = Reporter(10_000, ROC_AUC, True, None)
+    reporter.begin("x", 0, seconds)
+    monkeypatch.setattr("aucmax.train._reporter.time", SimpleNamespace(perf_counter=lambda: 1010.0))
     aucs = {"valid_auc_last": 0.5, "valid_auc_average": 0.5}
     reporter.evaluation({"phase": "x", "stage": 1, "loss": 0.5, "step": 100, **aucs})
     assert LINE.fullmatch(capfd.readouterr().err.strip())["left"] == left

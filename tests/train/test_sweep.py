@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import aucmax
 from aucmax.train import _sweep
 from aucmax.train._step import Step
-from aucmax.train._turns import Shelf, Turns
+from aucmax.train._turns import SharedArrays, TurnTaker
 
 CASES = [
     "ppd-sg, arrays",
@@ -151,7 +151,7 @@ def test_configs_may_wait_for_outcomes(in_turn):
 
 
 def test_arrays_that_runs_share_are_put_on_the_device_once():
-    shelf, data = Shelf(torch.device("meta")), binary()
+    shelf, data = SharedArrays(torch.device("meta")), binary()
     first = shelf.put("train", data)
     assert first.there[0].is_meta
     assert shelf.put("valid", data) is first
@@ -257,13 +257,11 @@ def test_what_is_shown(capfd):
 def test_runs_that_replay_take_short_turns_without_their_random_numbers(monkeypatch):
     """As captured steps do on a GPU; here a property says that plain ones do too."""
     monkeypatch.setattr(Step, "is_replaying", True)
-    taken = []
-    monkeypatch.setattr(
-        Turns, "take", lambda run, take=Turns.take: taken.append(run.number) or take(run)
-    )
+    turns, advance = [], TurnTaker.advance
+    monkeypatch.setattr(TurnTaker, "advance", lambda run: turns.append(run.number) or advance(run))
     seeds = range(3)
     results = sweep([config(seed=seed, eval_every=20) for seed in seeds], at_once=3)
-    assert taken[:9] == [0, 1, 2] * 3  # of 20 steps each: 8, 16, and the rest
+    assert turns[:12] == [0, 1, 2] * 4  # each begins, then takes 8, 16 and all of 20 steps
     for seed, result in zip(seeds, results, strict=True):
         alone = aucmax.fit(**config(seed=seed, eval_every=20), progress=False)
         assert_same_result(result, alone)

@@ -25,8 +25,8 @@ from aucmax.paper.timing import read_timed_results, time_lines
 from aucmax.paper.tune import command_options, plan_trials, tune_runs
 from aucmax.paper.verdicts import overview
 from aucmax.report.drawing import svg
-from aucmax.train._options import find_device
-from aucmax.train._signals import saying_so
+from aucmax.train.interrupts import saying_so
+from aucmax.train.options import find_device
 
 
 def reproduce(

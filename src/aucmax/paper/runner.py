@@ -23,9 +23,7 @@ from aucmax.paper.results import Chosen, Reached, RunResult, number, settings_of
 from aucmax.paper.settings import Run
 from aucmax.paper.training import Parts, fit_arguments, make_model, make_parts
 from aucmax.processes import WorkerPool, configure_torch
-from aucmax.train import DivergedError, fit
-from aucmax.train._sweep import Sweep
-from aucmax.train._turns import Outcome
+from aucmax.train import DivergedError, Outcome, Sweep, fit
 from aucmax.train.metrics import ITERATES, ROC_AUC
 
 Finished: TypeAlias = Generator[tuple[Run, RunResult], None, None]

@@ -24,8 +24,8 @@ from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
 from aucmax.tables.split import hold_out
 from aucmax.train import FitResult, fit
-from aucmax.train._options import find_device
 from aucmax.train.metrics import ROC_AUC, find_metric
+from aucmax.train.options import find_device
 
 LEARNING_RATE = 2e-3
 EVALUATIONS, LEAST_EVALUATIONS, LEAST_STEPS = 60, 30, 20

@@ -15,9 +15,9 @@ from aucmax import checks
 from aucmax.judge.calibration import Platt, Temperature
 from aucmax.loss import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, minmax_groups
 from aucmax.tables.scoring import Rows, calibrate
-from aucmax.train._methods import SADDLE_LR
-from aucmax.train._step import Objective
+from aucmax.train.methods import METHODS
 from aucmax.train.metrics import Metric, Scored
+from aucmax.train.objectives import ModelWithLoss
 
 REMEMBERED = 20_000
 """Rows, the latest, whose scores before they were learned are judged."""
@@ -47,8 +47,8 @@ class Online:
             AUCLoss(link="identity") if classes == 2 else MulticlassAUCLoss([1 / classes] * classes)
         )
         self.loss = AUCWithCrossEntropy(auc)
-        self.objective = Objective(network, self.loss)
-        groups = minmax_groups(network, self.loss, saddle_lr=SADDLE_LR["adamw"])
+        self.objective = ModelWithLoss(network, self.loss)
+        groups = minmax_groups(network, self.loss, saddle_lr=METHODS["adamw"].saddle_lr)
         for group in groups:
             group["lr"] = lr * group.get("lr_scale", 1.0)
         self.optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)

@@ -34,11 +34,9 @@ from aucmax.tables.fit import TableFile, fit_rows, judged
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.split import hold_out
-from aucmax.train import DivergedError
-from aucmax.train._options import find_device
-from aucmax.train._signals import Stopped, saying_so
-from aucmax.train._sweep import Sweep
-from aucmax.train._turns import Outcome
+from aucmax.train import DivergedError, Outcome, Sweep
+from aucmax.train.interrupts import Stopped, saying_so
+from aucmax.train.options import find_device
 
 FOLDS = 3
 """Into which the training rows are cut: each is scored by a model of the others."""

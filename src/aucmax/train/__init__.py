@@ -1,8 +1,8 @@
-"""Training: the one loop that the estimator, the command line and the experiments call."""
+"""Training: the one loop that the classifier, the command line and the experiments call."""
 
 from aucmax.train._evaluate import evaluate
 from aucmax.train._fit import fit
 from aucmax.train._result import DivergedError, FitResult
-from aucmax.train._sweep import sweep
+from aucmax.train._sweep import Outcome, Sweep, sweep
 
-__all__ = ["DivergedError", "FitResult", "evaluate", "fit", "sweep"]
+__all__ = ["DivergedError", "FitResult", "Outcome", "Sweep", "evaluate", "fit", "sweep"]

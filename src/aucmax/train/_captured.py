@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from aucmax import distributed, random_state
 from aucmax.data.sources import ArraySource, BatchSource
 from aucmax.loss.prior import StreamingPrior
 from aucmax.optim.staged import StagedOptimizer
-from aucmax.train._methods import Phase
-from aucmax.train._options import Options
-from aucmax.train._step import DeviceGuard, Step
+from aucmax.train._phases import Phase
+from aucmax.train._step import Step
+from aucmax.train.options import Options
 
 WARM_UP = 3
 """Steps of a stage that run operation by operation before the capture: they begin the optimizer's
@@ -30,17 +30,12 @@ class CapturedStep(Step):
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        phase: Phase,
-        source: BatchSource,
-        options: Options,
-        note: Callable[[str], None],
+        self, phase: Phase, source: BatchSource, options: Options, note: Callable[[str], None]
     ) -> None:
-        super().__init__(model, phase, source, options)
+        super().__init__(phase, source, options)
         self.note = note
         self.failed = False
-        self.stream = _side_stream(options.device)
+        self.stream = _side_stream(options.where)
         self.begin_stage()
 
     def begin_stage(self) -> None:
@@ -71,37 +66,33 @@ class CapturedStep(Step):
         self.warm += 1
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            taken = self.run(drawn)
+            is_done = self.run(drawn)
         torch.cuda.current_stream().wait_stream(self.stream)
-        return taken
+        return is_done
 
     def _capture(self, drawn: list[tuple[Any, ...]]) -> bool:
         """Record the step, which does not run it; say why not if that fails."""
         self.static = tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, drawn)
         self.phase.optimizer.zero_grad(set_to_none=True)
-        graph, random = torch.cuda.CUDAGraph(), torch.cuda.get_rng_state(self.options.device)
+        graph, random = torch.cuda.CUDAGraph(), torch.cuda.get_rng_state(self.options.where)
         try:
             with torch.cuda.graph(graph, stream=self.stream):
                 self.run(self.static)
         except Exception as error:  # whatever the model does that a graph cannot hold
             torch.cuda.synchronize()
             # The failure leaves the generator's state waiting for the end of a capture.
-            random_state.renew_cuda(self.options.device).set_state(random)
+            random_state.renew_cuda(self.options.where).set_state(random)
             self.phase.optimizer.zero_grad(set_to_none=True)
-            self._forget_tables()
+            # Tables that kernels work on: what was to fill them may have been recorded, not done.
+            self.guard.forget_tables()
+            if isinstance(self.phase.optimizer, StagedOptimizer):
+                self.phase.optimizer.forget_tables()
             self.failed = True
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             self.note(f"the step is not captured as a CUDA graph: {reason}")
             return False
         self.graph, self.leaves = graph, _leaves(self.static)
         return True
-
-    def _forget_tables(self) -> None:
-        """Those that kernels work on: what was to fill them may have been recorded, not done."""
-        if isinstance(self.guard, DeviceGuard):
-            self.guard.known = None
-        if isinstance(self.phase.optimizer, StagedOptimizer):
-            self.phase.optimizer.forget_tables()
 
     def _fill(self, drawn: list[tuple[Any, ...]]) -> bool:
         """Copy what was drawn to where the graph reads; False if the shapes are others."""
@@ -132,9 +123,22 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
+def make_step(
+    phase: Phase, source: BatchSource, options: Options, note: Callable[[str], None]
+) -> Step:
+    """The step of a phase, captured where it is wanted and possible; ``note`` is told why not."""
+    if options.cuda_graph is False or (options.cuda_graph is None and options.where.type == "cpu"):
+        return Step(phase, source, options)
+    reason = why_not(options, phase)
+    if reason is None:
+        return CapturedStep(phase, source, options, note)
+    note(f"the step is not captured as a CUDA graph: {reason}")
+    return Step(phase, source, options)
+
+
 def why_not(options: Options, phase: Phase) -> str | None:
     """Why the step of a phase cannot be captured; None if it can be tried."""
-    if options.device.type != "cuda":
+    if options.where.type != "cuda":
         return "it needs a CUDA device"
     if options.amp == "fp16":
         return "the gradient scaler of amp='fp16' decides on the host"
@@ -143,7 +147,6 @@ def why_not(options: Options, phase: Phase) -> str | None:
     if options.compile and any(isinstance(m, StreamingPrior) for m in phase.loss.modules()):
         return "a compiled loss gives the running prior new memory at every step"
     groups = phase.optimizer.param_groups
-    on_device = all(group.get("capturable") for group in groups)
-    if not (on_device or isinstance(phase.optimizer, torch.optim.SGD)):
+    if phase.how.capture != "free" and not all(group.get("capturable") for group in groups):
         return f"{type(phase.optimizer).__name__} counts its steps on the host"
     return None

@@ -1,45 +1,45 @@
-"""The AUC of a model on data, exact over all ranks."""
+"""How good a model is on data, exact over all ranks."""
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from aucmax import metrics
-from aucmax.checks import count
+from aucmax import checks
 from aucmax.data.labels import find_task, known_labels
 from aucmax.data.sources import Batch, Place, as_data, evaluation_batches
 from aucmax.distributed import concat_over_ranks, gather_objects, total
 from aucmax.optim.averaged import keeping_modes
 from aucmax.sharding import mesh_of
-from aucmax.train._options import AMP, find_device
+from aucmax.train.metrics import Scored, find_metric
+from aucmax.train.options import AMP, find_device
 
 
 def evaluate(
     model: nn.Module,
     data: Any,
     *,
+    metric: str | Callable[..., float] = "roc_auc",
     task: str = "auto",
     batch_size: int = 1024,
     workers: int = 0,
     device: str | torch.device = "auto",
     amp: str | None = None,
 ) -> float:
-    """The AUC of a model on data of any kind that :func:`aucmax.fit` takes.
+    """The AUC, or another metric, of a model on data of any kind that :func:`aucmax.fit` takes.
 
-    For several classes it is Hand and Till's M of the softmax, for several labels the mean of
+    For several classes the AUC is Hand and Till's M of the softmax, for several labels the mean of
     their AUCs. Under a process group each rank scores its part, and the AUC is that of all rows
     together, not a mean of AUCs.
 
     Args:
         model: gives raw scores; it is scored in evaluation mode and left in the mode it was in.
         data: ``(x, y)``, a Dataset, a DataLoader or another iterable of batches.
+        metric: "roc_auc", "average_precision", or a function as in :func:`aucmax.fit`.
         task: "auto", "binary", "multiclass" or "multilabel".
         batch_size: rows at a time, for arrays and Datasets.
         workers: processes that load a Dataset.
@@ -47,7 +47,7 @@ def evaluate(
         amp: "bf16" or "fp16" for mixed precision.
 
     Returns:
-        The AUC; nan, with a warning, if a class is missing or scores are not finite.
+        Its value; nan, with a warning, if a class is missing or scores are not finite.
 
     Example:
         >>> import torch, aucmax
@@ -58,32 +58,20 @@ def evaluate(
     """
     where = find_device(device)
     data = as_data("data", data)
-    count("batch_size", batch_size)
-    if amp not in (None, *AMP):
-        raise ValueError(f"amp must be one of None, 'bf16', 'fp16', found {amp!r}")
+    measure = find_metric(metric)
+    checks.count("batch_size", batch_size)
+    checks.choice("amp", amp, (None, *AMP))
     model.to(where)
     place = Place(where, model_dtype(model), find_task(task, known_labels(data)))
     context = nullcontext() if amp is None else torch.autocast(where.type, AMP[amp])
     with context:
         scored = score(model, evaluation_batches(data, place, batch_size, workers))
-    return auc(scored, place.task)
+    return measure(scored, place.task)
 
 
 def model_dtype(model: nn.Module) -> torch.dtype:
     """The precision of the model's real parameters."""
     return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-
-
-class Scored(NamedTuple):
-    """Scores, labels and, if there are any, weights of the same rows."""
-
-    scores: Tensor
-    target: Tensor
-    weight: Tensor | None
-
-    def with_more(self, more: Scored) -> Scored:
-        """These rows and others."""
-        return Scored(*map(_joined, zip(self, more, strict=True)))  # type: ignore[arg-type]
 
 
 @torch.no_grad()
@@ -93,25 +81,11 @@ def score(model: nn.Module, batches: Iterable[Batch]) -> Scored:
         batches = _in_step(batches)
     with keeping_modes(model):
         model.eval()
-        parts = [(model(batch.x)[: len(batch.y)], batch.y, batch.weight) for batch in batches]
+        parts = [Scored(model(batch.x)[: len(batch.y)], batch.y, batch.weight) for batch in batches]
     if not all(counts := gather_objects(len(parts))):
         raise ValueError(f"the data must have rows for every process, found batches {counts}")
-    columns = map(_joined, zip(*parts, strict=True))
+    columns = joined(parts)
     return Scored(*(None if x is None else concat_over_ranks(x) for x in columns))  # type: ignore[arg-type]
-
-
-def auc(scored: Scored, task: str) -> float:
-    """The AUC that fits the task; nan with a warning where a class is missing."""
-    scores, target, weight = scored
-    if not bool(scores.isfinite().all()):
-        warnings.warn("the result is nan: scores hold NaN or infinity", UserWarning, stacklevel=2)
-        return math.nan
-    if task == "binary":
-        return metrics.roc_auc(scores, target, weight)
-    if task == "multiclass":
-        return metrics.hand_till(scores.double().softmax(-1), target, weight)
-    columns = [_known(scored, j) for j in range(target.shape[1])]
-    return math.fsum(metrics.roc_auc(*column) for column in columns) / len(columns)
 
 
 def _in_step(batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -130,15 +104,7 @@ def _in_step(batches: Iterable[Batch]) -> Iterator[Batch]:
         yield batch or Batch(last.x, last.y[:0], None if last.weight is None else last.weight[:0])  # type: ignore[union-attr]
 
 
-def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    known = [part for part in parts if part is not None]
-    return torch.cat(known) if known else None
-
-
-def _known(scored: Scored, label: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The rows that know a label."""
-    scores, target, weight = scored
-    known = ~target[:, label].isnan()
-    if weight is not None:
-        weight = (weight if weight.ndim == 1 else weight[:, label])[known]
-    return scores[known, label], target[known, label], weight
+def joined(parts: list[Scored]) -> Scored:
+    """All their rows."""
+    columns = ([x for x in column if x is not None] for column in zip(*parts, strict=True))
+    return Scored(*(torch.cat(column) if column else None for column in columns))  # type: ignore[arg-type]

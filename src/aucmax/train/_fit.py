@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.optim.optimizer import Optimizer
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from aucmax import checks, distributed, random_state
@@ -25,59 +22,23 @@ from aucmax.data.sources import (
     Place,
     as_data,
 )
-from aucmax.sharding import mesh_of
-from aucmax.stages import Plateau, Stage
+from aucmax.sharding import mesh_of, shard
+from aucmax.stages import Plateau
 from aucmax.train._evaluate import model_dtype
+from aucmax.train._fingerprint import digest, fingerprint
+from aucmax.train._folder import RunFolder
+from aucmax.train._judge import Judge
 from aucmax.train._loop import Loop
-from aucmax.train._options import Options, digest, find_device
+from aucmax.train._phases import make_phases
+from aucmax.train._reporter import Reporter
 from aucmax.train._result import FitResult
-from aucmax.train._signals import Interrupts
+from aucmax.train._samples import FreshSamples
+from aucmax.train.interrupts import Interrupts, saying_so
+from aucmax.train.options import Options, takes
 
 
-def fit(
-    model: nn.Module,
-    train: Any,
-    valid: Any = None,
-    *,
-    test: Any = None,
-    method: str = "ppd-sg",
-    objective: str | None = None,
-    steps: int,
-    task: str = "auto",
-    loss: nn.Module | None = None,
-    optimizer: Optimizer | None = None,
-    lr: float | None = None,
-    stages: Sequence[Stage] | Plateau | None = None,
-    restart: str | None = None,
-    lipschitz: float | None = None,
-    optimizer_options: Mapping[str, Any] | None = None,
-    loss_options: Mapping[str, Any] | None = None,
-    pretrain: int = 0,
-    pretrain_lr: float = 0.1,
-    batch_size: int = 128,
-    positives: float | None = None,
-    replacement: bool = False,
-    labels: Any = None,
-    augment: Callable[[Any], Any] | None = None,
-    workers: int = 0,
-    seed: int = 0,
-    eval_every: int | None = None,
-    probe: int = 512,
-    patience: int | None = None,
-    time_limit: float | None = None,
-    out: str | Path | None = None,
-    save_every: int | None = None,
-    tensorboard: bool = False,
-    progress: bool = True,
-    device: str | torch.device = "auto",
-    amp: str | None = None,
-    clip_norm: float | None = None,
-    accumulate: int = 1,
-    local_steps: int | None = None,
-    compile: bool = False,  # noqa: A002
-    cuda_graph: bool | None = None,
-    parallel: str = "ddp",
-) -> FitResult:
+@takes(Options)
+def fit(options: Options) -> FitResult:  # noqa: D417
     r"""Train a model to rank: the stages, the averages, evaluation, checkpoints, resuming.
 
     Each step draws a batch, each stage ends as the method says: for the PPD methods the average of
@@ -98,13 +59,17 @@ def fit(
             may also be a tuple or dict of arrays); a Dataset; a DataLoader; or any iterable of
             such batches, whose share of positives is then estimated as it goes by.
         valid: data of the same kinds to choose by, or None.
-        test: data of the same kinds whose AUC is recorded beside it; nothing is chosen by it.
+        test: data of the same kinds whose metric is recorded beside it; nothing is chosen by it.
         method: "ppd-sg", "ppd-adagrad", "pga" or "oauc" on the AUC loss; "sgd", "adagrad" or
             "adamw" on cross-entropy, the step size divided by 10 after 1/2 and 3/4 of the steps.
         objective: "auc", "ce" for cross-entropy, or "auc+ce" for their sum
             (:class:`aucmax.AUCWithCrossEntropy`), in place of what the method is for.
         steps: optimizer steps of the method; ``pretrain`` comes on top.
         task: "binary", "multiclass" or "multilabel"; "auto" goes by the labels.
+        metric: what weights are chosen by and training is stopped by, higher being better:
+            "roc_auc", "average_precision", or a function of scores, labels and weights, all rows
+            at once (for several classes of a row of probabilities each; for several labels of one
+            label at a time).
         loss: one of your own in place of the method's; called with scores and labels.
         optimizer: one of your own, built on the parameters of model and ``loss``; its step sizes
             are left alone unless ``stages`` are given.
@@ -125,9 +90,9 @@ def fit(
         seed: of the batches and of the random numbers drawn in training; the caller's own are left
             as they were.
         eval_every: steps between evaluations; one fortieth of the steps.
-        probe: fresh training samples per evaluation, for the training AUC and, where the model has
-            batch norm, for the statistics at the average.
-        patience: stop after this many evaluations without a better validation AUC.
+        probe: fresh training samples per evaluation, for the metric on training data and, where the
+            model has batch norm, for the statistics at the average.
+        patience: stop after this many evaluations without a better value of the metric.
         time_limit: evaluate and end after so many seconds, of all that the run took.
         out: a folder for checkpoints, history and result.
         save_every: steps between checkpoints; as ``eval_every``.
@@ -165,78 +130,30 @@ def fit(
         >>> result.auc > 0.85
         True
     """
-    where = find_device(device)
-    with distributed.process_group(where):
-        options = Options(
-            method=method,
-            objective=objective,
-            steps=steps,
-            task=task,
-            loss=loss,
-            optimizer=optimizer,
-            lr=lr,
-            stages=stages,
-            restart=restart,
-            lipschitz=lipschitz,
-            optimizer_options=optimizer_options or {},
-            loss_options=loss_options or {},
-            pretrain=pretrain,
-            pretrain_lr=pretrain_lr,
-            batch_size=batch_size,
-            positives=positives,
-            replacement=replacement,
-            augment=augment,
-            workers=workers,
-            seed=seed,
-            eval_every=eval_every,
-            probe=probe,
-            patience=patience,
-            time_limit=time_limit,
-            out=None if out is None else Path(out),
-            save_every=save_every,
-            tensorboard=tensorboard,
-            progress=progress,
-            device=where,
-            amp=amp,
-            clip_norm=clip_norm,
-            accumulate=accumulate,
-            local_steps=local_steps,
-            compile=compile,
-            cuda_graph=cuda_graph,
-            parallel=parallel,
-        )
-        judged = {"valid": valid, "test": test}
-        with _current(options.device), random_numbers(options):
-            interrupts = Interrupts(options.meets_every)
-            return make_loop(model, train, judged, labels, options, interrupts).run()
-
-
-def _current(device: torch.device) -> Any:
-    """Makes a GPU the current one, as which kernels and events take their stream."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    device = options.where
+    on_device: AbstractContextManager[Any] = (
+        torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    )  # kernels and events take the current device's stream
+    with distributed.process_group(device), on_device, random_numbers(options), saying_so():
+        return make_loop(options, Interrupts(options.meets_every)).run()
 
 
 def random_numbers(options: Options) -> random_state.Isolated:
     """Those of the run, which it is made and walked with."""
-    return random_state.Isolated(derive(options.seed, distributed.rank()), options.device)
+    return random_state.Isolated(derive(options.seed, distributed.rank()), options.where)
 
 
-def make_loop(
-    model: nn.Module,
-    train: Any,
-    judged: dict[str, Any],
-    labels: Any,
-    options: Options,
-    interrupts: Interrupts,
-) -> Loop:
-    """The run that the arguments of :func:`fit` describe, not begun."""
-    _check_model(model)
+def make_loop(options: Options, interrupts: Interrupts) -> Loop:
+    """The run that the options describe, not begun."""
+    options.check_processes()
+    options.check_model()
+    model = options.model
     if options.local_steps is not None and mesh_of(model) is not None:
         raise ValueError(
             f"local_steps must be None for a sharded model, found {options.local_steps}"
         )
-    train = as_data("train", train)
-    y = _labels.known_labels(train, labels)
+    train = as_data("train", options.train)
+    y = _labels.known_labels(train, options.labels)
     task = _labels.find_task(options.task, y)
     if options.positives is not None and task != "binary":
         raise ValueError(
@@ -245,23 +162,40 @@ def make_loop(
         )
     if y is not None:
         _labels.check(y, task)
-    judged = {name: _checked(name, rows, task, options) for name, rows in judged.items()}
-    model.to(options.device)
-    place = Place(options.device, model_dtype(model), task)
+    judged = {part: _judged_rows(part, options, task) for part in ("valid", "test")}
+    model.to(options.where)
+    place = Place(options.where, model_dtype(model), task)
     source = _make_source(train, y, place, options)
     prior = _prior(y, source, options, task)
     data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
     data["inputs"] = digest(train.x) if isinstance(train, Batch) else None
-    for name, rows in judged.items():
-        data[name] = digest((rows.x, rows.y)) if isinstance(rows, Batch) else None
-    return Loop(model, source, judged, place, prior, options, data, interrupts)
+    for part, rows in judged.items():
+        data[part] = digest((rows.x, rows.y)) if isinstance(rows, Batch) else None
+    config = fingerprint(options, data)
+    if options.parallel == "fsdp" and distributed.world_size() > 1:
+        shard(model, options.where)
+
+    out = options.folder
+    board = out / "tensorboard" if out is not None and options.tensorboard else None
+    total = options.pretrain + options.steps
+    reporter = Reporter(total, options.measure, options.progress, board)
+    folder = None if out is None else RunFolder(out, config, reporter.note, mesh_of(model))
+    phases = make_phases(options, task, prior)
+    judge = Judge(options, place, judged)
+    samples = FreshSamples(options, source, judge)
+    return Loop(options, source, phases, judge, samples, folder, reporter, interrupts)
 
 
 def _make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> BatchSource:
     """The batches of whatever was passed as training data."""
     arrays = train if isinstance(train, Batch) else None
     if arrays is None and not isinstance(train, Dataset):
-        return _iterable_source(train, place, options)
+        if options.positives is not None:
+            raise ValueError(
+                "positives must be None for a DataLoader or a stream, which draw their own "
+                f"batches, found {options.positives!r}"
+            )
+        return IterableSource(train, place)
     rows = len(train) if arrays is None else len(arrays.y)
     if labels is None and options.positives is not None:
         raise ValueError(
@@ -286,15 +220,6 @@ def _make_source(train: Any, labels: Tensor | None, place: Place, options: Optio
     return ArraySource(arrays, sampler, place, options.accumulate)
 
 
-def _iterable_source(train: Any, place: Place, options: Options) -> BatchSource:
-    if options.positives is not None:
-        raise ValueError(
-            "positives must be None for a DataLoader or a stream, which draw their own batches, "
-            f"found {options.positives!r}"
-        )
-    return IterableSource(train, place)
-
-
 def _prior(labels: Tensor | None, source: BatchSource, options: Options, task: str) -> Any:
     """The share of positives in the batches, or the classes' shares; None if nobody knows."""
     sampler = getattr(source, "sampler", None)
@@ -313,32 +238,23 @@ def _prior(labels: Tensor | None, source: BatchSource, options: Options, task: s
     return None if labels is None else _labels.shares(labels, source.weight, task)
 
 
-def _check_model(model: Any) -> None:
-    if not isinstance(model, nn.Module):
-        raise ValueError(
-            f"model must be a torch.nn.Module, found {type(model).__name__}"
-            + (": make an instance of it" if isinstance(model, type) else "")
-        )
-    other = [name for name, x in model.state_dict().items() if not isinstance(x, Tensor)]
-    if other:
-        raise ValueError(f"model must keep tensors alone in its state_dict, found {other}")
-
-
-def _checked(name: str, rows: Any, task: str, options: Options) -> Any:
+def _judged_rows(part: str, options: Options, task: str) -> Any:
     """The validation or test data, if there is any."""
+    rows = getattr(options, part)
     if rows is None:
-        by_auc = options.patience is not None or isinstance(options.stages, Plateau)
-        if name == "valid" and by_auc:
-            raise ValueError("valid must be given: patience and plateau stages go by its AUC")
+        by_metric = options.patience is not None or isinstance(options.stages, Plateau)
+        if part == "valid" and by_metric:
+            label = options.measure.label
+            raise ValueError(f"valid must be given: patience and plateau stages go by its {label}")
         return None
     if hasattr(rows, "__next__"):
         raise ValueError(
-            f"{name} must be data that can be gone through again, found an iterator: "
+            f"{part} must be data that can be gone through again, found an iterator: "
             f"put it in a list"
         )
-    rows = as_data(name, rows)
+    rows = as_data(part, rows)
     labels = _labels.known_labels(rows)
     if labels is not None and task != "multiclass":
         known = labels.double()
-        _labels.check_values(name, known[~known.isnan()] if task == "multilabel" else known)
+        _labels.check_values(part, known[~known.isnan()] if task == "multilabel" else known)
     return rows

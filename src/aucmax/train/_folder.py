@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,9 @@ from typing import IO, Any
 
 from aucmax import checkpoint, disk, distributed
 from aucmax.checkpoint import DamagedError
-from aucmax.train._options import differences
+from aucmax.train._fingerprint import FORMAT, differences
+from aucmax.train._result import FitResult
+from aucmax.train._state import Best, RunState
 
 KEPT = 2
 
@@ -29,12 +32,15 @@ class RunFolder:
 
     Args:
         path: the ``out`` of the run.
+        config: what decides the result.
         note: is told what is skipped.
         mesh: that of the model if it is sharded over ranks, which then all write; else None.
     """
 
-    def __init__(self, path: Path, note: Callable[[str], None], mesh: Any) -> None:
-        self.path, self.note, self.mesh = path, note, mesh
+    def __init__(
+        self, path: Path, config: dict[str, Any], note: Callable[[str], None], mesh: Any
+    ) -> None:
+        self.path, self.config, self.note, self.mesh = path, config, note, mesh
         self.checkpoints = path / "checkpoints"
         self.kept: list[tuple[str, str]] = []
         self._lock: IO[str] | None = None
@@ -45,25 +51,49 @@ class RunFolder:
         """The file of the records."""
         return self.path / "history.jsonl"
 
-    def open(self, config: dict[str, Any]) -> None:
-        """Take the folder for this run: nobody else has it, no other configuration is in it."""
+    def open(self) -> None:
+        """Lock the folder for this run, and see that no other configuration is in it."""
         error: Exception | None = None
         if distributed.rank() == 0:
             try:
-                self._make()
-                self._take()
-                self._check(config)
+                self._lock_folder()
+                self._check_config()
             except (ValueError, OSError) as caught:
                 error = caught
         error = distributed.broadcast_object(error)  # none waits for a rank that has failed
         if error is not None:
             raise error
 
-    def _make(self) -> None:
+    def _lock_folder(self) -> None:
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise ValueError(f"out must be a folder, found the file {self.path}") from None
+        refusal = f"out must be a folder of one run, found another process at work in {self.path}"
+        self._lock = disk.lock_folder(self.path, refusal)
+
+    def _check_config(self) -> None:
+        path, config = self.path / "config.json", json.loads(json.dumps(self.config))
+        if not path.exists():
+            disk.write_json(path, config)
+            self._new = True
+            return
+        try:
+            there = json.loads(path.read_text("utf-8"))
+            differing = differences(there, config)
+        except (ValueError, AttributeError):
+            raise DamagedError(f"{path} is cut off or altered: it is no whole JSON") from None
+        if there.get("format") != FORMAT:
+            raise ValueError(
+                f"out must be a new folder, found {self.path} with a run that another version of "
+                f"aucmax began (format {there.get('format', 1)}, this one writes {FORMAT}): "
+                f"finish it with that version, or name another folder"
+            )
+        if differing:
+            raise ValueError(
+                f"out must be a new folder or hold the same configuration, found {self.path} "
+                f"with another: {'; '.join(differing)}"
+            )
 
     def close(self) -> None:
         """Let another process have the folder."""
@@ -80,31 +110,11 @@ class RunFolder:
             if folder.exists() and not any(folder.iterdir()):
                 folder.rmdir()
 
-    def _take(self) -> None:
-        refusal = f"out must be a folder of one run, found another process at work in {self.path}"
-        self._lock = disk.lock_folder(self.path, refusal)
-
-    def _check(self, config: dict[str, Any]) -> None:
-        path, plain = self.path / "config.json", json.loads(json.dumps(config))
-        if not path.exists():
-            disk.write_json(path, plain)
-            self._new = True
-            return
-        try:
-            found = differences(disk.read_json(path), plain)
-        except (ValueError, AttributeError):
-            raise DamagedError(f"{path} is cut off or altered: it is no whole JSON") from None
-        if found:
-            raise ValueError(
-                f"out must be a new folder or hold the same configuration, found {self.path} "
-                f"with another: {'; '.join(found)}"
-            )
-
     def is_finished(self) -> bool:
         """Whether the run is over."""
         return (self.path / "model.json").exists()
 
-    def latest(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def latest(self) -> tuple[RunState, Best] | None:
         """The newest whole state and the best weights it knows of; None if none was saved.
 
         Raises:
@@ -121,7 +131,7 @@ class RunFolder:
                 self.note(f"skipped a checkpoint: {error}")
                 continue
             self.kept = [(name, state["best"])]
-            return state, best
+            return RunState.from_dict(state), Best(**best)
         if reasons:
             raise DamagedError(
                 f"out must hold a whole checkpoint to go on from, found none: "
@@ -129,18 +139,26 @@ class RunFolder:
             )
         return None
 
-    def save(self, state: dict[str, Any], best: dict[str, Any]) -> None:
+    def save(self, state: RunState, best: Best) -> None:
         """Write the state, and the best weights before it if they are not there yet."""
         if distributed.rank() != 0 and self.mesh is None:
             return
-        name = f"step-{state['progress']['step']:010d}"
-        if state["best"] not in {known for _, known in self.kept}:
-            checkpoint.save(self.checkpoints, state["best"], best)
-        checkpoint.save(self.checkpoints, name, state)
-        others = [pair for pair in self.kept if pair[0] != name]
-        self.kept = [*others, (name, state["best"])][-KEPT:]
+        if best.name not in {known for _, known in self.kept}:
+            checkpoint.save(self.checkpoints, best.name, dict(vars(best)))
+        checkpoint.save(self.checkpoints, state.name, state.to_dict())
+        others = [pair for pair in self.kept if pair[0] != state.name]
+        self.kept = [*others, (state.name, best.name)][-KEPT:]
         if distributed.rank() == 0:
             self._prune()
+
+    def save_result(self, result: FitResult) -> None:
+        """Write the chosen weights, and how they came about."""
+        names = ("step", "iterate", "steps", "reason", "metric")
+        notes = {name: getattr(result, name) for name in names}
+        for name in ("score", "auc"):
+            value = getattr(result, name)
+            notes[name] = None if math.isnan(value) else value
+        checkpoint.save_weights(self.path, "model", result.model, notes)
 
     def _prune(self) -> None:
         kept = {name for pair in self.kept for name in pair}

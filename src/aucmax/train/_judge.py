@@ -1,4 +1,4 @@
-"""Which weights are best so far: both iterates, judged by their validation AUC."""
+"""Which weights are best so far: both iterates, judged on the validation data."""
 
 from __future__ import annotations
 
@@ -6,83 +6,66 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from aucmax import distributed
 from aucmax.data.sources import Batch, Place, evaluation_batches
 from aucmax.optim import averaged
 from aucmax.optim.averaged import batch_norms
 from aucmax.optim.staged import local
-from aucmax.train._evaluate import Scored, auc, score
-from aucmax.train._methods import Phase
-from aucmax.train._options import Options
+from aucmax.train._evaluate import score
+from aucmax.train._phases import Phase
+from aucmax.train._state import Best
 from aucmax.train._step import autocast
+from aucmax.train.metrics import ITERATES, Scored
+from aucmax.train.options import Options
 
-ITERATES = ("last", "average")
 Probe: TypeAlias = Callable[[], Iterator[Batch]] | None
 """Gives some training batches, as often as it is asked; None if there are none."""
-
-
-@dataclass
-class Best:
-    """The best weights so far, with where they come from."""
-
-    weights: dict[str, Tensor]
-    auc: float = math.nan
-    step: int = 0
-    iterate: str = "last"
-
-    @property
-    def name(self) -> str:
-        """Of its checkpoint."""
-        return f"best-{self.step:010d}"
 
 
 class Judge:
     """Evaluates the last iterate and the average, and keeps the weights of the better ones.
 
     Args:
-        model: the one that is trained.
-        data: "valid", which decides, and "test", which is only looked at; None where there is none.
-        place: where the model is.
         options: those of the run.
+        place: where the model is.
+        data: "valid", which decides, and "test", which is only looked at; None where there is none.
     """
 
-    def __init__(
-        self, model: nn.Module, data: dict[str, Any], place: Place, options: Options
-    ) -> None:
-        self.model, self.place, self.options = model, place, options
+    def __init__(self, options: Options, place: Place, data: dict[str, Any]) -> None:
+        self.options, self.place, self.model = options, place, options.model
+        self.metric = options.measure
         self.data = {
-            name: place.put(rows) if isinstance(rows, Batch) else rows
-            for name, rows in data.items()
+            part: place.put(rows) if isinstance(rows, Batch) else rows
+            for part, rows in data.items()
             if rows is not None
         }
         self.warned: set[str] = set()
-        self.has_norms = bool(batch_norms(model))
+        self.has_norms = bool(batch_norms(self.model))
         self.best = Best(self._weights())
 
     def evaluate(
         self, phase: Phase, step: int, probe: Probe, end_stage: bool = False
     ) -> dict[str, float]:
-        """AUC of both iterates on training, validation and test data.
+        """The metric of both iterates on training, validation and test data.
 
         ``end_stage`` ends the stage between them: PGA draws its average from the stages ended.
         Without a probe, for the data has come to an end, an average whose batch-norm statistics
         cannot be estimated is left out.
         """
-        kinds = dict.fromkeys(["train", "valid", *self.data])
-        found = {f"{kind}_auc_{iterate}": math.nan for iterate in ITERATES for kind in kinds}
-        self._judge("last", phase, step, probe, found)
+        values = self._judge("last", phase, step, probe)
         if end_stage:
             phase.average.end_stage(restart="average")
         if probe is not None or not self.has_norms:
             with self.at_average(phase, probe):
-                self._judge("average", phase, step, probe, found)
-        return found
+                values |= self._judge("average", phase, step, probe)
+        parts = dict.fromkeys(["train", "valid", *self.data])
+        keys = [self.metric.history_key(part, which) for which in ITERATES for part in parts]
+        return {key: values.get(key, math.nan) for key in keys}
 
     @contextmanager
     def at_average(self, phase: Phase, probe: Probe) -> Iterator[None]:
@@ -97,38 +80,39 @@ class Judge:
         with autocast(self.options):
             return score(self.model, batches)
 
-    def _judge(
-        self, iterate: str, phase: Phase, step: int, probe: Probe, found: dict[str, float]
-    ) -> None:
+    def _judge(self, iterate: str, phase: Phase, step: int, probe: Probe) -> dict[str, float]:
+        """One iterate, which is in the model, on all data."""
+        values = {}
         if self.options.probe and probe is not None:
             scored = self.score(probe())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a probe may lack a class
-                found[f"train_auc_{iterate}"] = auc(scored, self.place.task)
-        for kind in self.data:
-            found[f"{kind}_auc_{iterate}"] = self._auc(kind)
-        self._consider(iterate, phase, step, found[f"valid_auc_{iterate}"])
+                values["train"] = self.metric(scored, self.place.task)
+        values |= {part: self._value(part) for part in self.data}
+        self._consider(iterate, phase, step, values.get("valid", math.nan))
+        return {self.metric.history_key(part, iterate): x for part, x in values.items()}
 
-    def _auc(self, kind: str) -> float:
-        """The AUC of one kind of data; what there is to say of that data is said once."""
+    def _value(self, part: str) -> float:
+        """The metric of a part of the data; what there is to say of that part is said once."""
         size = max(256, 4 * self.options.batch_size)  # less than training needs with its gradients
-        rows = evaluation_batches(self.data[kind], self.place, size, self.options.workers)
+        rows = evaluation_batches(self.data[part], self.place, size, self.options.workers)
         scored = self.score(rows)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            value = auc(scored, self.place.task)
-        if caught and kind not in self.warned:
-            self.warned.add(kind)
-            name = "validation" if kind == "valid" else kind
-            text = str(caught[0].message).replace("the result", f"the {name} AUC", 1)
+            value = self.metric(scored, self.place.task)
+        if caught and part not in self.warned:
+            self.warned.add(part)
+            name = "validation" if part == "valid" else part
+            result = f"the {name} {self.metric.label}"
+            text = str(caught[0].message).replace("the result", result, 1)
             warnings.warn(text, UserWarning, stacklevel=2)
         return value
 
     def _consider(self, iterate: str, phase: Phase, step: int, value: float) -> None:
-        if math.isnan(value) and math.isnan(self.best.auc):
-            better = iterate == phase.returns and is_finite(self.model.state_dict().values())
+        if math.isnan(value) and math.isnan(self.best.score):
+            better = iterate == phase.how.returns and is_finite(self.model.state_dict().values())
         else:
-            better = value > (-math.inf if math.isnan(self.best.auc) else self.best.auc)
+            better = value > (-math.inf if math.isnan(self.best.score) else self.best.score)
         if better:
             self.best = Best(self._weights(), value, step, iterate)
 

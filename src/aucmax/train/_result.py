@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
+
+from aucmax.train.metrics import ROC_AUC
 
 
 class DivergedError(ArithmeticError):
@@ -24,7 +27,9 @@ class FitResult:
     Attributes:
         model: the model that was passed, with the chosen weights, in evaluation mode.
         loss: the loss it was trained with, with a, b and alpha of the end.
-        auc: validation AUC of the chosen weights; nan if there was none to choose by.
+        score: value of the metric for the chosen weights on the validation data; nan if there was
+            none to choose by.
+        metric: the name of that metric.
         step: the step after which the weights were taken.
         iterate: "last" or "average": which of the two iterates they are.
         steps: how many steps were taken in all.
@@ -42,10 +47,16 @@ class FitResult:
 
     model: nn.Module = field(repr=False)
     loss: nn.Module = field(repr=False)
-    auc: float
+    score: float
+    metric: str
     step: int
     iterate: str
     steps: int
     reason: str
     history: list[dict[str, Any]] = field(repr=False)
     out: Path | None = None
+
+    @property
+    def auc(self) -> float:
+        """The validation AUC of the chosen weights; nan if another metric has chosen them."""
+        return self.score if self.metric == ROC_AUC.name else math.nan

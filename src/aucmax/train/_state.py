@@ -1,23 +1,30 @@
-"""The whole state of a loop, as it is saved, and the way back."""
+"""The whole state of a run, as it is saved, and the way back."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from aucmax import distributed, random_state
-from aucmax.history import History
-from aucmax.train._judge import Best
-
-if TYPE_CHECKING:
-    from aucmax.train._loop import Loop
+from aucmax.data.sources import BatchSource
+from aucmax.train._phases import Phase
+from aucmax.train._step import Step
+from aucmax.train.options import Options
 
 
 @dataclass
 class Progress:
-    """Where a run stands."""
+    """Where a run stands.
+
+    Attributes:
+        reason: why it is over, if it is.
+        recorded_step: the last one that was evaluated.
+        stepping_seconds: that the steps since then have taken.
+    """
 
     step: int = 0
     phase: int = 0
@@ -26,51 +33,97 @@ class Progress:
     seconds: float = 0.0
     evaluations_without_gain: int = 0
     reason: str = ""
+    recorded_step: int = 0
+    stepping_seconds: float = 0.0
 
 
-def state_of(loop: Loop) -> dict[str, Any]:
-    """What it takes to go on as if nothing had been; of all ranks, on each of them."""
-    own = {
-        "source": loop.source.state_dict(),
-        "random": random_state.get_state(loop.options.device),
-        "step": loop.step.state_dict(),
-        "buffers": {name: x.cpu() for name, x in loop.model.named_buffers()},
-    }
-    return {
-        "progress": asdict(loop.at),
-        "recorded": [loop.recorded_step, loop.stepping_seconds],
-        "model": loop.model.state_dict(),
-        "parts": {name: part.state_dict() for name, part in loop.phase.modules().items()},
-        "ranks": distributed.gather_objects(own),
-        "history": loop.history.records,
-        "best": loop.judge.best.name,
-    }
+@dataclass
+class Best:
+    """The best weights so far, with where they come from."""
+
+    weights: dict[str, Tensor]
+    score: float = math.nan
+    step: int = 0
+    iterate: str = "last"
+
+    @property
+    def name(self) -> str:
+        """Of its checkpoint."""
+        return f"best-{self.step:010d}"
 
 
-def load_state(loop: Loop, state: dict[str, Any], best: dict[str, Any]) -> None:
-    """Put a loop that has not begun to where a state was saved, with its best weights."""
-    loop.at = Progress(**state["progress"])
-    loop.recorded_step, loop.stepping_seconds = state["recorded"]
-    loop.model.load_state_dict(state["model"])
-    loop.enter_phase()
-    for name, part in loop.phase.modules().items():
-        part.load_state_dict(state["parts"][name])
-    loop.judge.best = Best(**best)
-    loop.history = History(records=state["history"])
-    _load_own(loop, state["ranks"])
+@dataclass
+class RunState:
+    """What it takes to go on as if nothing had been.
 
+    Attributes:
+        progress: where the run stands.
+        model: its ``state_dict``.
+        parts: those of loss, optimizer, average and plateau.
+        ranks: what differs from rank to rank.
+        history: the records so far.
+        best: the name of the checkpoint of the best weights.
+    """
 
-def _load_own(loop: Loop, ranks: list[dict[str, Any]]) -> None:
-    """What differs from rank to rank; as near as can be if their number is another now."""
-    same = len(ranks) == distributed.world_size()
-    own = ranks[distributed.rank() if same else 0]
-    if not same:
-        sums = torch.stack([rank["step"]["loss_sum"] for rank in ranks])
-        own["step"]["loss_sum"] = sums.mean()
-    loop.step.load_state_dict(own["step"])
-    for name, buffer in loop.model.named_buffers():
-        if same and name in own["buffers"]:
-            buffer.copy_(own["buffers"][name])
-    loop.source.load_state_dict(own["source"])
-    if same or distributed.rank() == 0:
-        random_state.set_state(own["random"], loop.options.device)
+    progress: Progress
+    model: dict[str, Any]
+    parts: dict[str, dict[str, Any]]
+    ranks: list[dict[str, Any]]
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        progress: Progress,
+        phase: Phase,
+        step: Step,
+        source: BatchSource,
+        options: Options,
+        history: list[dict[str, Any]],
+        best: str,
+    ) -> RunState:
+        """The state now; of all ranks, on each of them."""
+        own = {
+            "source": source.state_dict(),
+            "random": random_state.get_state(options.where),
+            "step": step.state_dict(),
+            "buffers": {name: x.cpu() for name, x in options.model.named_buffers()},
+        }
+        parts = {name: part.state_dict() for name, part in phase.parts().items()}
+        ranks = distributed.gather_objects(own)
+        return cls(progress, options.model.state_dict(), parts, ranks, history, best)
+
+    @property
+    def name(self) -> str:
+        """Of its checkpoint."""
+        return f"step-{self.progress.step:010d}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is saved."""
+        return {**vars(self), "progress": asdict(self.progress)}
+
+    @classmethod
+    def from_dict(cls, state: dict[str, Any]) -> RunState:
+        """As it was saved."""
+        return cls(**{**state, "progress": Progress(**state["progress"])})
+
+    def restore(self, phase: Phase, step: Step, source: BatchSource, options: Options) -> None:
+        """Put a phase that has not begun, and what goes with it, to where this was saved.
+
+        What differs from rank to rank comes back as near as can be if their number is another now.
+        """
+        for name, part in phase.parts().items():
+            part.load_state_dict(self.parts[name])
+        same = len(self.ranks) == distributed.world_size()
+        own = self.ranks[distributed.rank() if same else 0]
+        if not same:
+            sums = torch.stack([rank["step"]["loss_sum"] for rank in self.ranks])
+            own["step"]["loss_sum"] = sums.mean()
+        step.load_state_dict(own["step"])
+        for name, buffer in options.model.named_buffers():
+            if same and name in own["buffers"]:
+                buffer.copy_(own["buffers"][name])
+        source.load_state_dict(own["source"])
+        if same or distributed.rank() == 0:
+            random_state.set_state(own["random"], options.where)

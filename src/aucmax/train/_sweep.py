@@ -1,4 +1,4 @@
-"""sweep(): many small runs at once on one GPU, taken in turn."""
+"""sweep(): many small runs at once on one GPU, which take turns."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import signal
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, contextmanager, suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from aucmax import checks, distributed
-from aucmax.train._options import find_device
-from aucmax.train._report import SweepReporter
-from aucmax.train._signals import Interrupts, Stopped, saying_so
-from aucmax.train._turns import Outcome, Owners, Shelf, Turns, options_of
+from aucmax.train._reporter import SweepReporter
+from aucmax.train._result import DivergedError, FitResult
+from aucmax.train._turns import Ownership, SharedArrays, TurnTaker, options_of
+from aucmax.train.interrupts import Interrupts, Stopped, saying_so
+from aucmax.train.options import find_device
 
 REFRESH = 0.25
 """Seconds between two looks at how far the runs are."""
 MOST_ON_CPU = 1
 """Runs that take turns there: on a CPU nothing would be gained by more."""
 END: Any = object()
+Outcome: TypeAlias = FitResult | DivergedError
+"""What comes of a run."""
 
 
 def sweep(
@@ -126,11 +129,12 @@ class Sweep:
         self.tick: Callable[[], object] = lambda: None
         self._configs = iter(configs)
         self._free = [_stream(device) for _ in range(at_once)]
-        self._running: list[Turns] = []
-        self._shelf, self._owners, self._interrupts = Shelf(device), Owners(), Interrupts()
-        self._stopped: list[Turns] = []
+        self._running: list[TurnTaker] = []
+        self._arrays, self._owned = SharedArrays(device), Ownership()
+        self._interrupts = Interrupts()
+        self._stopped: list[TurnTaker] = []
         self._begun = self._ended = self._steps = 0
-        self._waiting_since = -1  # how many had ended when configs last said to ask again
+        self._asked_after = -1  # how many had ended when configs last had none
 
     @property
     def steps(self) -> int:
@@ -161,30 +165,30 @@ class Sweep:
 
     def _fill(self) -> bool:
         """Begin runs until no place is free, or there are no more; whether some are under way."""
-        while self._free and not self._interrupts.received and self._waiting_since < self._ended:
+        while self._free and not self._interrupts.received and self._asked_after < self._ended:
             config = next(self._configs, END)
             if config is None and not self._running:
                 raise ValueError("configs must give one when no run is under way, found None")
             if config is None:
-                self._waiting_since = self._ended
+                self._asked_after = self._ended
             if config is END or config is None:
                 break
             self._wait_for_caller()
             with _naming(number := self._begun):
-                stream, common = self._free[-1], (self._shelf, self._interrupts)
-                run = Turns(number, config, self.device, stream, *common)
-                self._owners.claim(number, config)
+                options = options_of(config, self.device)
+                run = TurnTaker(number, options, self._free[-1], self._arrays, self._interrupts)
+                self._owned.claim(number, config)
             self._free.pop()
             self._running.append(run)
             self._begun += 1
         return bool(self._running)
 
-    def _turn(self, run: Turns) -> Outcome | None:
+    def _turn(self, run: TurnTaker) -> Outcome | None:
         """Let a run take its turn and line up again, unless it is over."""
         self._running.remove(run)
         try:
             with _naming(run.number):
-                outcome = run.take()
+                outcome = run.advance()
         except Stopped:
             self._stopped.append(run)
             return None
@@ -201,7 +205,7 @@ class Sweep:
         self._interrupts.received = self._interrupts.received or signal.SIGTERM
         for run in [run for run in self._running if run.saves]:
             with suppress(Exception, Stopped):  # what went wrong first is what counts
-                while run.take() is None:
+                while run.advance() is None:
                     pass
 
     def _wait_for_caller(self) -> None:

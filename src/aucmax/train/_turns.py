@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-import inspect
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
@@ -17,135 +15,131 @@ from torch.utils._pytree import tree_map
 
 from aucmax import random_state
 from aucmax.data.sources import Batch, as_data, generators_of
-from aucmax.train._fit import fit, make_loop, random_numbers
-from aucmax.train._loop import Loop, Walk
-from aucmax.train._options import Options
+from aucmax.train._fit import make_loop, random_numbers
+from aucmax.train._loop import Loop
 from aucmax.train._result import DivergedError, FitResult
-from aucmax.train._signals import Interrupts
+from aucmax.train.interrupts import Interrupts
+from aucmax.train.options import Options
 
-Outcome: TypeAlias = FitResult | DivergedError
-"""What comes of a run."""
+TURN = 8  # replayed steps, then another run's: a device takes few ahead
 
 
-class Turns:
-    """One run, walked a turn at a time.
+class TurnTaker:
+    """One run, advanced a turn at a time.
 
     In its turns the random numbers and, on a CUDA device, the stream are its own; afterwards they
     are the caller's again.
 
     Args:
         number: of the run.
-        config: arguments of :func:`aucmax.fit`.
-        device: of all runs.
+        options: those of the run; the model may be a function that makes one.
         stream: on which the run does all its work; None but on a CUDA device.
-        shelf: has the arrays that runs share.
+        arrays: those that runs share on the device.
         interrupts: notes the signals for all runs.
     """
 
     def __init__(
         self,
         number: int,
-        config: Mapping[str, Any],
-        device: torch.device,
+        options: Options,
         stream: torch.cuda.Stream | None,
-        shelf: Shelf,
+        arrays: SharedArrays,
         interrupts: Interrupts,
     ) -> None:
-        self.number, self.stream, self.shelf = number, stream, shelf
-        given, options = options_of(config, device)
-        self.saves, self.steps = options.out is not None, 0
+        self.number, self.stream = number, stream
+        self.saves, self.steps = options.folder is not None, 0
+        self._options, self._arrays, self._interrupts = options, arrays, interrupts
+        self._random = random_numbers(options)
         self._loop: Loop | None = None
-        self._random, self._draws = random_numbers(options), True
-        self._walk = self._begin(given, options, interrupts)
-
-    def _begin(
-        self, given: dict[str, Any], options: Options, interrupts: Interrupts
-    ) -> Walk[FitResult]:
-        model = given["model"]
-        if not isinstance(model, nn.Module) and callable(model):
-            with random_state.Isolated(options.seed, options.device):
-                model = model()
-        # Copies stay on the shelf as long as this frame has them.
-        train, *judged = (self.shelf.put(name, given[name]) for name in ("train", "valid", "test"))
-        names = dict(zip(("valid", "test"), (copy.there for copy in judged), strict=True))
-        self._loop = make_loop(model, train.there, names, given["labels"], options, interrupts)
-        return (yield from self._loop.walk())
 
     def is_ready(self) -> bool:
         """Whether the device has done what the last turn gave it to do."""
         return self.stream is None or self.stream.query()
 
-    def take(self) -> Outcome | None:
+    def advance(self) -> FitResult | DivergedError | None:
         """A turn; what came of the run, if it is over."""
-        outcome: Outcome | None = None
-        with torch.cuda.stream(self.stream), self._random if self._draws else nullcontext():
+        outcome: FitResult | DivergedError | None = None
+        draws_none = self._loop is not None and self._loop.is_replaying
+        with torch.cuda.stream(self.stream), nullcontext() if draws_none else self._random:
             try:
-                self._draws = next(self._walk)
-            except StopIteration as end:
-                outcome = _without_gradients(end.value)
+                self._loop = self._loop or self._make_loop()
+                outcome = self._loop.advance(TURN)
             except DivergedError as error:
-                outcome = _without_frames(error)
+                # Without the frames it came through, which hold model, data and optimizer.
+                error.__context__ = error.__cause__ = None
+                outcome = error.with_traceback(None)
         if self._loop is not None:
             self.steps = self._loop.at.step - self._loop.first_step
+        if isinstance(outcome, FitResult):
+            for module in (outcome.model, outcome.loss):
+                module.zero_grad(set_to_none=True)  # gradients may lie in a captured graph's memory
         if outcome is not None:
-            self._let_go()
+            self._free_memory()
         return outcome
+
+    def _make_loop(self) -> Loop:
+        options = self._options
+        model: Any = options.model
+        if not isinstance(model, nn.Module) and callable(model):
+            with random_state.Isolated(options.seed, options.where):
+                options.model = model()
+        self._copies = {
+            name: self._arrays.put(name, getattr(options, name))
+            for name in ("train", "valid", "test")
+        }
+        for name, copy in self._copies.items():
+            setattr(options, name, copy.there)
+        return make_loop(options, self._interrupts)
 
     def close(self) -> None:
         """Leave it where it is."""
-        self._walk.close()
+        if self._loop is not None:
+            self._loop.close()
 
-    def _let_go(self) -> None:
-        """Free the memory of the graph, the optimizer and the data for the runs to come."""
+    def _free_memory(self) -> None:
+        """Of the graph, the optimizer and the data, for the runs to come."""
+        del self._loop, self._options, self._copies
         self._loop = None
         if self.stream is not None:
             self.stream.synchronize()
-            gc.collect()  # a step and its guard know each other, and hold all of this
+            gc.collect()  # a step and its guard may know each other, and hold all of this
 
 
-def options_of(config: Mapping[str, Any], device: torch.device) -> tuple[dict[str, Any], Options]:
-    """All arguments of :func:`aucmax.fit`, and those of them that are a run's options, checked."""
-    given = arguments_of(config, device)
-    return given, Options(**{field.name: given[field.name] for field in fields(Options)})
-
-
-def arguments_of(config: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """All arguments of :func:`aucmax.fit`, those that a config leaves out too."""
+def options_of(config: Mapping[str, Any], device: torch.device) -> Options:
+    """A config of a sweep as the checked arguments of :func:`aucmax.fit`."""
     if not isinstance(config, Mapping):
         raise ValueError(
             f"configs must be mappings of fit's arguments, found {type(config).__name__}"
         )
-    found = sorted({"device", "progress"} & {*config})
-    if found:
-        raise ValueError(f"configs must leave device and progress to the sweep, found {found}")
+    reserved = sorted({"device", "progress"} & {*config})
+    if reserved:
+        raise ValueError(f"configs must leave device and progress to the sweep, found {reserved}")
     try:
-        call = inspect.signature(fit).bind(**config, device=device, progress=False)
+        return Options(**config, device=device, progress=False)
     except TypeError as error:
         raise ValueError(f"configs must be arguments of fit: {error}") from None
-    call.apply_defaults()
-    return call.arguments
 
 
 # --- what is shared, and what must not be ---------------------------------------------------------
 
 
-class Shelf:
+class SharedArrays:
     """Arrays on the device: one copy for all runs under way that were given the same ones."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._copies: WeakValueDictionary[tuple[int, ...], Copy] = WeakValueDictionary()
+        self._copies: WeakValueDictionary[tuple[int, ...], DeviceCopy] = WeakValueDictionary()
 
-    def put(self, name: str, data: Any) -> Copy:
+    def put(self, name: str, data: Any) -> DeviceCopy:
         """The data, there; it stays as long as somebody has what is returned."""
         key = tuple(map(id, data if isinstance(data, tuple) else (data,)))
-        found = self._copies.get(key)
-        if found is None:
-            found = self._copies[key] = Copy(name, data, self.device)
-        return found
+        copy = self._copies.get(key)
+        if copy is None:
+            copy = self._copies[key] = DeviceCopy(name, data, self.device)
+        return copy
 
 
-class Copy:
+class DeviceCopy:
     """Data as it was given, and ``there`` on the device; what is no array stays as it is."""
 
     def __init__(self, name: str, data: Any, device: torch.device) -> None:
@@ -158,7 +152,7 @@ class Copy:
                 torch.cuda.current_stream(device).synchronize()  # others read it on theirs
 
 
-class Owners:
+class Ownership:
     """Which run has what can only be one run's: what training changes, and its folder."""
 
     def __init__(self) -> None:
@@ -169,42 +163,24 @@ class Owners:
     def claim(self, number: int, config: Mapping[str, Any]) -> None:
         """Raise if another run has it."""
         for name in ("model", "loss", "optimizer"):
-            found = config.get(name)
-            if isinstance(found, nn.Module | torch.optim.Optimizer):
-                _refuse(name, number, self._trained.setdefault(found, number), "make another")
+            part = config.get(name)
+            if isinstance(part, nn.Module | torch.optim.Optimizer):
+                owner = self._trained.setdefault(part, number)
+                _check_owner(name, number, owner, "make another")
         train, out = config.get("train"), config.get("out")
-        if _remembers(train):
-            other, _ = self._streams.setdefault(id(train), (number, train))
-            _refuse("train", number, other, "make another, or pass arrays")
+        # An iterator, a loader with a generator or with lasting workers, of which all who ask get
+        # one iterator: data that gives other batches the second time.
+        lasting = hasattr(train, "__next__") or getattr(train, "persistent_workers", False)
+        if lasting or generators_of(train):
+            owner, _ = self._streams.setdefault(id(train), (number, train))
+            _check_owner("train", number, owner, "make another, or pass arrays")
         if out is not None:
-            other = self._folders.setdefault(Path(out).resolve(), number)
-            _refuse("out", number, other, "name another")
+            owner = self._folders.setdefault(Path(out).resolve(), number)
+            _check_owner("out", number, owner, "name another")
 
 
-def _refuse(name: str, number: int, other: int, advice: str) -> None:
-    if other != number:
+def _check_owner(name: str, number: int, owner: int, advice: str) -> None:
+    if owner != number:
         raise ValueError(
-            f"{name} must belong to one config, found that of config {other} again: {advice}"
+            f"{name} must belong to one config, found that of config {owner} again: {advice}"
         )
-
-
-def _remembers(data: Any) -> bool:
-    """Whether data gives other batches the second time: an iterator, a loader with a generator.
-
-    A loader that keeps its workers has one iterator for all who ask.
-    """
-    lasting = hasattr(data, "__next__") or getattr(data, "persistent_workers", False)
-    return lasting or bool(generators_of(data))
-
-
-def _without_gradients(result: FitResult) -> FitResult:
-    """They may lie in a captured graph's memory, all of which would stay for them."""
-    for module in (result.model, result.loss):
-        module.zero_grad(set_to_none=True)
-    return result
-
-
-def _without_frames(error: DivergedError) -> DivergedError:
-    """The error without the frames it came through, which hold model, data and optimizer."""
-    error.__context__ = error.__cause__ = None
-    return error.with_traceback(None)

@@ -10,6 +10,7 @@ from typing import Any
 from aucmax import distributed
 from aucmax.progress import ProgressBar
 from aucmax.train._result import DivergedError, FitResult
+from aucmax.train.metrics import ITERATES, METRICS, Metric, best_value
 
 REFRESH = 0.2
 """Seconds between two updates of the bar."""
@@ -19,31 +20,35 @@ class Reporter:
     """Says what happens on standard error; nothing on ranks other than the first.
 
     Args:
-        name: of the method.
         total: steps of the whole run.
-        step: those that are done.
+        metric: by which its weights are chosen.
         show: False is silent, notes included.
         tensorboard: a folder for TensorBoard's files, or None.
-        seconds: after so many training ends at the latest.
     """
 
-    def __init__(
-        self,
-        name: str,
-        total: int,
-        step: int,
-        show: bool,
-        tensorboard: Path | None,
-        seconds: float = math.inf,
-    ) -> None:
-        self.name, self.total, self.first = name, total, step
-        self.show = show and distributed.rank() == 0
+    def __init__(self, total: int, metric: Metric, show: bool, tensorboard: Path | None) -> None:
+        self.total, self.metric, self.tensorboard = total, metric, tensorboard
+        self.is_first = distributed.rank() == 0
+        self.bar = ProgressBar(show and self.is_first, "count", "note", redraw=False)
+        self.name = self.stage = ""
+        self.score = math.nan
+        self.writer: Any = None
+        self.begun: float | None = None
+
+    def begin(self, name: str, step: int, seconds: float = math.inf) -> None:
+        """Training begins, or goes on.
+
+        Args:
+            name: of the method.
+            step: those that are done.
+            seconds: after so many training ends at the latest.
+        """
+        self.name, self.first = name, step
         self.begun = self.refreshed = time.perf_counter()
         self.deadline = self.begun + seconds
-        self.stage, self.auc = "", math.nan
-        self.writer = _summary_writer(tensorboard, step) if distributed.rank() == 0 else None
-        self.bar = ProgressBar(self.show, "count", "note", redraw=False)
-        self.bar.begin(name, total, step)
+        if self.tensorboard is not None and self.is_first:
+            self.writer = _summary_writer(self.tensorboard, step)
+        self.bar.begin(name, self.total, step)
 
     def tick(self, step: int) -> None:
         """One more step; the bar is drawn anew a few times a second."""
@@ -52,7 +57,8 @@ class Reporter:
 
     def evaluation(self, record: dict[str, Any]) -> None:
         """A record of the history."""
-        self.name, self.stage, self.auc = record["phase"], str(record["stage"]), better_auc(record)
+        self.name, self.stage = record["phase"], str(record["stage"])
+        self.score = best_value(record, self.metric)
         if self.writer is not None:
             for key, value in record.items():
                 if key != "step" and isinstance(value, float) and math.isfinite(value):
@@ -69,13 +75,14 @@ class Reporter:
 
     def close(self, step: int) -> None:
         """Leave the bar as it is and close the files."""
-        self._draw(step)
+        if self.begun is not None:
+            self._draw(step)
         self.bar.close()
         if self.writer is not None:
             self.writer.close()
 
     def _speed(self, step: int) -> float:
-        return (step - self.first) / max(time.perf_counter() - self.begun, 1e-9)
+        return (step - self.first) / max(time.perf_counter() - (self.begun or 0.0), 1e-9)
 
     def _left(self, step: int, speed: float) -> str:
         """Until all steps are taken, or the time is over."""
@@ -84,21 +91,19 @@ class Reporter:
     def _line(self, record: dict[str, Any]) -> str:
         step, speed = record["step"], self._speed(record["step"])
         left = self._left(step, speed) if speed else "?"
-        aucs = ", ".join(
-            f"{which} {record[f'valid_auc_{which}']:.4f}"
-            for which in ("last", "average")
-            if not math.isnan(record[f"valid_auc_{which}"])
-        )
+        values = {which: record[self.metric.history_key("valid", which)] for which in ITERATES}
+        known = [f"{which} {x:.4f}" for which, x in values.items() if not math.isnan(x)]
+        scores = f", valid {self.metric.label} {', '.join(known)}" if known else ""
         return (
             f"{self.name}: step {step:,} of {self.total:,}, stage {record['stage']}, "
-            f"loss {record['loss']:.4f}{f', valid AUC {aucs}' if aucs else ''}, "
+            f"loss {record['loss']:.4f}{scores}, "
             f"{speed:,.0f} steps/s, {left} left"
         )
 
     def _draw(self, step: int) -> None:
         speed = self._speed(step)
         parts = [f"stage {self.stage}"] if self.stage else []
-        parts += [] if math.isnan(self.auc) else [f"AUC {self.auc:.4f}"]
+        parts += [] if math.isnan(self.score) else [f"{self.metric.label} {self.score:.4f}"]
         parts += [f"{speed:,.0f} steps/s", f"{self._left(step, speed)} left"] if speed else []
         self.bar.update(step, name=self.name, note="  ".join(parts))
         self.refreshed = time.perf_counter()
@@ -145,14 +150,10 @@ class SweepReporter:
 def _in_words(outcome: FitResult | DivergedError) -> str:
     if isinstance(outcome, DivergedError):
         return str(outcome)
-    auc = "" if math.isnan(outcome.auc) else f", validation AUC {outcome.auc:.4f}"
-    return f"{outcome.steps:,} steps{auc}"
-
-
-def better_auc(record: dict[str, Any]) -> float:
-    """The higher validation AUC of the two iterates; nan if neither has one."""
-    found = [record[f"valid_auc_{which}"] for which in ("last", "average")]
-    return max((x for x in found if not math.isnan(x)), default=math.nan)
+    if math.isnan(outcome.score):
+        return f"{outcome.steps:,} steps"
+    label = METRICS[outcome.metric].label if outcome.metric in METRICS else outcome.metric
+    return f"{outcome.steps:,} steps, validation {label} {outcome.score:.4f}"
 
 
 def _clock(seconds: float) -> str:
@@ -161,9 +162,7 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def _summary_writer(folder: Path | None, step: int) -> Any:
-    if folder is None:
-        return None
+def _summary_writer(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:

@@ -6,39 +6,37 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed
 from aucmax.checks import MissingClassError, NotFiniteError
 from aucmax.data.sources import Batch, BatchSource, IterableSource
-from aucmax.optim import PGA, update_batch_norm
+from aucmax.optim import update_batch_norm
 from aucmax.stages import Stage
+from aucmax.train._evaluate import joined
 from aucmax.train._judge import Judge, Probe, is_finite
-from aucmax.train._methods import Phase
-from aucmax.train._options import Options
+from aucmax.train._phases import Phase
 from aucmax.train._result import DivergedError
-from aucmax.train._step import autocast, load
+from aucmax.train._step import autocast
+from aucmax.train.options import Options
 
 TRIES = 100  # to find every class among fresh samples
 
 Drawn = list[tuple[Any, ...]]
 
 
-class StageEnd:
+class FreshSamples:
     """Draws samples that no step has seen, and sets alpha and batch norm from them."""
 
-    def __init__(
-        self, model: nn.Module, source: BatchSource, judge: Judge, options: Options
-    ) -> None:
-        self.model, self.source, self.judge, self.options = model, source, judge, options
+    def __init__(self, options: Options, source: BatchSource, judge: Judge) -> None:
+        self.options, self.source, self.judge = options, source, judge
 
-    def draw_probe(self) -> Probe:
+    def probe(self) -> Probe:
         """Samples for an evaluation; batch norm needs some in any case."""
         drawn = self._draw(max(self.options.probe, 1 if self.judge.has_norms else 0))
         return self._again(drawn)
 
-    def end(self, phase: Phase, stage: Stage) -> None:
+    def end_stage(self, phase: Phase, stage: Stage) -> None:
         """Alg. 2, lines 10 to 12: the average is start and reference, alpha is set at it."""
         samples = max(stage.dual_samples, self.options.probe if self.judge.has_norms else 0)
         if phase.restart == "last":
@@ -52,10 +50,10 @@ class StageEnd:
         drawn = self._draw(max(samples, 1 if self.judge.has_norms else 0))
         if self.judge.has_norms and drawn:
             self._estimate_norms(drawn)
-        if stage.dual_samples and not isinstance(phase.optimizer, PGA):  # which averages alpha
+        if stage.dual_samples and not phase.how.averages_stages:  # which has alpha's too
             self._set_saddle(phase, drawn)
 
-    def begin(self, phase: Phase, untrained: bool = False) -> None:
+    def begin_phase(self, phase: Phase, untrained: bool = False) -> None:
         """Set a, b and alpha to their best for the model that the phase begins with.
 
         From zero they would pull every score to zero first, where a sigmoid has hardly a slope:
@@ -85,9 +83,9 @@ class StageEnd:
 
     def _estimate_norms(self, drawn: Drawn) -> None:
         with autocast(self.options):
-            update_batch_norm(self.model, (batch.x for batch in self._batches(drawn)))
-        distributed.average_buffers(self.model)
-        if not is_finite(self.model.buffers()):
+            update_batch_norm(self.options.model, (batch.x for batch in self._batches(drawn)))
+        distributed.average_buffers(self.options.model)
+        if not is_finite(self.options.model.buffers()):
             raise self._diverged("batch-norm statistics are not finite", drawn)
 
     def _set_saddle(
@@ -110,7 +108,7 @@ class StageEnd:
                 more = self._draw(samples) if attempt + 1 < tries else []
                 if not more:
                     raise
-                scored = scored.with_more(self.judge.score(self._batches(more)))
+                scored = joined([scored, self.judge.score(self._batches(more))])
 
     def _draw(self, samples: int) -> Drawn:
         """At least that many fresh samples over all ranks, or what is left of the data."""
@@ -128,7 +126,7 @@ class StageEnd:
         return (lambda: self._batches(drawn)) if drawn else None
 
     def _batches(self, drawn: Drawn) -> Iterator[Batch]:
-        return (load(self.source, self.options, part) for part in drawn)
+        return (self.source.load(part, self.options.augment) for part in drawn)
 
     def _diverged(self, what: str, drawn: Drawn) -> DivergedError:
         """Not a step diverged, but what was drawn between two of them."""

@@ -1,0 +1,129 @@
+"""The training methods: one table of what each builds and how it trains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from aucmax.optim import OAUC, PGA, PPDSG, PPDAdaGrad
+from aucmax.optim.staged import StagedOptimizer
+from aucmax.stages import Stage, geometric, polynomial
+
+
+def tripled(lr: float, steps: int) -> list[Stage]:
+    """Four stages, each a third of the step size and three times as long (Algorithms 2 and 3).
+
+    With a first stage of 2,000 steps these are the paper's 80,000.
+    """
+    first = math.ceil(steps / (1 + 3 + 9 + 27))
+    return cut(geometric(lr, first, factor=3, stages=4), steps)
+
+
+def growing(lr: float, steps: int) -> list[Stage]:
+    """PGA's ten stages: the k-th is k^2 times as long as the first (Algorithm 1)."""
+    first = math.ceil(steps / sum(k**2 for k in range(1, 11)))
+    return cut(polynomial(lr, first, stages=10), steps)
+
+
+def single(lr: float, steps: int) -> list[Stage]:
+    """One stage, one step size."""
+    return [Stage(index=1, lr=lr, steps=steps, dual_samples=0)]
+
+
+def dropped(lr: float, steps: int) -> list[Stage]:
+    """A tenth of the step size after 1/2 and after 3/4 of the steps: the paper's 40k and 60k."""
+    lengths = [steps - steps // 2, steps // 4, steps // 2 - steps // 4]
+    drops = [
+        Stage(index=k + 1, lr=lr / 10**k, steps=n, dual_samples=0) for k, n in enumerate(lengths)
+    ]
+    return [stage for stage in drops if stage.steps]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a method trains.
+
+    Attributes:
+        optimizer: its class.
+        objective: the objective it is for, a name in :data:`aucmax.train.objectives.OBJECTIVES`.
+        stages: its own stages, from the first step size and the number of steps.
+        lr: the first step size.
+        saddle_lr: how many times that the saddle variables' step size is: more where steps do not
+            grow with the gradient.
+        returns: the iterate that it returns if nobody validates.
+        capture: how a CUDA graph can hold its step: "asked" by ``capturable=True``, "free" without
+            asking, or "never".
+        local_steps: whether its step is linear in the gradient, so that the mean of processes that
+            stepped on their own is a model that could have stepped so.
+        lemma_3: whether its stages can end by Lemma 3.
+        averages_stages: whether its average is drawn from the stages that have ended, alpha's too.
+        seeded: whether it draws random numbers, and so takes a seed.
+    """
+
+    optimizer: type[Optimizer]
+    objective: str
+    stages: Callable[[float, int], list[Stage]]
+    lr: float = 0.1
+    saddle_lr: float = 1.0
+    returns: Literal["last", "average"] = "average"
+    capture: Literal["asked", "free", "never"] = "asked"
+    local_steps: bool = False
+    lemma_3: bool = False
+    averages_stages: bool = False
+    seeded: bool = False
+
+    def options(self, seed: int, captured: bool) -> dict[str, Any]:
+        """Arguments of the optimizer that the user did not have to think of."""
+        arguments: dict[str, Any] = {"seed": seed} if self.seeded else {}
+        if captured and self.capture == "asked":
+            arguments["capturable"] = True
+        return arguments
+
+
+METHODS = {
+    "ppd-sg": Method(PPDSG, "auc", tripled, local_steps=True),
+    "ppd-adagrad": Method(PPDAdaGrad, "auc", tripled, lemma_3=True),
+    "pga": Method(PGA, "auc", growing, averages_stages=True, seeded=True),
+    "oauc": Method(OAUC, "auc", single),
+    "sgd": Method(torch.optim.SGD, "ce", dropped, returns="last", capture="free", local_steps=True),
+    "adagrad": Method(
+        torch.optim.Adagrad, "ce", dropped, 0.01, 10.0, returns="last", capture="never"
+    ),
+    "adamw": Method(torch.optim.AdamW, "ce", dropped, 1e-3, 10.0, returns="last"),
+}
+
+
+def method_of(optimizer: Optimizer) -> Method:
+    """How an optimizer of the user's own trains: as its kind does.
+
+    One that knows no stages keeps its step size, and whether a graph can hold its step is for it
+    to say.
+    """
+    known = next((m for m in METHODS.values() if isinstance(optimizer, m.optimizer)), None)
+    if known is None:
+        kind = StagedOptimizer if isinstance(optimizer, StagedOptimizer) else Optimizer
+        known = Method(type(optimizer), "auc", tripled, capture="asked")
+        known = known if kind is StagedOptimizer else replace(known, returns="last")
+    return known if isinstance(optimizer, StagedOptimizer) else replace(known, stages=single)
+
+
+def cut(stages: list[Stage], steps: int) -> list[Stage]:
+    """The stages' first ``steps`` steps."""
+    kept, left = [], steps
+    for stage in stages:
+        if left == 0:
+            break
+        if stage.steps is not None:
+            stage = replace(stage, steps=min(stage.steps, left))
+            left -= stage.steps or 0
+        kept.append(stage)
+    if left and all(stage.steps is not None for stage in stages):
+        raise ValueError(
+            f"stages must have at least steps={steps} steps in all, found {steps - left}"
+        )
+    return kept
