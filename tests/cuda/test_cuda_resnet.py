@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from aucmax.models import _fusible, resnet20
+from aucmax.models import resnet20
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -95,8 +95,9 @@ def test_the_fused_step_can_be_captured():
 
 def test_fused_steps_are_taken_where_they_can_be():
     images, _ = batch(4)
-    model = make(None)
     with torch.autocast("cuda", torch.bfloat16):
-        assert _fusible.why_not(model, images) is None
-        assert model(images).grad_fn is not None
-    assert _fusible.why_not(model, images) == "autocast to bfloat16 is off"
+        assert make(True)(images).grad_fn is not None
+        assert make(None)._fusible(images) is not None
+    assert make(None)._fusible(images) is None
+    with pytest.raises(ValueError, match="autocast to bfloat16 is off"):
+        make(True)(images)

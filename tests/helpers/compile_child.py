@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from aucmax.kernels.resnet import conv, forward
-from aucmax.kernels.resnet.together import compiled_together
+from aucmax.kernels.resnet.launch import compiled_together
 
 
 class Absent:

@@ -16,8 +16,8 @@ import interpreted  # noqa: F401
 import torch
 
 from aucmax.kernels.resnet.settings import SETTINGS, Setting
+from aucmax.kernels.resnet.step import pooled_features
 from aucmax.models import resnet
-from aucmax.models._fused_resnet import pooled_features
 
 resnet.WIDTHS = (16, 16, 32, 32)
 SMALL = {
@@ -35,7 +35,7 @@ def distance(a, b):
 
 
 def fused_scores(dtype):
-    return lambda model, images: model.head(pooled_features(model, images, dtype))
+    return lambda model, images: model.head(pooled_features(model._network(), images, dtype))
 
 
 def plain_scores(model, images):

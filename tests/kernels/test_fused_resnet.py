@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from aucmax.models import _fusible, resnet20
+from aucmax.kernels.resnet import network
+from aucmax.models import resnet20
 
 pytestmark = pytest.mark.xdist_group("fused_resnet")
 
@@ -126,12 +127,14 @@ def synchronized(model):
 def test_models_that_they_do_not_fit_are_told_why(change, reason):
     model = resnet20()
     change(model)
-    found = _fusible._why_not_model(model)
-    assert found == reason or found.startswith(reason)
+    told = network.why_not_model(model._network(), model)
+    assert told == reason or told.startswith(reason)
 
 
 def test_other_activations_are_not_fused():
-    assert _fusible._why_not_model(resnet20("elu")) == "the activation is not 'relu'"
+    model = resnet20("elu")
+    told = network.why_not_model(model._network(), model)
+    assert told == "the activation is not 'relu'"
 
 
 @pytest.mark.parametrize(
@@ -146,8 +149,8 @@ def test_other_activations_are_not_fused():
     ],
 )
 def test_images_that_they_do_not_fit_are_told_why(images, reason):
-    found = _fusible._why_not_images(resnet20(), images)
-    assert found == reason or reason in found
+    told = network.why_not_images(resnet20()._network(), images)
+    assert told == reason or reason in told
 
 
 def test_on_the_cpu_a_training_step_is_torchs():

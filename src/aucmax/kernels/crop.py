@@ -21,19 +21,19 @@ def crop(images: Tensor, rows: Tensor, windows: Tensor, padding: int, flip: bool
         flip: whether some are mirrored.
     """
     _, channels, height, width = images.shape
-    rows = rows.contiguous()  # a rank's or a part's are every so-manieth of a batch
-    found = images.new_empty((len(rows), height, width, channels)).permute(0, 3, 1, 2)
+    rows = rows.contiguous()  # a rank's or a part's skip rows of a batch
+    cropped = images.new_empty((len(rows), height, width, channels)).permute(0, 3, 1, 2)
     size = channels * height * width
     _crop[(len(rows), triton.cdiv(size, BLOCK))](
-        images, rows, windows, found, *images.stride(), channels, height, width, padding, flip,
+        images, rows, windows, cropped, *images.stride(), channels, height, width, padding, flip,
         BLOCK, num_warps=4,
     )  # fmt: skip
-    return found
+    return cropped
 
 
 @triton.jit
 def _crop(
-    images, rows, windows, found, by_image, by_channel, by_row,
+    images, rows, windows, cropped, by_image, by_channel, by_row,
     by_column, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, PADDING: tl.constexpr,
     FLIP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -51,4 +51,4 @@ def _crop(
     pixels = tl.load(
         image + y * by_row + x * by_column + channel * by_channel, mask=inside, other=0
     )
-    tl.store(found + k * (H * W * C) + i, pixels, mask=i < H * W * C)
+    tl.store(cropped + k * (H * W * C) + i, pixels, mask=i < H * W * C)

@@ -135,7 +135,7 @@ def _sums(
     scores, labels, weight, a_at, b_at, alpha_at, sums, n, margin,
     WEIGHTED: tl.constexpr, SIGMOID: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The moments of every so-manieth block."""
+    """The moments of the blocks that this program takes: as far apart as there are programs."""
     total = tl.zeros((8,), tl.float64)
     start = tl.program_id(0) * BLOCK
     while start < n:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-if TYPE_CHECKING:
-    from aucmax.models.tabular import TabularEnsemble
 
 
 class FoldedEnsemble(nn.Module):
@@ -23,7 +20,7 @@ class FoldedEnsemble(nn.Module):
     at the edges.
 
     Args:
-        ensemble: the trained TabM.
+        ensemble: the trained :class:`TabularEnsemble`.
     """
 
     first: Tensor
@@ -32,7 +29,7 @@ class FoldedEnsemble(nn.Module):
     last_bias: Tensor
 
     @torch.no_grad()
-    def __init__(self, ensemble: TabularEnsemble) -> None:
+    def __init__(self, ensemble: nn.Module) -> None:
         super().__init__()
         exact: Any = copy.deepcopy(ensemble).cpu().double().eval()
         self.features = exact.features
@@ -79,7 +76,9 @@ class _Pieces(nn.Module):
         values = exact(edges.T).transpose(0, 1)  # (d, edges, e)
         width = edges.diff(dim=1)[..., None]
         slope = values.diff(dim=1) / width.where(width > 0, 1.0)
-        self.register_buffer("inner", _padded(bins, longest))
+        # The edges between a column's pieces, and infinity where it has fewer than another.
+        inner = [[*column[1:-1], *[torch.inf] * (longest - len(column))] for column in bins]
+        self.register_buffer("inner", torch.tensor(inner).double())
         self.register_buffer("left", edges[:, :-1].flatten())
         self.register_buffer("table", torch.cat([values[:, :-1], slope], 2).flatten(0, 1))
         self.register_buffer("offset", (torch.arange(len(bins)) * (longest - 1))[:, None])
@@ -90,9 +89,3 @@ class _Pieces(nn.Module):
         past = columns - self.left[piece]
         at, slope = functional.embedding(piece.T, self.table).chunk(2, dim=-1)
         return torch.addcmul(at, slope, past.T[..., None])
-
-
-def _padded(bins: Sequence[Sequence[float]], longest: int) -> Tensor:
-    """The edges between a column's pieces, and infinity where it has fewer than another."""
-    rows = [[*column[1:-1], *[torch.inf] * (longest - len(column))] for column in bins]
-    return torch.tensor(rows).double()

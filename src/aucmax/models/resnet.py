@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from aucmax import checks
-from aucmax.models import _fusible
+from aucmax.kernels.resnet.network import (
+    Layer,
+    Network,
+    why_not_here,
+    why_not_images,
+    why_not_model,
+)
 from aucmax.models.random_weights import leaving_random_numbers
 from aucmax.models.standardize import Standardize
 
@@ -76,30 +83,47 @@ class ResNet20(nn.Module):
                 f"images must have shape (N, {self.channels}, height, width), found "
                 f"{tuple(images.shape)}; x.transpose(0, 3, 1, 2) puts channels first"
             )
-        x = self._fused_features(images) if self._fuses(images) else self._features(images)
+        network = self._fusible(images)
+        if network is None:
+            x = self.standardize(images).contiguous(memory_format=torch.channels_last)
+            x = self.blocks(self.stem(x)).mean((2, 3))
+        else:
+            from aucmax.kernels.resnet.step import pooled_features  # needs Triton
+
+            x = pooled_features(network, images)
         # Under autocast too: scores of eight bits would tie, and ties count half.
         with torch.autocast(x.device.type, enabled=False):
             scores: Tensor = self.head(x.to(self.head.weight.dtype))
         return scores
 
-    def _features(self, images: Tensor) -> Tensor:
-        x = self.standardize(images).contiguous(memory_format=torch.channels_last)
-        features: Tensor = self.blocks(self.stem(x)).mean((2, 3))
-        return features
-
-    def _fused_features(self, images: Tensor) -> Tensor:
-        from aucmax.models._fused_resnet import pooled_features  # needs Triton
-
-        return pooled_features(self, images)
-
-    def _fuses(self, images: Tensor) -> bool:
-        """Whether this is a training step for the fused kernels."""
+    def _fusible(self, images: Tensor) -> Network | None:
+        """Its layers for the fused kernels, if this is a training step that can take them."""
         if not self.training or self.fused is False:
-            return False
-        reason = _fusible.why_not(self, images)
-        if reason and self.fused:
+            return None
+        if not (reason := why_not_here(images)):
+            network = self._network()
+            reason = why_not_images(network, images) or why_not_model(network, self)
+            if not reason:
+                return network
+        if self.fused:
             raise ValueError(f"fused must be None or False here: {reason}")
-        return reason is None
+        return None
+
+    def _network(self) -> Network:
+        """Its parts as the fused kernels take them."""
+        stem: Any = self.stem
+        blocks: Any = self.blocks
+        convolution, norm, activation = stem
+        layers, activations = [Layer(convolution, norm)], [activation]
+        for block in blocks:
+            first, first_norm, activation, second, second_norm = block.body
+            layers += [Layer(first, first_norm), Layer(second, second_norm)]
+            activations += [activation, block.activation]
+        projections = [
+            Layer(*block.shortcut) for block in blocks if type(block.shortcut) is not nn.Identity
+        ]
+        mean, scale = self.standardize.mean, self.standardize.scale
+        return Network(mean, scale, layers, projections, activations)
 
 
 def resnet20(

@@ -31,16 +31,9 @@ def input_gradient(d, z, coefficients, channel, C: tl.constexpr):
 
 @triton.jit
 def input_gradient_kernel(
-    d,
-    z,
-    coefficients,
-    dz,
-    pixels,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C: tl.constexpr,
+    d, z, coefficients, dz, pixels, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr,
     BLOCK: tl.constexpr,
-):
+):  # fmt: skip
     """A batch norm's gradient at its input ``z``, from ``d`` at its output; ``dz`` has a border."""
     p, c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, C)
     inside, pixel = inside_border(p, pixels, H, W)
@@ -54,14 +47,9 @@ def input_gradient_kernel(
 
 @triton.jit
 def transposed_weights(
-    weight,
-    k,
-    n,
-    C_IN: tl.constexpr,
-    C_OUT: tl.constexpr,
-    STRIDE: tl.constexpr,
+    weight, k, n, C_IN: tl.constexpr, C_OUT: tl.constexpr, STRIDE: tl.constexpr,
     ACROSS: tl.constexpr,
-):
+):  # fmt: skip
     """Those from the numbers k = (row, column, channel) of a window of gradients to the inputs n.
 
     With stride 1, n = (pixel, channel) of pixels side by side, and the window is turned around.
@@ -83,36 +71,16 @@ def transposed_weights(
 
 @triton.jit
 def data_gradient_kernel(
-    dz,
-    weight,
-    shortcut_dz,
-    shortcut_weight,
-    skip,
-    made,
-    before_z,
-    before,
-    beside_z,
-    beside,
-    d_before,
-    partial,
-    counter,
-    rows,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C_IN: tl.constexpr,
-    C_OUT: tl.constexpr,
-    STRIDE: tl.constexpr,
-    PIXELS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    K: tl.constexpr,
-    STAGES: tl.constexpr,
-    ROWS: tl.constexpr,
-):
+    dz, weight, projection_dz, projection_weight, skip, activations, before_z, before, beside_z,
+    beside, d_before, partial, counter, rows, H: tl.constexpr, W: tl.constexpr, C_IN: tl.constexpr,
+    C_OUT: tl.constexpr, STRIDE: tl.constexpr, PIXELS: tl.constexpr, BLOCK: tl.constexpr,
+    K: tl.constexpr, STAGES: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
     """From the gradient at a convolution's output to the one after the batch norm before it.
 
     ``dz`` is of H x W pixels and has a border. Through the transposed convolution (and that of the
-    block's projection, from ``shortcut_dz``), plus ``skip``, and through the ReLU before, which
-    was positive where the input ``made`` is, it becomes ``d_before``, the gradient at the output
+    block's projection, from ``projection_dz``), plus ``skip``, and through the ReLU before, which
+    was positive where the ``activations`` are, it becomes ``d_before``, the gradient at the output
     of the norm of ``before_z``; ``before`` takes what follows from its sums, ``beside`` the same
     for a projection that met it in a join. A row of the product is PIXELS side by side, or with
     stride 2 the 2 x 2 of the input under one.
@@ -137,15 +105,15 @@ def data_gradient_kernel(
             a = tl.load(at, mask=(j < DOWN * ACROSS * C_OUT)[None, :], other=0.0)
             w = transposed_weights(weight, j, n, C_IN, C_OUT, STRIDE, ACROSS)
             product = tl.dot(a, w, product)
-        if shortcut_weight is not None:
-            w_at = shortcut_weight + o[:, None] * C_IN + n[None, :]
+        if projection_weight is not None:
+            w_at = projection_weight + o[:, None] * C_IN + n[None, :]
             w = tl.load(w_at, mask=(n < C_IN)[None, :], other=0.0)
-            product = tl.dot(tl.load(shortcut_dz + source + o[None, :]), w, product)
+            product = tl.dot(tl.load(projection_dz + source + o[None, :]), w, product)
 
         RIGHT: tl.constexpr = PIXELS * STRIDE
         pixel = place(p, H, W // PIXELS, STRIDE, RIGHT, 1)[:, None] * C_IN
         at = pixel + window(n, C_IN, RIGHT, W * STRIDE + 2)[None, :]
-        alive = tl.load(made + at).to(tl.float32) > 0
+        alive = tl.load(activations + at).to(tl.float32) > 0
         pixel = place(p, H, W // PIXELS, STRIDE, RIGHT, 0)[:, None] * C_IN
         at = pixel + window(n, C_IN, RIGHT, W * STRIDE)[None, :]
         if skip is not None:
@@ -176,20 +144,9 @@ def data_gradient_kernel(
 
 @triton.jit
 def pool_gradient_kernel(
-    gradient,
-    z,
-    made,
-    norm,
-    d,
-    partial,
-    counter,
-    rows,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-):
+    gradient, z, activations, norm, d, partial, counter, rows, H: tl.constexpr, W: tl.constexpr,
+    C: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
     """From the gradient of the pooled features to the one at the last norm's output."""
     c = tl.arange(0, C)
     mean = tl.load(norm.stats + c)[None, :]
@@ -200,7 +157,7 @@ def pool_gradient_kernel(
         at = p[:, None] * C + c[None, :]
         x = tl.load(z + at, mask=inside, other=0.0)
         a = tl.load(
-            made + place(p, H, W, 1, 1, 1)[:, None] * C + c[None, :], mask=inside, other=0.0
+            activations + place(p, H, W, 1, 1, 1)[:, None] * C + c[None, :], mask=inside, other=0.0
         )
         g = tl.load(gradient + (p // (H * W))[:, None] * C + c[None, :], mask=inside, other=0.0)
         rounded = tl.where(a > 0, g / (H * W), 0.0).to(d.dtype.element_ty)
@@ -216,30 +173,20 @@ def pool_gradient_kernel(
 
 @triton.jit
 def weight_gradient_kernel(
-    made,
-    dz,
-    partial,
-    rows,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C_IN: tl.constexpr,
-    C_OUT: tl.constexpr,
-    STRIDE: tl.constexpr,
-    SIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    K: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+    activations, dz, partial, rows, H: tl.constexpr, W: tl.constexpr, C_IN: tl.constexpr,
+    C_OUT: tl.constexpr, STRIDE: tl.constexpr, SIDE: tl.constexpr, BLOCK: tl.constexpr,
+    K: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
     """A part of the weight gradients of several layers of one shape, kept one after the other.
 
     The grid is parts of the pixels x parts of the window x layers; ``partial`` is (parts of the
-    pixels, layers, C_OUT, taps, C_IN). The inputs ``made`` and ``dz`` have borders; windows are of
-    SIDE x SIDE taps.
+    pixels, layers, C_OUT, taps, C_IN). The ``activations`` taken in and ``dz`` have borders;
+    windows are of SIDE x SIDE taps.
     """
     part, layer = tl.program_id(0), tl.program_id(2)
     k, n = tl.program_id(1) * K + tl.arange(0, K), tl.arange(0, C_OUT)
     images = rows // (H * W)
-    made += layer * images * ((H * STRIDE + 2) * (W * STRIDE + 2) * C_IN)
+    activations += layer * images * ((H * STRIDE + 2) * (W * STRIDE + 2) * C_IN)
     dz += layer * images * ((H + 2) * (W + 2) * C_OUT)
     step, exists = (
         window(k, C_IN, SIDE, W * STRIDE + 2, SIDE == 3)[None, :],
@@ -251,7 +198,9 @@ def weight_gradient_kernel(
         inside = (p < rows)[:, None]
         p = tl.minimum(p, rows - 1)
         a = tl.load(
-            made + place(p, H, W, STRIDE, STRIDE, 1)[:, None] * C_IN + step, mask=exists, other=0.0
+            activations + place(p, H, W, STRIDE, STRIDE, 1)[:, None] * C_IN + step,
+            mask=exists,
+            other=0.0,
         )
         at = place(p, H, W, 1, 1, 1)[:, None] * C_OUT + n[None, :]
         gradient = tl.load(dz + at, mask=inside, other=0.0)
@@ -262,49 +211,19 @@ def weight_gradient_kernel(
 
 @triton.jit
 def stem_weight_gradient_kernel(
-    images,
-    mean,
-    scale,
-    stride_n,
-    stride_c,
-    stride_y,
-    stride_x,
-    mean_stride,
-    scale_stride,
-    d,
-    z,
-    coefficients,
-    partial,
-    rows,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C_IN: tl.constexpr,
-    C_OUT: tl.constexpr,
-    BLOCK: tl.constexpr,
-    K: tl.constexpr,
-):
+    images, mean, scale, stride_n, stride_c, stride_y, stride_x, mean_stride, scale_stride, d, z,
+    coefficients, partial, rows, H: tl.constexpr, W: tl.constexpr, C_IN: tl.constexpr,
+    C_OUT: tl.constexpr, BLOCK: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
     """A part of the first layer's weight gradient; ``partial`` is (parts, C_OUT, taps, C_IN)."""
     k, n = tl.arange(0, K), tl.arange(0, C_OUT)
     product = tl.zeros((C_OUT, K), tl.float32)
     for tile in range(tl.program_id(0), tl.cdiv(rows, BLOCK), tl.num_programs(0)):
         p = tile * BLOCK + tl.arange(0, BLOCK)
         a = image_window(
-            images,
-            mean,
-            scale,
-            p,
-            k,
-            rows,
-            stride_n,
-            stride_c,
-            stride_y,
-            stride_x,
-            mean_stride,
-            scale_stride,
-            H,
-            W,
-            C_IN,
-        )
+            images, mean, scale, p, k, rows, stride_n, stride_c, stride_y, stride_x, mean_stride,
+            scale_stride, H, W, C_IN,
+        )  # fmt: skip
         at = p[:, None] * C_OUT + n[None, :]
         inside = (p < rows)[:, None]
         here_d = tl.load(d + at, mask=inside, other=0.0)

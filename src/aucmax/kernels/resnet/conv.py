@@ -12,11 +12,10 @@ import torch
 import triton
 from torch import Tensor
 
-from aucmax.kernels.resnet import backward as conv_backward
-from aucmax.kernels.resnet import forward as conv_forward
+from aucmax.kernels.resnet import backward, forward
+from aucmax.kernels.resnet.launch import launch
 from aucmax.kernels.resnet.parts import Norm, NormGradient
 from aucmax.kernels.resnet.settings import SETTINGS, Setting, programs
-from aucmax.kernels.resnet.together import launch
 
 
 class Shape(NamedTuple):
@@ -46,8 +45,8 @@ class Shape(NamedTuple):
         return self.images, self.height + 2, self.width + 2, self.outputs
 
 
-class Source(NamedTuple):
-    """What a layer's input is made of: see ``activate_kernel`` in ``conv_forward``."""
+class LayerInput(NamedTuple):
+    """What the activations that a layer takes in are made of: see ``activate_kernel``."""
 
     z: Tensor
     stats: Tensor
@@ -68,28 +67,28 @@ class Images(NamedTuple):
         return (self.pixels, self.mean, self.scale, *self.pixels.stride(), *per_channel)
 
 
-class Shortcut(NamedTuple):
-    """A projection beside a convolution."""
+class Projection(NamedTuple):
+    """A 1 x 1 convolution beside one of 3 x 3."""
 
     weight: Tensor
     out: Tensor
     norm: Norm
 
 
-class ShortcutGradient(NamedTuple):
+class ProjectionGradient(NamedTuple):
     """A projection and the gradient at its output."""
 
     dz: Tensor
     weight: Tensor
 
 
-class Before(NamedTuple):
+class NormsBefore(NamedTuple):
     """The batch norms whose output a layer takes in, and what their gradient needs.
 
     Args:
         z: the input of the norm.
         norm: where its gradients go.
-        made: the layer's input, with a border.
+        activations: what the layer takes in, with a border.
         skip: the gradient from the shortcut around the layer's block, where that is the identity.
         beside_z: the input of the norm of a projection that was added.
         beside: where that one's gradients go.
@@ -97,24 +96,24 @@ class Before(NamedTuple):
 
     z: Tensor
     norm: NormGradient
-    made: Tensor
+    activations: Tensor
     skip: Tensor | None = None
     beside_z: Tensor | None = None
     beside: NormGradient | None = None
 
 
-def scratch(device: torch.device) -> Tensor:
+def new_scratch(device: torch.device) -> Tensor:
     """Room for the sums of the programs of one kernel: four of up to 64 channels each."""
     most = max(setting.programs for setting in SETTINGS.values())
     return torch.empty(4 * 64 * most, device=device)
 
 
-def stem(
+def convolve_stem(
     images: Images,
     weight: Tensor,
     out: Tensor,
     norm: Norm,
-    room: Tensor,
+    scratch: Tensor,
     counter: Tensor,
     shape: Shape,
 ) -> None:
@@ -122,34 +121,20 @@ def stem(
     setting = _stem_setting("stem", shape)
     grid = programs(setting, shape.rows)
     launch(
-        conv_forward.stem_kernel,
-        (grid,),
-        *images.arguments(),
-        weight,
-        out,
-        norm,
-        room,
-        counter,
-        shape.rows,
-        H=shape.height,
-        W=shape.width,
-        C_IN=shape.inputs,
-        C_OUT=shape.outputs,
-        BLOCK=setting.block,
-        K=setting.k,
-        ROWS=triton.next_power_of_2(grid),
-        **_launch(setting),
-    )
+        forward.stem_kernel, (grid,),
+        *images.arguments(), weight, out, norm, scratch, counter, shape.rows,
+        ROWS=triton.next_power_of_2(grid), **_stem_sizes(shape, setting), **_launch(setting),
+    )  # fmt: skip
 
 
-def activate(source: Source, made: Tensor) -> None:
-    """Make a layer's input: images (N, height, width, channels) with a border."""
-    _elementwise(conv_forward.activate_kernel, source, made)
+def activate(given: LayerInput, activations: Tensor) -> None:
+    """Make what a layer takes in: images (N, height, width, channels) with a border."""
+    _elementwise(forward.activate_kernel, given, activations)
 
 
 def input_gradient(d: Tensor, z: Tensor, coefficients: Tensor, dz: Tensor) -> None:
     """Through a batch norm, from the gradient after it to the one before it, with a border."""
-    _elementwise(conv_backward.input_gradient_kernel, (d, z, coefficients), dz)
+    _elementwise(backward.input_gradient_kernel, (d, z, coefficients), dz)
 
 
 def _elementwise(kernel: Any, inputs: Sequence[Tensor | None], out: Tensor) -> None:
@@ -158,73 +143,47 @@ def _elementwise(kernel: Any, inputs: Sequence[Tensor | None], out: Tensor) -> N
     *images, channels = out.shape
     pixels, block = math.prod(images), setting.block // channels
     launch(
-        kernel,
-        (triton.cdiv(pixels, block),),
-        *inputs,
-        out,
-        pixels,
-        H=images[1] - 2,
-        W=images[2] - 2,
-        C=channels,
-        BLOCK=block,
-        **_launch(setting),
-    )
+        kernel, (triton.cdiv(pixels, block),), *inputs, out, pixels,
+        H=images[1] - 2, W=images[2] - 2, C=channels, BLOCK=block, **_launch(setting),
+    )  # fmt: skip
 
 
-def forward(
-    made: Tensor,
+def convolve(
+    activations: Tensor,
     weight: Tensor,
     out: Tensor,
     norm: Norm,
-    shortcut: Shortcut | None,
-    room: Tensor,
+    projection: Projection | None,
+    scratch: Tensor,
     counter: Tensor,
     shape: Shape,
 ) -> None:
-    """A 3 x 3 convolution, the shortcut beside it, and their norms' statistics."""
+    """A 3 x 3 convolution, the projection beside it, and their norms' statistics."""
     setting = SETTINGS["forward", shape.inputs, shape.stride]
     rows = shape.rows // setting.pixels
     grid = programs(setting, rows)
     launch(
-        conv_forward.forward_kernel,
-        (grid,),
-        made,
-        weight,
-        out,
-        norm,
-        *(shortcut or (None, None, None)),
-        room,
-        counter,
-        rows,
-        PIXELS=setting.pixels,
-        ROWS=triton.next_power_of_2(grid),
-        **_sizes(shape, setting),
-        **_launch(setting),
-    )
+        forward.forward_kernel, (grid,), activations, weight, out, norm,
+        *(projection or (None, None, None)), scratch, counter, rows, PIXELS=setting.pixels,
+        ROWS=triton.next_power_of_2(grid), **_sizes(shape, setting), **_launch(setting),
+    )  # fmt: skip
 
 
-def pool(made: Tensor, pooled: Tensor) -> None:
+def pool(activations: Tensor, pooled: Tensor) -> None:
     """The mean over pixels of the last block's output, which has a border."""
-    images, height, width, channels = made.shape
-    launch(
-        conv_forward.pool_kernel,
-        (images,),
-        made,
-        pooled,
-        H=height - 2,
-        W=width - 2,
-        C=channels,
-        BLOCK=min(64, triton.next_power_of_2(height * width)),
-    )
+    images, height, width, channels = activations.shape
+    block = min(64, triton.next_power_of_2(height * width))
+    sizes = {"H": height - 2, "W": width - 2, "C": channels, "BLOCK": block}
+    launch(forward.pool_kernel, (images,), activations, pooled, **sizes)
 
 
 def pool_gradient(
     gradient: Tensor,
     z: Tensor,
-    made: Tensor,
+    activations: Tensor,
     norm: NormGradient,
     d: Tensor,
-    room: Tensor,
+    scratch: Tensor,
     counter: Tensor,
     shape: Shape,
 ) -> None:
@@ -232,32 +191,20 @@ def pool_gradient(
     setting = SETTINGS["pool", 1, 1]
     grid = programs(setting, shape.rows)
     launch(
-        conv_backward.pool_gradient_kernel,
-        (grid,),
-        gradient,
-        z,
-        made,
-        norm,
-        d,
-        room,
-        counter,
-        shape.rows,
-        H=shape.height,
-        W=shape.width,
-        C=shape.outputs,
-        BLOCK=setting.block,
-        ROWS=triton.next_power_of_2(grid),
-        **_launch(setting),
-    )
+        backward.pool_gradient_kernel, (grid,),
+        gradient, z, activations, norm, d, scratch, counter, shape.rows,
+        H=shape.height, W=shape.width, C=shape.outputs, BLOCK=setting.block,
+        ROWS=triton.next_power_of_2(grid), **_launch(setting),
+    )  # fmt: skip
 
 
 def data_gradient(
     dz: Tensor,
     weight: Tensor,
-    shortcut: ShortcutGradient | None,
-    before: Before,
+    projection: ProjectionGradient | None,
+    before: NormsBefore,
     d_before: Tensor,
-    room: Tensor,
+    scratch: Tensor,
     counter: Tensor,
     shape: Shape,
 ) -> None:
@@ -266,32 +213,17 @@ def data_gradient(
     rows = shape.rows // setting.pixels
     grid = programs(setting, rows)
     launch(
-        conv_backward.data_gradient_kernel,
-        (grid,),
-        dz,
-        weight,
-        *(shortcut or (None, None)),
-        before.skip,
-        before.made,
-        before.z,
-        before.norm,
-        before.beside_z,
-        before.beside,
-        d_before,
-        room,
-        counter,
-        rows,
-        PIXELS=setting.pixels,
-        ROWS=triton.next_power_of_2(grid),
-        **_sizes(shape, setting),
-        **_launch(setting),
-    )
+        backward.data_gradient_kernel, (grid,), dz, weight, *(projection or (None, None)),
+        before.skip, before.activations, before.z, before.norm, before.beside_z, before.beside,
+        d_before, scratch, counter, rows, PIXELS=setting.pixels,
+        ROWS=triton.next_power_of_2(grid), **_sizes(shape, setting), **_launch(setting),
+    )  # fmt: skip
 
 
 class WeightGradient(NamedTuple):
     """The weight gradients of layers of one shape, whose inputs and ``dz`` are stacked."""
 
-    made: Tensor
+    activations: Tensor
     dz: Tensor
     shape: Shape
     side: int = 3
@@ -316,16 +248,10 @@ class WeightGradient(NamedTuple):
         setting, shape = self.setting, self.shape
         window = triton.cdiv(self.side**2 * shape.inputs, setting.k)
         launch(
-            conv_backward.weight_gradient_kernel,
-            (self.parts, window, len(self.dz)),
-            self.made,
-            self.dz,
-            partial,
-            shape.rows,
-            **_sizes(shape, setting),
-            SIDE=self.side,
-            **_launch(setting),
-        )
+            backward.weight_gradient_kernel, (self.parts, window, len(self.dz)),
+            self.activations, self.dz, partial, shape.rows,
+            SIDE=self.side, **_sizes(shape, setting), **_launch(setting),
+        )  # fmt: skip
 
 
 class StemWeightGradient(NamedTuple):
@@ -351,22 +277,10 @@ class StemWeightGradient(NamedTuple):
         """Compute the parts."""
         setting, shape = _stem_setting("weight", self.shape), self.shape
         launch(
-            conv_backward.stem_weight_gradient_kernel,
-            (self.parts,),
-            *self.images.arguments(),
-            self.d,
-            self.z,
-            self.coefficients,
-            partial,
-            shape.rows,
-            H=shape.height,
-            W=shape.width,
-            C_IN=shape.inputs,
-            C_OUT=shape.outputs,
-            BLOCK=setting.block,
-            K=setting.k,
-            **_launch(setting),
-        )
+            backward.stem_weight_gradient_kernel, (self.parts,), *self.images.arguments(),
+            self.d, self.z, self.coefficients, partial, shape.rows,
+            **_stem_sizes(shape, setting), **_launch(setting),
+        )  # fmt: skip
 
 
 def weight_gradients(
@@ -383,15 +297,9 @@ def weight_gradients(
         start += layer.parts * layer.size
         at += layer.size
     launch(
-        conv_backward.sum_parts_kernel,
-        (program,),
-        partial,
-        gradient,
-        SECTIONS=tuple(sections),
-        PARTS=setting.k,
-        BLOCK=setting.block,
-        num_warps=setting.warps,
-    )
+        backward.sum_parts_kernel, (program,), partial, gradient, SECTIONS=tuple(sections),
+        PARTS=setting.k, BLOCK=setting.block, num_warps=setting.warps,
+    )  # fmt: skip
 
 
 def _stem_setting(kernel: str, shape: Shape) -> Setting:
@@ -405,14 +313,10 @@ def _launch(setting: Setting) -> dict[str, int]:
     return {"num_warps": setting.warps, "num_stages": 1}
 
 
+def _stem_sizes(shape: Shape, setting: Setting) -> dict[str, int]:
+    channels = {"C_IN": shape.inputs, "C_OUT": shape.outputs}
+    return {"H": shape.height, "W": shape.width, **channels, "BLOCK": setting.block, "K": setting.k}
+
+
 def _sizes(shape: Shape, setting: Setting) -> dict[str, int]:
-    return {
-        "H": shape.height,
-        "W": shape.width,
-        "C_IN": shape.inputs,
-        "C_OUT": shape.outputs,
-        "STRIDE": shape.stride,
-        "BLOCK": setting.block,
-        "K": setting.k,
-        "STAGES": setting.stages,
-    }
+    return {**_stem_sizes(shape, setting), "STRIDE": shape.stride, "STAGES": setting.stages}

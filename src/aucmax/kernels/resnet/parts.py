@@ -46,13 +46,9 @@ class NormGradient(NamedTuple):
 
 @triton.jit
 def place(
-    p,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    DOWN: tl.constexpr,
-    RIGHT: tl.constexpr,
+    p, H: tl.constexpr, W: tl.constexpr, DOWN: tl.constexpr, RIGHT: tl.constexpr,
     BORDER: tl.constexpr,
-):
+):  # fmt: skip
     """Where the places p of grids of H x W lie, DOWN and RIGHT pixels apart, in their images.
 
     The images are as large as that makes them, and have a border of so many pixels.
