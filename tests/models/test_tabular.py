@@ -135,7 +135,7 @@ def test_a_rows_score_depends_on_no_other_row():
     classes = np.zeros(1100, np.int64)
     scores = score_rows(model, Rows(numeric, codes, classes, None), torch.device("cpu"))
     for rows in (np.arange(7, 8), np.random.default_rng(0).permutation(1100)[:700]):
-        some = Rows(numeric, codes, classes, None).take(rows)
+        some = Rows(numeric, codes, classes, None).select(rows)
         found = score_rows(model, some, torch.device("cpu"))
         np.testing.assert_array_equal(found, scores[rows])
 
