@@ -22,10 +22,11 @@ from dataset_files import (
 
 from aucmax.paper import datasets
 from aucmax.paper.datasets import _cifar, _stl10
+from aucmax.paper.datasets._layout import OfficialFiles
 
 CIFAR10, CIFAR10_PY = small(_cifar.CIFAR10_BINARY, 2), small(_cifar.CIFAR10_PYTHON, 2)
 CIFAR100, CIFAR100_PY = small(_cifar.CIFAR100_BINARY, 6), small(_cifar.CIFAR100_PYTHON, 6)
-STL10 = small(_stl10.STL10, 3)
+STL10 = small(_stl10.STL10_BINARY, 3)
 X12, X6 = images(12, 32, seed=1), images(6, 96, seed=2)
 Y10 = np.array([9, 0, 3, 5, 1, 8, 2, 7, 4, 6, 0, 9])
 Y100 = np.array([99, 0, 37, 50, 1, 80, 2, 7, 64, 6, 10, 98])
@@ -97,11 +98,11 @@ def test_stl10(tmp_path):
 
 
 def test_the_binary_version_comes_first(tmp_path):
-    source = datasets._Source((CIFAR10, CIFAR10_PY), datasets._SOURCES["cifar10"].archive)
+    files = OfficialFiles((CIFAR10, CIFAR10_PY), url="", md5="")
     write_pickled_cifar(tmp_path, CIFAR10_PY, X12, Y10, CIFAR10_NAMES, python2_pickle)
-    check(datasets._load(source, tmp_path, False, False), X12, Y10, CIFAR10_NAMES, train=10)
+    check(files.load(tmp_path, False, False), X12, Y10, CIFAR10_NAMES, train=10)
     write_binary_cifar(tmp_path, CIFAR10, X12[::-1], Y10, CIFAR10_NAMES)
-    check(datasets._load(source, tmp_path, False, False), X12[::-1], Y10, CIFAR10_NAMES, train=10)
+    check(files.load(tmp_path, False, False), X12[::-1], Y10, CIFAR10_NAMES, train=10)
 
 
 def test_digits():
@@ -215,7 +216,7 @@ def test_stl10_files_that_are_cut_off(tmp_path):
     write_stl10(tmp_path, STL10, X6, np.arange(6), STL10_NAMES)
     (tmp_path / STL10.folder / "train_y.bin").write_bytes(b"\x01\x02")
     refused(STL10, tmp_path, "train_y.bin", "3 bytes, found 2")
-    refused(_stl10.STL10, tmp_path, "train_X.bin", "138,240,000 bytes")
+    refused(_stl10.STL10_BINARY, tmp_path, "train_X.bin", "138,240,000 bytes")
 
 
 def test_names_and_roots(tmp_path, monkeypatch):
@@ -230,12 +231,6 @@ def test_names_and_roots(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"'data' .*cifar-100-binary or cifar-100-python"):
         datasets.load("cifar100")
-
-
-def test_every_source_downloads_what_it_reads_first():
-    for source in datasets._SOURCES.values():
-        assert source.archive.folder == source.layouts[0].folder
-    assert {*datasets._SOURCES, "catdog", "digits"} == set(datasets.NAMES)
 
 
 # --- what it brings along ----------------------------------------------------------------------

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from dataset_files import CIFAR10_NAMES, images, small, write_binary_cifar
 
-from aucmax.paper import datasets
 from aucmax.paper.datasets import _cifar, _download
+from aucmax.paper.datasets._layout import OfficialFiles
 
 LAYOUT = small(_cifar.CIFAR10_BINARY, 20)
 X = images(120, 32, seed=4)
@@ -106,8 +106,7 @@ def md5(content):
 
 def load(site, root, content, progress=False):
     """As datasets.load(download=True), from the site; ``content`` is what is expected."""
-    archive = _download.Archive(site.url, md5(content), LAYOUT.folder)
-    return datasets._load(datasets._Source((LAYOUT,), archive), root, True, progress)
+    return OfficialFiles((LAYOUT,), site.url, md5(content)).load(root, True, progress)
 
 
 def left_in(root):

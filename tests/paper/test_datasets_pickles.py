@@ -37,7 +37,7 @@ def test_a_hostile_pickle_is_refused_and_does_nothing(tmp_path, name, protocol):
     }[name]
     content = pickle.dumps({b"labels": [1], b"data": call}, protocol=protocol)
     with pytest.raises(ValueError, match=r"some/file .*it names .*, which is refused"):
-        _pickles.load("some/file", content)
+        _pickles.load_pickle("some/file", content)
     assert not trace.exists()
 
 
@@ -64,20 +64,20 @@ BROKEN = [b"", b"\x80", b"no pickle", b"\x80\x02}", python2_pickle({b"a": b"b" *
 def test_a_pickle_can_neither_change_the_reader_nor_break_it(content):
     before = [dict(vars(kind)) for kind in _pickles._STAND_INS.values()]
     with pytest.raises(ValueError, match="some/file is no pickle"):
-        _pickles.load("some/file", content)
+        _pickles.load_pickle("some/file", content)
     assert [dict(vars(kind)) for kind in _pickles._STAND_INS.values()] == before
 
 
 def test_dotted_names_and_other_encodings_are_refused():
     dotted = b"\x80\x04\x8c\x05numpy\x8c\x0dndarray.tobyt\x93."
     with pytest.raises(ValueError, match=r"names numpy\.ndarray\.tobyt"):
-        _pickles.load("file", dotted)
+        _pickles.load_pickle("file", dotted)
     with pytest.raises(ValueError, match="encodes text as 'rot13'"):
-        _pickles.load(
+        _pickles.load_pickle(
             "file", b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00rot13\x86R."
         )
     with pytest.raises(ValueError, match="pickled dict, found list"):
-        _pickles.load("file", pickle.dumps([1], protocol=2))
+        _pickles.load_pickle("file", pickle.dumps([1], protocol=2))
 
 
 def change(content, **changes):
@@ -111,10 +111,10 @@ def test_what_a_pickle_holds_is_checked(tmp_path, content, text):
 def test_pixels_must_be_bytes_and_all_there():
     floats = pickle.dumps({b"data": np.zeros((2, 3072))}, protocol=2)
     with pytest.raises(ValueError, match=r"pixels u1 .*found b'f8'"):
-        _pickles.pixels("file", _pickles.load("file", floats)[b"data"], (2, 3072))
+        _pickles.pixels("file", _pickles.load_pickle("file", floats)[b"data"], (2, 3072))
     fewer = python2_pickle({b"data": ROWS}).replace(
         b"T" + (6144).to_bytes(4, "little"), b"T" + (6143).to_bytes(4, "little")
     )
     fewer = fewer.replace(b"\x00tb" + b"u.", b"tbu.")
     with pytest.raises(ValueError, match="6,144 pixels, found 6,143"):
-        _pickles.pixels("file", _pickles.load("file", fewer)[b"data"], (2, 3072))
+        _pickles.pixels("file", _pickles.load_pickle("file", fewer)[b"data"], (2, 3072))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aucmax.checks import choice
 from aucmax.paper.curves import Curve, curve
 from aucmax.paper.results import RunResult
-from aucmax.paper.settings import LineKey
 from aucmax.paper.style import (
     Look,
     dataset_name,
@@ -53,43 +53,53 @@ def figure(runs: Sequence[RunResult], by: str = "step") -> Figure:
     Returns:
         A figure that belongs to no window; :func:`aucmax.report.drawing.svg` turns it into text.
     """
-    if by not in AXES:
-        raise ValueError(f"by must be one of {', '.join(map(repr, AXES))}, found {by!r}")
+    choice("by", by, AXES)
     runs = runs if by == "step" else timed_alike(runs)
     groups = grouped(runs)
     rows = list(dict.fromkeys((key.protocol, key.dataset) for key in groups))
     columns = sorted({key.ratio for key in groups}, key=lambda x: (positives_share(x), x))
     look, names = looks(key.line for key in groups), labels(runs)
     with drawing.plot_style():
-        fig = _empty(len(rows), len(columns), look, names)
+        fig = _empty_figure(len(rows), len(columns), look, names)
         for k, row in enumerate(rows):
             axes = dict(zip(columns, fig.axes[k * len(columns) :], strict=False))
-            panels = {ratio: _of_panel(groups, (*row, ratio)) for ratio in columns}
+            panels = {
+                ratio: {
+                    key.line: group for key, group in groups.items() if key[:3] == (*row, ratio)
+                }
+                for ratio in columns
+            }
             _draw_row(axes, panels, look, names, by)
             first = next(ax for ax in axes.values() if ax.axison)
             first.set_ylabel(f"{dataset_name(row[1])}, {protocol_name(row[0])}\n\ntest AUC")
     return fig
 
 
-def _empty(rows: int, columns: int, look: dict[str, Look], names: dict[str, str]) -> Figure:
-    """Panels with nothing in them and the legend."""
+def _empty_figure(rows: int, columns: int, look: dict[str, Look], names: dict[str, str]) -> Figure:
+    """Panels with nothing in them, and below them a legend of all lines."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.lines import Line2D
 
     width = max(5.0, 2.7 * columns + 0.6)
-    across = _names_across(names.values(), width)
+    inches_of_a_name = 0.9 + 0.08 * min(LONGEST_NAME, max(map(len, names.values())))
+    across = max(1, min(3, int(width / inches_of_a_name)))
     height = 2.5 * rows + 0.18 * -(-len(names) // across) + 0.4
     layout = ConstrainedLayoutEngine(h_pad=0.06, w_pad=0.06)
     fig = Figure(figsize=(width, height), layout=layout)
     fig.subplots(rows, columns)
-    _legend(fig, look, names, across)
+    legend = fig.legend(
+        [Line2D([], [], **_line_style(x)) for x in look.values()],
+        ["" for _ in look],
+        loc="outside lower left",  # where a phone shows it first
+        ncols=across,
+        handlelength=4.2,
+        frameon=False,
+    )
+    for text, line in zip(legend.get_texts(), look, strict=True):
+        # Set here, for a label with an underscore first would be left out above.
+        text.set_text(textwrap.fill(names[line], LONGEST_NAME))
     return fig
-
-
-def _of_panel(
-    groups: dict[LineKey, list[RunResult]], where: tuple[str, str, str]
-) -> dict[str, list[RunResult]]:
-    return {key.line: group for key, group in groups.items() if key[:3] == where}
 
 
 def _draw_row(
@@ -106,46 +116,47 @@ def _draw_row(
             ax.set_axis_off()
             continue
         curves = {line: curve(group) for line, group in panels[ratio].items()}
-        drawn = {line: found for line, found in curves.items() if found.can_be_drawn(by)}
-        for line, found in drawn.items():
-            _draw(ax, found, look[line], by)
+        drawn = {line: c for line, c in curves.items() if c.can_be_drawn(by)}
+        for line, c in drawn.items():
+            _draw(ax, c, look[line], by)
         notes[ratio] = _notes(panels[ratio], curves, names, by)
         limits[ratio] = _limits(drawn.values())
     most = max(map(len, notes.values()))
     for ratio, (low, high) in _shared(limits).items():
         axes[ratio].set_ylim(low, high)
         axes[ratio].set_title(ratio, fontweight="bold", pad=6 + 11 * most)
-        _dress(axes[ratio], notes[ratio], by)
+        _annotate(axes[ratio], notes[ratio], by)
 
 
-def _draw(ax: Axes, found: Curve, look: Look, by: str) -> None:
-    x, points = found.x(by), len(found.steps)
+def _draw(ax: Axes, c: Curve, look: Look, by: str) -> None:
+    x, points = c.x(by), len(c.steps)
     every = max(1, points // MARKERS_PER_LINE)
     first = (look.slot * 2 + 1) * every // 12 % every  # lines have their markers at other places
     places = min(first, points - 1), every
-    ax.plot(x, found.mean, markevery=places, zorder=3, **_line(look))
-    if not np.isnan(found.low).all():
-        ax.fill_between(
-            x, found.low, found.high, color=look.colour, alpha=0.16, linewidth=0, zorder=2
-        )
+    ax.plot(x, c.mean, markevery=places, zorder=3, **_line_style(look))
+    if not np.isnan(c.low).all():
+        ax.fill_between(x, c.low, c.high, color=look.colour, alpha=0.16, linewidth=0, zorder=2)
 
 
-def _dress(ax: Axes, notes: list[str], by: str) -> None:
+def _line_style(look: Look) -> dict[str, Any]:
+    return {
+        "color": look.colour,
+        "linestyle": (0, look.dashes) if look.dashes else "-",
+        "marker": look.marker,
+        "markeredgecolor": PAPER,
+        "markeredgewidth": 0.6,
+    }
+
+
+def _annotate(ax: Axes, notes: list[str], by: str) -> None:
     """Notes under the title, and the axes."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     if notes:
         ax.annotate(
-            "\n".join(notes),
-            (0.5, 1),
-            xytext=(0, 4),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=8,
-            annotation_clip=False,
-        )
+            "\n".join(notes), (0.5, 1), xytext=(0, 4), xycoords="axes fraction",
+            textcoords="offset points", ha="center", va="bottom", fontsize=8, annotation_clip=False,
+        )  # fmt: skip
     ax.set_xlabel("iteration" if by == "step" else "seconds")
     ax.set_xlim(left=0)
     ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -170,12 +181,12 @@ def _notes(
 def _limits(curves: Iterable[Curve]) -> tuple[float, float]:
     """A range that shows all later values well; the first, noisy ones may be cut off."""
     lows, highs = [], []
-    for found in curves:
-        late = found.steps > EARLY * found.steps[-1]
-        lows.append(float(np.quantile(found.mean[late], LOW)))
-        band = found.high[late]
-        top = found.mean[late].max() if np.isnan(band).all() else np.quantile(band, TOP)
-        highs.append(max(float(top), float(found.mean[late].max())))
+    for c in curves:
+        late = c.steps > EARLY * c.steps[-1]
+        mean, band = c.mean[late], c.high[late]
+        lows.append(float(np.quantile(mean, LOW)))
+        top = mean.max() if np.isnan(band).all() else np.quantile(band, TOP)
+        highs.append(max(float(top), float(mean.max())))
     if not lows:
         return 0.5, 1.0
     low, high = min(lows), max(highs)
@@ -188,37 +199,4 @@ def _shared(limits: dict[str, tuple[float, float]]) -> dict[str, tuple[float, fl
     low, high = min(x for x, _ in limits.values()), max(x for _, x in limits.values())
     shortest = min(top - bottom for bottom, top in limits.values())
     fits = high - low <= SHARED_SPAN * shortest
-    return {ratio: (low, high) if fits else found for ratio, found in limits.items()}
-
-
-def _legend(fig: Figure, look: dict[str, Look], names: dict[str, str], across: int) -> None:
-    """All lines, below the panels."""
-    from matplotlib.lines import Line2D
-
-    legend = fig.legend(
-        [Line2D([], [], **_line(x)) for x in look.values()],
-        ["" for _ in look],
-        loc="outside lower left",  # where a phone shows it first
-        ncols=across,
-        handlelength=4.2,
-        frameon=False,
-    )
-    for text, line in zip(legend.get_texts(), look, strict=True):
-        # Set here, for a label with an underscore first would be left out above.
-        text.set_text(textwrap.fill(names[line], LONGEST_NAME))
-
-
-def _names_across(names: Iterable[str], width: float) -> int:
-    """How many names fit beside each other in so many inches, three at most."""
-    each = 0.9 + 0.08 * min(LONGEST_NAME, max(map(len, names)))
-    return max(1, min(3, int(width / each)))
-
-
-def _line(look: Look) -> dict[str, Any]:
-    return {
-        "color": look.colour,
-        "linestyle": (0, look.dashes) if look.dashes else "-",
-        "marker": look.marker,
-        "markeredgecolor": PAPER,
-        "markeredgewidth": 0.6,
-    }
+    return {ratio: (low, high) if fits else own for ratio, own in limits.items()}

@@ -136,20 +136,20 @@ def train_by_turns(
 
     def configs() -> Iterator[dict[str, Any]]:
         known = dict[Any, Parts]()
-        for number, run in enumerate(runs):
+        for index, run in enumerate(runs):
             rows = (run.partition, run.removed, run.seed, run.options["valid"])
             if rows not in known:
                 if len(known) == KEPT:
                     del known[next(iter(known))]
                 known[rows] = make_parts(run, images)
-            under_way[number] = run, known[rows]
+            under_way[index] = run, known[rows]
             yield _arguments(run, known[rows], folder, device)
 
     sweep = Sweep(configs(), torch.device(device), at_once)
     sweep.tick = tick
     with closing(iter(sweep)) as ended:
-        for number, outcome in ended:
-            run, parts = under_way.pop(number)
+        for index, outcome in ended:
+            run, parts = under_way.pop(index)
             yield run, _save(outcome, run, parts, folder, device, at_once)
 
 

@@ -33,6 +33,11 @@ def full_title(
     return f"{title} — {', '.join(short)}" if short else title
 
 
+def _span(numbers: list[int]) -> str:
+    first, last = f"{numbers[0]:,}", f"{numbers[-1]:,}"
+    return first if first == last else f"{first} to {last}"
+
+
 def findings(rows: Sequence[Row]) -> list[str]:
     """A sentence or two for each protocol, dataset and ratio.
 
@@ -41,7 +46,10 @@ def findings(rows: Sequence[Row]) -> list[str]:
     Args:
         rows: from :func:`aucmax.paper.summarize`.
     """
-    return [f"{setting_name(block[0])}: {_finding(block)}" for block in _blocks(rows)]
+    return [
+        f"{setting_name(group[0])}: {_finding(group)}{_by_choice(group)}{_diverged(group)}"
+        for group in _by_setting(rows)
+    ]
 
 
 def overview(rows: Sequence[Row]) -> str:
@@ -50,21 +58,22 @@ def overview(rows: Sequence[Row]) -> str:
     Args:
         rows: from :func:`aucmax.paper.summarize`.
     """
-    final = _contest(rows)
-    if not final:
+    pairs = _contest(rows)
+    if not pairs:
         return ""
-    ahead = [pair for pair in final if pair[0].shown.mean > pair[1].shown.mean]
-    behind = [setting_name(auc) for auc, plain in final if auc.shown.mean <= plain.shown.mean]
+    settings = f"{len(pairs)} setting{'' if len(pairs) == 1 else 's'}"
+    ahead = [pair for pair in pairs if pair[0].shown.mean > pair[1].shown.mean]
+    behind = [setting_name(auc) for auc, plain in pairs if auc.shown.mean <= plain.shown.mean]
     said = (
         "The AUC method that does best on validation data is, by mean final test AUC, ahead of the "
         "cross-entropy line that does best there "
-        f"in {len(ahead)} of {_settings(len(final))}{_how_clearly(ahead)}."
+        f"in {len(ahead)} of {settings}{_how_clearly(ahead)}."
     )
     if behind and ahead:
         said += f" It is not ahead in: {'; '.join(behind)}."
-    won = sum(auc.chosen.mean > plain.chosen.mean for auc, plain in final)
-    by_choice = f" With the weights that validation data chose, it is ahead in {won} of "
-    return said + f"{by_choice}{_settings(len(final))}."
+    won = sum(auc.chosen.mean > plain.chosen.mean for auc, plain in pairs)
+    by_choice = "With the weights that validation data chose, it is ahead"
+    return f"{said} {by_choice} in {won} of {settings}."
 
 
 def _contest(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
@@ -73,8 +82,8 @@ def _contest(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     To take the best of several by their test AUC would flatter the side that has more of them.
     """
     pairs = [
-        (_best(block, AUC_METHODS, "valid"), _best(block, CROSS_ENTROPY, "valid"))
-        for block in _blocks(rows)
+        (_best(group, AUC_METHODS, "valid"), _best(group, CROSS_ENTROPY, "valid"))
+        for group in _by_setting(rows)
     ]
     return [(auc, plain) for auc, plain in pairs if auc is not None and plain is not None]
 
@@ -90,58 +99,41 @@ def _how_clearly(ahead: list[tuple[Row, Row]]) -> str:
     return f", {clear} of them by more than one standard error of the difference"
 
 
-def _settings(n: int) -> str:
-    return f"{n} setting{'' if n == 1 else 's'}"
-
-
-def _finding(block: list[Row]) -> str:
-    best = _best(block)
+def _finding(group: list[Row]) -> str:
+    """Which line is best, and how the other kind of line compares with it."""
+    best, auc, plain = _best(group), _best(group, AUC_METHODS), _best(group, CROSS_ENTROPY)
     if best is None:
-        return f"no line has a result.{_diverged(block)}"
+        return "no line has a result."
     spread = f"{stat_text(best.shown)} ({best.iterate} iterate, n = {best.shown.n})"
     said = f"{best.label} is best with {spread}"
-    ends = f"{_by_choice(block)}{_diverged(block)}"
     if is_a(best.line, CROSS_ENTROPY):
-        return f"{said}. {_not_beaten(block, best)}{ends}"
-    baseline = _best(block, CROSS_ENTROPY)
-    if baseline is None:
-        return f"{said}; there is no result of cross-entropy to compare it with.{ends}"
-    plain = f"{baseline.label}, {baseline.iterate} iterate"
-    said += f", {_difference(best, baseline)} cross-entropy ({plain})"
-    if baseline.shown.is_near(best.shown):
-        said += ", which is within one standard error"
-    return f"{said}.{_below(block, baseline)}{ends}"
+        if auc is None:
+            return f"{said}. It minimizes cross-entropy; there is no result of an AUC method."
+        behind = f"{auc.label} is {_difference(auc, best)} it{_if_near(auc, best)}"
+        return f"{said}. AUC maximization does not win: {behind}."
+    if plain is None:
+        return f"{said}; there is no result of cross-entropy to compare it with."
+    said += f", {_difference(best, plain)} cross-entropy ({plain.label}, {plain.iterate} iterate)"
+    below = [
+        row.label
+        for row in group
+        if is_a(row.line, AUC_METHODS) and row.shown.n and row.shown.mean < plain.shown.mean
+    ]
+    others = f" Below {plain.label}: {', '.join(below)}." if below else ""
+    return f"{said}{_if_near(plain, best)}.{others}"
 
 
-def _not_beaten(block: list[Row], best: Row) -> str:
-    """The best line minimizes cross-entropy: say how far AUC maximization is behind."""
-    auc = _best(block, AUC_METHODS)
-    if auc is None:
-        return "It minimizes cross-entropy; there is no result of an AUC method."
-    near = ", which is within one standard error" if auc.shown.is_near(best.shown) else ""
-    return f"AUC maximization does not win: {auc.label} is {_difference(auc, best)} it{near}."
-
-
-def _by_choice(block: list[Row]) -> str:
+def _by_choice(group: list[Row]) -> str:
     """The same contest between the weights that validation data chose."""
-    pair = _contest(block)
-    if not pair or not pair[0][0].chosen.n or not pair[0][1].chosen.n:
+    pairs = _contest(group)
+    if not pairs or not all(row.chosen.n for row in pairs[0]):
         return ""
-    shown = [f"{row.label} {stat_text(row.chosen)}" for row in pair[0]]
+    shown = [f"{row.label} {stat_text(row.chosen)}" for row in pairs[0]]
     return f" With the weights that validation chose: {', '.join(shown)}."
 
 
-def _below(block: list[Row], baseline: Row) -> str:
-    lower = [
-        row.label
-        for row in block
-        if is_a(row.line, AUC_METHODS) and row.shown.n and row.shown.mean < baseline.shown.mean
-    ]
-    return f" Below {baseline.label}: {', '.join(lower)}." if lower else ""
-
-
-def _diverged(block: list[Row]) -> str:
-    lost = [f"{row.label} {row.diverged} of {row.seeds}" for row in block if row.diverged]
+def _diverged(group: list[Row]) -> str:
+    lost = [f"{row.label} {row.diverged} of {row.seeds}" for row in group if row.diverged]
     return f" Diverged: {', '.join(lost)}." if lost else ""
 
 
@@ -152,16 +144,15 @@ def _difference(row: Row, other: Row) -> str:
     return f"{abs(difference):.4f} {'above' if difference > 0 else 'below'}"
 
 
-def _best(block: list[Row], names: tuple[str, ...] = (), what: str = "shown") -> Row | None:
+def _if_near(row: Row, best: Row) -> str:
+    return ", which is within one standard error" if row.shown.is_near(best.shown) else ""
+
+
+def _best(group: list[Row], names: tuple[str, ...] = (), what: str = "shown") -> Row | None:
     """The row with the highest mean, of all or of those that are one of ``names``."""
-    known = [row for row in block if getattr(row, what).n and (not names or is_a(row.line, names))]
+    known = [row for row in group if getattr(row, what).n and (not names or is_a(row.line, names))]
     return max(known, key=lambda row: float(getattr(row, what).mean), default=None)
 
 
-def _blocks(rows: Sequence[Row]) -> list[list[Row]]:
-    return [list(block) for _, block in groupby(rows, key=lambda row: row.setting)]
-
-
-def _span(numbers: list[int]) -> str:
-    first, last = f"{numbers[0]:,}", f"{numbers[-1]:,}"
-    return first if first == last else f"{first} to {last}"
+def _by_setting(rows: Sequence[Row]) -> list[list[Row]]:
+    return [list(group) for _, group in groupby(rows, key=lambda row: row.setting)]

@@ -7,31 +7,19 @@ Needs NumPy alone, but for ``catdog`` (Pillow), ``digits`` (scikit-learn) and th
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-from aucmax.paper.datasets import _catdog, _cifar, _digits, _download, _stl10
-from aucmax.paper.datasets._layout import ImageData, Layout
+from aucmax.paper.datasets import _catdog, _digits
+from aucmax.paper.datasets._cifar import CIFAR10, CIFAR100
+from aucmax.paper.datasets._layout import ImageData
+from aucmax.paper.datasets._stl10 import STL10
 
 __all__ = ["NAMES", "ImageData", "load"]
 
 NAMES = ("cifar10", "cifar100", "stl10", "catdog", "digits")
 """What :func:`load` knows."""
 
-
-@dataclass(frozen=True)
-class _Source:
-    """The layouts a data set may have, the preferred one first, and where to get that one."""
-
-    layouts: tuple[Layout, ...]
-    archive: _download.Archive
-
-
-_SOURCES = {
-    "cifar10": _Source((_cifar.CIFAR10_BINARY, _cifar.CIFAR10_PYTHON), _download.CIFAR10),
-    "cifar100": _Source((_cifar.CIFAR100_BINARY, _cifar.CIFAR100_PYTHON), _download.CIFAR100),
-    "stl10": _Source((_stl10.STL10,), _download.STL10),
-}
+_OFFICIAL = {"cifar10": CIFAR10, "cifar100": CIFAR100, "stl10": STL10}
 
 
 def load(
@@ -89,19 +77,4 @@ def load(
     folder = Path(root or os.environ.get("AUCMAX_DATA") or "data")
     if name == "catdog":
         return _catdog.read(folder)
-    return _load(_SOURCES[name], folder, download, progress)
-
-
-def _load(source: _Source, root: Path, download: bool, progress: bool) -> ImageData:
-    """Read the first layout whose folder is there; fetch it if none is and that is wanted."""
-    for layout in source.layouts:
-        if (root / layout.folder).is_dir():
-            return layout.read(root)
-    if not download:
-        folders = " or ".join(layout.folder for layout in source.layouts)
-        raise ValueError(
-            f"root {str(root)!r} must hold the folder {folders}, which is not there: "
-            f"download=True (--download) fetches it from {source.archive.url}"
-        )
-    _download.fetch(source.archive, root, progress)
-    return source.layouts[0].read(root)
+    return _OFFICIAL[name].load(folder, download, progress)

@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aucmax.paper.datasets import _pickles
-from aucmax.paper.datasets._layout import Images, Labels, Layout, Member, class_numbers, read_bytes
+from aucmax.paper.datasets._layout import (
+    Images,
+    Labels,
+    Layout,
+    Member,
+    OfficialFiles,
+    class_numbers,
+    read_bytes,
+)
+from aucmax.paper.datasets._pickles import load_pickle, pixels
 
 PIXELS = 3 * 32 * 32
 
@@ -64,24 +72,24 @@ class PickledCifar(Cifar):
 
     def records(self, path: Path, member: Member) -> tuple[Images, NDArray[Any]]:
         """The images, a row of planar bytes each, and the labels of one file."""
-        content = _pickles.load(path, read_bytes(path, md5=member.md5))
+        content = load_pickle(path, read_bytes(path, md5=member.md5))
         labels = self._list(path, content, self.label_key, int)
         if len(labels) != member.records:
             raise ValueError(f"{path} must hold {member.records} labels, found {len(labels)}")
-        planes = _pickles.pixels(path, content.get(b"data"), (member.records, PIXELS))
+        planes = pixels(path, content.get(b"data"), (member.records, PIXELS))
         return planes, np.array(labels)
 
     def read_names(self, path: Path) -> tuple[str, ...]:
         """The class names."""
-        content = _pickles.load(path, read_bytes(path, md5=self.names.md5))
+        content = load_pickle(path, read_bytes(path, md5=self.names.md5))
         names = self._list(path, content, self.names_key, bytes)
         return self.check_names(path, (name.decode("utf-8", errors="replace") for name in names))
 
     def _list(self, path: Path, content: dict[bytes, Any], key: bytes, kind: type) -> list[Any]:
-        found = content.get(key)
-        if not isinstance(found, list) or not all(type(value) is kind for value in found):
+        values = content.get(key)
+        if not isinstance(values, list) or not all(type(value) is kind for value in values):
             raise ValueError(f"{path} must hold a list of {kind.__name__} under {key!r}")
-        return found
+        return values
 
 
 # The sums of the binary members were computed from a lossless copy of the official version; the
@@ -128,4 +136,16 @@ CIFAR100_PYTHON = PickledCifar(
     names=Member("meta", 100, "7973b15100ade9c7d40fb424638fde48"),
     label_key=b"fine_labels",
     names_key=b"fine_label_names",
+)
+
+# The sums of the archives stand on CIFAR's page.
+CIFAR10 = OfficialFiles(
+    layouts=(CIFAR10_BINARY, CIFAR10_PYTHON),
+    url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    md5="c32a1d4ab5d03f1284b67883e8d87530",
+)
+CIFAR100 = OfficialFiles(
+    layouts=(CIFAR100_BINARY, CIFAR100_PYTHON),
+    url="https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+    md5="03b5dce01913d631647c71ecec9e9cb8",
 )

@@ -9,9 +9,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,43 +18,21 @@ from aucmax.progress import ProgressBar
 CHUNK = 1 << 16
 TIMEOUT = 60.0
 """Seconds without a byte after which a download has failed."""
+NETWORK_ERRORS = (
+    urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError,
+)  # fmt: skip
 
 Tell = Callable[[int, int | None], None]
 """Called with the bytes that are there and how many there will be, None if that is unknown."""
 
 
-@dataclass(frozen=True)
-class Archive:
-    """A .tar.gz on the web: where, its MD5 sum, and the one folder that is taken out of it."""
-
-    url: str
-    md5: str
-    folder: str
-
-
-# The sums of CIFAR stand on its page, that of STL-10 in torchvision.
-CIFAR10 = Archive(
-    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-    "c32a1d4ab5d03f1284b67883e8d87530",
-    "cifar-10-batches-bin",
-)
-CIFAR100 = Archive(
-    "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
-    "03b5dce01913d631647c71ecec9e9cb8",
-    "cifar-100-binary",
-)
-STL10 = Archive(
-    "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
-    "91f7769df0f17e558f3565bffb0c7dfb",
-    "stl10_binary",
-)
-
-
-def fetch(archive: Archive, root: Path, progress: bool) -> None:
-    """Download an archive and put its folder below ``root``.
+def fetch(url: str, md5: str, folder: str, root: Path, progress: bool) -> None:
+    """Download an archive and put a folder that it holds below ``root``.
 
     Args:
-        archive: what to fetch.
+        url: of a .tar.gz file.
+        md5: its sum.
+        folder: of its folders, the one that is unpacked.
         root: made if it is not there.
         progress: whether a bar on standard error says how far it is.
 
@@ -65,25 +41,29 @@ def fetch(archive: Archive, root: Path, progress: bool) -> None:
         ValueError: if what came is not the archive; it is removed.
     """
     root.mkdir(parents=True, exist_ok=True)
-    part = root / f"{archive.url.rsplit('/', 1)[-1]}.part"
+    part = root / f"{url.rsplit('/', 1)[-1]}.part"
     # One that is whole was left by a call that ended while it unpacked.
-    if not part.exists() or _md5(part) != archive.md5:
+    if not part.exists() or _md5(part) != md5:
         with ProgressBar(progress, "bytes", "speed", terminal=False) as bar:
             bar.begin(part.stem)
-            _receive(archive.url, part, lambda have, total: bar.update(have, total=total))
-        _verify(archive, part)
-    _unpack(archive, part, root)
+            _receive(url, part, lambda have, total: bar.update(have, total=total))
+        if (other := _md5(part)) != md5:
+            part.unlink()
+            raise ValueError(
+                f"{url} must have the MD5 sum {md5}, found {other}: "
+                f"it came damaged or was changed; {part} is removed, call again to fetch it anew"
+            )
+    # Unpacked beside the target and renamed, so that the folder is whole once it is there.
+    with tempfile.TemporaryDirectory(dir=root, prefix=f".{folder}-") as temporary:
+        with tarfile.open(part, "r:gz") as tar:
+            for member in tar:
+                parts = PurePosixPath(member.name).parts
+                if member.isfile() and parts[:1] == (folder,) and len(parts) > 1:
+                    tar.extract(member, temporary, filter="data")
+        if not (Path(temporary) / folder).is_dir():
+            raise ValueError(f"{url} must hold the folder {folder}, found none")
+        os.rename(Path(temporary) / folder, root / folder)
     part.unlink()
-
-
-def _verify(archive: Archive, part: Path) -> None:
-    found = _md5(part)
-    if found != archive.md5:
-        part.unlink()
-        raise ValueError(
-            f"{archive.url} must have the MD5 sum {archive.md5}, found {found}: "
-            f"it came damaged or was changed; {part} is removed, call again to fetch it anew"
-        )
 
 
 def _md5(path: Path) -> str:
@@ -94,7 +74,7 @@ def _md5(path: Path) -> str:
 def _receive(url: str, part: Path, tell: Tell) -> None:
     """Append to ``part`` what is missing of it; from the start if the server cannot do that."""
     have = part.stat().st_size if part.exists() else 0
-    with _failures(url, part):
+    try:
         response = _request(url, have)
         if response is None:
             return  # nothing beyond what is there: its sum decides
@@ -108,6 +88,10 @@ def _receive(url: str, part: Path, tell: Tell) -> None:
                 tell(have, total)
         if total is not None and have < total:
             raise http.client.HTTPException(f"it broke off at {have:,} of {total:,} bytes")
+    except NETWORK_ERRORS as error:  # a full disk stays what it is
+        have = part.stat().st_size if part.exists() else 0
+        kept = f"; {part} keeps {have:,} bytes, call again to go on" if have else ""
+        raise ConnectionError(f"could not download {url}: {error}{kept}") from error
 
 
 def _request(url: str, have: int) -> Any:
@@ -127,28 +111,3 @@ def _request(url: str, have: int) -> Any:
         response.close()
         raise http.client.HTTPException(f"asked for bytes from {have}, the server sent {begins!r}")
     return response
-
-
-@contextmanager
-def _failures(url: str, part: Path) -> Iterator[None]:
-    """Say what failed and that the next call goes on; a full disk stays what it is."""
-    network = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
-    try:
-        yield
-    except network as error:
-        have = part.stat().st_size if part.exists() else 0
-        kept = f"; {part} keeps {have:,} bytes, call again to go on" if have else ""
-        raise ConnectionError(f"could not download {url}: {error}{kept}") from error
-
-
-def _unpack(archive: Archive, part: Path, root: Path) -> None:
-    """Unpack beside the target and rename, so that the folder is whole once it is there."""
-    with tempfile.TemporaryDirectory(dir=root, prefix=f".{archive.folder}-") as temporary:
-        with tarfile.open(part, "r:gz") as tar:
-            for member in tar:
-                parts = PurePosixPath(member.name).parts
-                if member.isfile() and parts[:1] == (archive.folder,) and len(parts) > 1:
-                    tar.extract(member, temporary, filter="data")
-        if not (Path(temporary) / archive.folder).is_dir():
-            raise ValueError(f"{archive.url} must hold the folder {archive.folder}, found none")
-        os.rename(Path(temporary) / archive.folder, root / archive.folder)

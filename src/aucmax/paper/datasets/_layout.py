@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aucmax.paper.datasets._download import fetch
+
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
@@ -74,7 +76,13 @@ class Layout(ABC):
             ValueError: if a file is missing, cut off or altered; the message names it.
         """
         folder = root / self.folder
-        check_present(folder, [m.name for m in (*self.train, *self.test, self.names)])
+        names = [member.name for member in (*self.train, *self.test, self.names)]
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            raise ValueError(
+                f"{folder} must hold {', '.join(names)}; missing: {', '.join(missing)}. Remove the "
+                f"folder, then download=True (--download) fetches it whole"
+            )
         classes = self.read_names(folder / self.names.name)
         return ImageData(
             *self.read_split(folder, self.train), *self.read_split(folder, self.test), classes
@@ -91,23 +99,42 @@ class Layout(ABC):
 
     def check_names(self, path: Path, names: Iterable[str]) -> tuple[str, ...]:
         """The names that are not empty, if there is one for each class."""
-        found = tuple(name for name in names if name)
-        if len(set(found)) != len(found) or len(found) != self.names.records:
+        classes = tuple(name for name in names if name)
+        if len(set(classes)) != len(classes) or len(classes) != self.names.records:
             raise ValueError(
-                f"{path} must name {self.names.records} different classes, found {len(found)} "
-                f"names, {len(set(found))} of them different"
+                f"{path} must name {self.names.records} different classes, found {len(classes)} "
+                f"names, {len(set(classes))} of them different"
             )
-        return found
+        return classes
 
 
-def check_present(folder: Path, names: list[str]) -> None:
-    """Raise unless the folder holds files of all these names."""
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        raise ValueError(
-            f"{folder} must hold {', '.join(names)}; missing: {', '.join(missing)}. Remove the "
-            f"folder, then download=True (--download) fetches it whole"
-        )
+@dataclass(frozen=True)
+class OfficialFiles:
+    """A data set as it is published.
+
+    Attributes:
+        layouts: that its files may have, the preferred one first.
+        url: of the archive that holds the files in the preferred layout.
+        md5: the archive's sum.
+    """
+
+    layouts: tuple[Layout, ...]
+    url: str
+    md5: str
+
+    def load(self, root: Path, download: bool, progress: bool) -> ImageData:
+        """Read the first layout whose folder is there; fetch it if none is and that is wanted."""
+        for layout in self.layouts:
+            if (root / layout.folder).is_dir():
+                return layout.read(root)
+        if not download:
+            folders = " or ".join(layout.folder for layout in self.layouts)
+            raise ValueError(
+                f"root {str(root)!r} must hold the folder {folders}, which is not there: "
+                f"download=True (--download) fetches it from {self.url}"
+            )
+        fetch(self.url, self.md5, self.layouts[0].folder, root, progress)
+        return self.layouts[0].read(root)
 
 
 def read_bytes(path: Path, size: int | None = None, md5: str | None = None) -> bytes:
@@ -118,10 +145,10 @@ def read_bytes(path: Path, size: int | None = None, md5: str | None = None) -> b
             f"{path} must hold {size:,} bytes, found {len(content):,}: "
             f"it is {'cut off' if len(content) < size else 'no official file'}"
         )
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if md5 is not None and found != md5:
+    own = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if md5 is not None and own != md5:
         raise ValueError(
-            f"{path} is cut off or altered: the MD5 sum of its {len(content):,} bytes is {found}, "
+            f"{path} is cut off or altered: the MD5 sum of its {len(content):,} bytes is {own}, "
             f"that of the official file is {md5}"
         )
     return content

@@ -70,7 +70,7 @@ class _Reader(pickle.Unpickler):
             raise pickle.UnpicklingError(f"it names {module}.{name}, which is refused") from None
 
 
-def load(path: Path, content: bytes) -> dict[bytes, Any]:
+def load_pickle(path: Path, content: bytes) -> dict[bytes, Any]:
     """The dict that a pickle holds; arrays in it are for :func:`pixels`.
 
     Args:
@@ -81,23 +81,23 @@ def load(path: Path, content: bytes) -> dict[bytes, Any]:
         ValueError: if it is no whole pickle of a dict, or names anything but an array's parts.
     """
     try:
-        found = _Reader(io.BytesIO(content), encoding="bytes").load()
+        value = _Reader(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:  # a damaged pickle may raise anything
         raise ValueError(f"{path} is no pickle of plain data and arrays: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} must hold a pickled dict, found {type(found).__name__}")
-    return found
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} must hold a pickled dict, found {type(value).__name__}")
+    return value
 
 
 def pixels(path: Path, value: object, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """The uint8 array that a stand-in keeps, if it has this shape."""
     try:
-        _, found, dtype, columns_first, raw = value.state  # type: ignore[attr-defined]
+        _, own_shape, dtype, columns_first, raw = value.state  # type: ignore[attr-defined]
         code = dtype.code
     except (AttributeError, TypeError, ValueError):
         raise ValueError(f"{path} must hold an array of pixels, found none") from None
-    if code != b"u1" or found != shape or not isinstance(raw, bytes):
-        raise ValueError(f"{path} must hold pixels u1 {shape}, found {code!r} {found}")
+    if code != b"u1" or own_shape != shape or not isinstance(raw, bytes):
+        raise ValueError(f"{path} must hold pixels u1 {shape}, found {code!r} {own_shape}")
     if len(raw) != math.prod(shape):
         raise ValueError(f"{path} must hold {math.prod(shape):,} pixels, found {len(raw):,}")
     return np.frombuffer(raw, np.uint8).reshape(shape, order="F" if columns_first else "C")

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from aucmax.paper.datasets._layout import Images, Labels, Layout, Member, class_numbers, read_bytes
+from aucmax.paper.datasets._layout import (
+    Images,
+    Labels,
+    Layout,
+    Member,
+    OfficialFiles,
+    class_numbers,
+    read_bytes,
+)
 
 PIXELS = 3 * 96 * 96
 
@@ -31,7 +39,7 @@ class Stl10(Layout):
 
 
 # The sums are torchvision's.
-STL10 = Stl10(
+STL10_BINARY = Stl10(
     folder="stl10_binary",
     train=(
         Member("train_X.bin", 5_000, "918c2871b30a85fa023e0c44e0bee87f"),
@@ -42,4 +50,9 @@ STL10 = Stl10(
         Member("test_y.bin", 8_000, "36f9794fa4beb8a2c72628de14fa638e"),
     ),
     names=Member("class_names.txt", 10),
+)
+STL10 = OfficialFiles(
+    layouts=(STL10_BINARY,),
+    url="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+    md5="91f7769df0f17e558f3565bffb0c7dfb",
 )
