@@ -13,6 +13,7 @@ HEAVY = [
     "pandas",
     "pyarrow",
     "matplotlib",
+    "jinja2",
     "rich",
     "tyro",
     "optuna",

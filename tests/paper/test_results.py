@@ -17,7 +17,7 @@ from aucmax.paper import curves, figures, text_tables, verdicts
 from aucmax.paper.results import parse_result
 from aucmax.paper.style import looks, positives_share
 from aucmax.paper.summary import labels
-from aucmax.report import base, style
+from aucmax.report import style
 
 LABELS = {
     "ppd-sg": "PPD-SG",
@@ -544,7 +544,7 @@ def test_no_two_lines_share_dashes_and_marker():
 
 @pytest.mark.parametrize("ground", [0, 1])
 def test_the_first_eight_lines_differ_in_lightness(ground):
-    paper = (style.PAPER, base.GROUND[style.PAPER][1])[ground]
+    paper = (style.PAPER, style.DARK_GROUND[style.PAPER])[ground]
     values = [lightness(pair[ground]) for pair in style.COLOURS]
     assert len(values) == 8
     assert min(abs(x - y) for x, y in combinations(values, 2)) > 6
@@ -665,7 +665,7 @@ def test_the_page_has_the_numbers_and_where_they_come_from(tmp_path):
         assert expected in text
     assert "<td>20,000 + 2,222</td><td>2,500 + 250</td><td>5,000 + 5,001</td>" in text
     assert text.count("<dt>stages.T0</dt><dd>1234</dd>") == len(runs)
-    assert "PPD-SG, seed 2: CIFAR-10, 91/9, paper&#x27;s protocol" in text
+    assert "PPD-SG, seed 2: CIFAR-10, 91/9, paper&#39;s protocol" in text
     assert "A big GPU" in text
     assert "2026-01-02" in text
 
@@ -710,7 +710,7 @@ def test_the_page_says_what_diverged(tmp_path):
     assert text.count("PGA diverged (3 of 3)") == 2
     assert "<td>3 of 3</td>" in text
     assert text.count("training diverged at step 812") == 3
-    assert "PGA, seed 0: CIFAR-10, 91/9, paper&#x27;s protocol (diverged)" in text
+    assert "PGA, seed 0: CIFAR-10, 91/9, paper&#39;s protocol (diverged)" in text
 
 
 def test_the_title_of_a_page_says_what_is_missing(tmp_path):

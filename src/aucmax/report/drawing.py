@@ -6,12 +6,36 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from aucmax.report.style import MATPLOTLIB
+from markupsafe import Markup, escape
+
+from aucmax.report.style import MATPLOTLIB, page_colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+class Drawing(NamedTuple):
+    """A figure as an ``<svg>`` element for a page, and its width in inches."""
+
+    svg: Markup
+    width: float
+
+
+def draw(figure: Figure, name: str, label: str) -> Drawing:
+    """The figure in the colours of a page's style sheet.
+
+    Args:
+        figure: of matplotlib.
+        name: put before every id, so that several figures can stand on one page.
+        label: what is read aloud in its place.
+    """
+    text = svg(figure, prefix=f"{name}-")
+    for colour in page_colours():
+        text = text.replace(colour.light, f"var(--{colour.name})")
+    text = text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
+    return Drawing(Markup(text), figure.get_figwidth())
 
 
 def svg(figure: Figure, prefix: str = "") -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from aucmax.judge.binary import BinaryRows, Curves, Floats, Group
 from aucmax.judge.evaluation import Importance
 from aucmax.judge.training import Training
 from aucmax.report import drawing
-from aucmax.report.base import colour_names
+from aucmax.report.drawing import Drawing
 from aucmax.report.style import COLOURS, INK, PAPER
 from aucmax.report.words import ITERATES, quoted, short, threshold_text
 
@@ -39,10 +38,24 @@ ROOT_TICKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.
 MOST_BARS, MOST_LETTERS = 20, 22
 
 
-def drawn(
-    name: str, label: str, height: float, paint: Callable[[Figure], None], width: float = WIDTH
-) -> str:
-    """The figure in colours of the style sheet; ``name`` makes its ids its own."""
+def draw(
+    name: str,
+    label: str,
+    paint: Callable[..., None],
+    *args: Any,
+    height: float = SQUARE,
+    width: float = WIDTH,
+) -> Drawing:
+    """A figure for a page that ``paint(figure, *args)`` fills.
+
+    Args:
+        name: makes its ids its own.
+        label: what is read aloud in its place.
+        paint: a function of this module.
+        args: what it shows.
+        height: in inches.
+        width: in inches.
+    """
     from matplotlib.figure import Figure
 
     with drawing.plot_style(), warnings.catch_warnings():
@@ -50,97 +63,76 @@ def drawn(
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         warnings.filterwarnings("ignore", "Matplotlib currently does not support")
         figure = Figure(figsize=(width, height), layout="constrained")
-        paint(figure)
-        text = drawing.svg(figure, prefix=f"{name}-")
-    for colour, variable in colour_names().items():
-        text = text.replace(colour, f"var(--{variable})")
-    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
+        paint(figure, *args)
+        return drawing.draw(figure, name, label)
 
 
-def roc(rows: BinaryRows, found: Curves) -> Callable[[Figure], None]:
+def roc(figure: Figure, rows: BinaryRows, curves: Curves) -> None:
     """The ROC curve with its band, the diagonal and the model's threshold."""
-
-    def paint(figure: Figure) -> None:
-        ax = _square(figure)
-        _roc_lines(ax, found)
-        counts = rows.at_threshold
-        _spot(ax, 1 - counts.specificity, counts.recall, "its threshold")
-        ax.set_xlabel(f"share of {quoted(rows.no, 16)} flagged by mistake\n(false positive rate)")
-        ax.set_ylabel(f"share of {quoted(rows.yes, 16)} found\n(recall, true positive rate)")
-        _legend(figure)
-
-    return paint
+    ax = _square(figure)
+    _roc_lines(ax, curves)
+    counts = rows.at_threshold
+    _spot(ax, 1 - counts.specificity, counts.recall, "its threshold")
+    ax.set_xlabel(f"share of {quoted(rows.no, 16)} flagged by mistake\n(false positive rate)")
+    ax.set_ylabel(f"share of {quoted(rows.yes, 16)} found\n(recall, true positive rate)")
+    _legend(figure)
 
 
-def small_roc(found: Curves) -> Callable[[Figure], None]:
+def small_roc(figure: Figure, curves: Curves) -> None:
     """The ROC curve with its band, as one of several panels."""
-
-    def paint(figure: Figure) -> None:
-        ax = _square(figure)
-        ax.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
-        _roc_lines(ax, found)
-        ax.set_xlabel("flagged by mistake")
-        ax.set_ylabel("found")
-
-    return paint
+    ax = _square(figure)
+    ax.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+    _roc_lines(ax, curves)
+    ax.set_xlabel("flagged by mistake")
+    ax.set_ylabel("found")
 
 
-def _roc_lines(ax: Axes, found: Curves) -> None:
-    x = np.concatenate([[0], found.fpr_low, [1], found.fpr_high[::-1]])
-    y = np.concatenate([[0], found.tpr_high, [1], found.tpr_low[::-1]])
+def _roc_lines(ax: Axes, curves: Curves) -> None:
+    x = np.concatenate([[0], curves.fpr_low, [1], curves.fpr_high[::-1]])
+    y = np.concatenate([[0], curves.tpr_high, [1], curves.tpr_low[::-1]])
     ax.fill(x, y, color=BLUE, alpha=0.16, linewidth=0)
     ax.plot([0, 1], [0, 1], label="guessing", **REFERENCE)
-    ax.plot(found.fpr, found.tpr, color=BLUE, label="this model")
+    ax.plot(curves.fpr, curves.tpr, color=BLUE, label="this model")
 
 
-def precision_recall(rows: BinaryRows, found: Curves) -> Callable[[Figure], None]:
+def precision_recall(figure: Figure, rows: BinaryRows, curves: Curves) -> None:
     """Precision against recall, with the base rate and the model's threshold."""
-
-    def paint(figure: Figure) -> None:
-        ax = _square(figure)
-        ax.plot([0, 1], [rows.base_rate] * 2, label="guessing", **REFERENCE)
-        line = {"drawstyle": "steps-pre", "color": BLUE, "label": "this model"}
-        ax.plot(found.recall, found.precision, **line)  # type: ignore[arg-type]
-        counts = rows.at_threshold
-        if counts.precision is not None:
-            _spot(ax, counts.recall, counts.precision, "its threshold")
-        ax.set_xlabel(f"share of {quoted(rows.yes, 16)} found\n(recall)")
-        ax.set_ylabel(f"share of {quoted(rows.yes, 16)} among the flagged\n(precision)")
-        _legend(figure)
-
-    return paint
+    ax = _square(figure)
+    ax.plot([0, 1], [rows.base_rate] * 2, label="guessing", **REFERENCE)
+    line = {"drawstyle": "steps-pre", "color": BLUE, "label": "this model"}
+    ax.plot(curves.recall, curves.precision, **line)  # type: ignore[arg-type]
+    counts = rows.at_threshold
+    if counts.precision is not None:
+        _spot(ax, counts.recall, counts.precision, "its threshold")
+    ax.set_xlabel(f"share of {quoted(rows.yes, 16)} found\n(recall)")
+    ax.set_ylabel(f"share of {quoted(rows.yes, 16)} among the flagged\n(precision)")
+    _legend(figure)
 
 
-def histogram(rows: BinaryRows) -> Callable[[Figure], None]:
+def histogram(figure: Figure, rows: BinaryRows) -> None:
     """A panel of probabilities per class; what is not flagged is pale."""
     by_odds = is_by_odds(rows.probability)
     place = _log_odds if by_odds else np.asarray
     x, cut = place(rows.probability), float(place(np.array(rows.threshold)))
     edges = _edges(x, cut)
     counts = rows.at_threshold
-
-    def paint(figure: Figure) -> None:
-        top, bottom = figure.subplots(2, 1, sharex=True)
-        positives = f"{counts.missed:,} missed", f"{counts.hits:,} found"
-        negatives = f"{counts.left_alone:,} left alone", f"{counts.false_alarms:,} false alarms"
-        panels = (
-            (top, rows.positive, VERMILION, rows.yes, positives),
-            (bottom, ~rows.positive, BLUE, rows.no, negatives),
-        )
-        for ax, of_class, colour, label, (below, above) in panels:
-            _bars(ax, np.histogram(x[of_class], edges)[0], edges, cut, colour)
-            ax.set_title(f"{quoted(label, 12)}: {below}", loc="left", fontsize=9)
-            ax.set_title(above, loc="right", fontsize=9)
-            ax.set_ylabel("rows")
-        if by_odds:
-            _probability_ticks(bottom, edges)
-        else:
-            _in_percent(bottom.xaxis)
-        bottom.set_xlabel(
-            f"predicted probability (dashed: threshold {threshold_text(rows.threshold)})"
-        )
-
-    return paint
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    positives = f"{counts.missed:,} missed", f"{counts.hits:,} found"
+    negatives = f"{counts.left_alone:,} left alone", f"{counts.false_alarms:,} false alarms"
+    panels = (
+        (top, rows.positive, VERMILION, rows.yes, positives),
+        (bottom, ~rows.positive, BLUE, rows.no, negatives),
+    )
+    for ax, of_class, colour, label, (below, above) in panels:
+        _bars(ax, np.histogram(x[of_class], edges)[0], edges, cut, colour)
+        ax.set_title(f"{quoted(label, 12)}: {below}", loc="left", fontsize=9)
+        ax.set_title(above, loc="right", fontsize=9)
+        ax.set_ylabel("rows")
+    if by_odds:
+        _probability_ticks(bottom, edges)
+    else:
+        _in_percent(bottom.xaxis)
+    bottom.set_xlabel(f"predicted probability (dashed: threshold {threshold_text(rows.threshold)})")
 
 
 def is_by_odds(probability: Floats) -> bool:
@@ -153,75 +145,58 @@ def is_crowded(probability: Floats) -> bool:
     return float(np.median(probability)) < 0.1
 
 
-def calibration(
-    rows: BinaryRows, found: Sequence[Group], observed: str
-) -> Callable[[Figure], None]:
+def calibration(figure: Figure, rows: BinaryRows, groups: Sequence[Group], observed: str) -> None:
     """Observed shares against predicted ones, with intervals, and where they would be equal."""
-
-    def paint(figure: Figure) -> None:
-        ax = figure.subplots()
-        x, y = np.array([g.predicted for g in found]), np.array([g.observed for g in found])
-        bars = [y - [g.low for g in found], [g.high for g in found] - y]
-        end = min(1.0, 1.05 * max(*(g.high for g in found), *x, 0.01))
-        ax.plot([0, end], [0, end], label="as it should be", **REFERENCE)
-        look = {"color": BLUE, "capsize": 2.5, "elinewidth": 1.0, "label": "test rows"}
-        ax.errorbar(x, y, yerr=np.maximum(bars, 0), fmt="o", clip_on=False, **look)  # type: ignore[arg-type]
-        if is_crowded(rows.probability):
-            _stretch(ax, end)
-        else:
-            ax.set(xlim=(0, end), ylim=(0, end))
-            _in_percent(ax.xaxis, ax.yaxis)
-        ax.set_aspect("equal")
-        ax.set_xlabel("predicted probability, mean of a group")
-        ax.set_ylabel(observed)
-        _legend(figure)
-
-    return paint
+    ax = figure.subplots()
+    x, y, low, high, *_ = np.array(groups).T
+    end = min(1.0, 1.05 * max(*high, *x, 0.01))
+    ax.plot([0, end], [0, end], label="as it should be", **REFERENCE)
+    look = {"color": BLUE, "capsize": 2.5, "elinewidth": 1.0, "label": "test rows"}
+    ax.errorbar(x, y, yerr=np.maximum([y - low, high - y], 0), fmt="o", clip_on=False, **look)  # type: ignore[arg-type]
+    if is_crowded(rows.probability):
+        _stretch(ax, end)
+    else:
+        ax.set(xlim=(0, end), ylim=(0, end))
+        _in_percent(ax.xaxis, ax.yaxis)
+    ax.set_aspect("equal")
+    ax.set_xlabel("predicted probability, mean of a group")
+    ax.set_ylabel(observed)
+    _legend(figure)
 
 
-def training(scores: Training) -> Callable[[Figure], None]:
+def training(figure: Figure, scores: Training) -> None:
     """Validation score by step, the kept weights marked."""
     best = scores.best
     looks: dict[str, Any] = {
         "last": {"color": VERMILION, "dashes": (5, 2), "marker": "s", "markersize": 3},
         "average": {"color": BLUE, "marker": "o", "markersize": 3},
     }
-
-    def paint(figure: Figure) -> None:
-        from matplotlib.ticker import FuncFormatter
-
-        ax = figure.subplots()
-        for iterate, curve in scores.curves.items():
-            steps, values = [x.step for x in curve], [x.score for x in curve]
-            every = max(1, len(curve) // 12)
-            ax.plot(steps, values, label=ITERATES[iterate], markevery=every, **looks[iterate])
-        if best is not None:
-            _spot(ax, best.step, best.score, "kept")
-        ax.set_xlabel("training step")
-        ax.set_ylabel(f"{scores.label} on the validation rows")
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.short(value)))
-        _legend(figure)
-
-    return paint
+    ax = figure.subplots()
+    for iterate, curve in scores.curves.items():
+        steps, values = [x.step for x in curve], [x.score for x in curve]
+        every = max(1, len(curve) // 12)
+        ax.plot(steps, values, label=ITERATES[iterate], markevery=every, **looks[iterate])
+    if best is not None:
+        _spot(ax, best.step, best.score, "kept")
+    ax.set_xlabel("training step")
+    ax.set_ylabel(f"{scores.label} on the validation rows")
+    ax.xaxis.set_major_formatter(lambda value, _: drawing.short(value))
+    _legend(figure)
 
 
-def importance(columns: Sequence[Importance]) -> tuple[float, Callable[[Figure], None]]:
-    """The height, and a bar per column with its spread, the longest on top."""
-
-    def paint(figure: Figure) -> None:
-        ax = figure.subplots()
-        places, drops = np.arange(len(columns))[::-1], [x.drop for x in columns]
-        spread = [x.sd or 0.0 for x in columns]
-        look: Any = {"ecolor": INK, "capsize": 2, "error_kw": {"elinewidth": 1.0}}
-        ax.barh(places, drops, 0.62, xerr=spread, color=BLUE, alpha=0.7, **look)
-        ax.axvline(0, color=INK, linewidth=0.8)
-        ax.set_yticks(places, [short(x.column, MOST_LETTERS) for x in columns])
-        ax.set_ylim(-0.6, len(columns) - 0.4)
-        ax.grid(axis="y", visible=False)
-        ax.locator_params(axis="x", nbins=5)
-        ax.set_xlabel("loss of test AUC when the column is shuffled")
-
-    return 0.7 + 0.23 * len(columns), paint
+def importance(figure: Figure, columns: Sequence[Importance]) -> None:
+    """A bar per column with its spread, the longest on top."""
+    ax = figure.subplots()
+    places, drops = np.arange(len(columns))[::-1], [x.drop for x in columns]
+    spread = [x.sd or 0.0 for x in columns]
+    look: Any = {"ecolor": INK, "capsize": 2, "error_kw": {"elinewidth": 1.0}}
+    ax.barh(places, drops, 0.62, xerr=spread, color=BLUE, alpha=0.7, **look)
+    ax.axvline(0, color=INK, linewidth=0.8)
+    ax.set_yticks(places, [short(x.column, MOST_LETTERS) for x in columns])
+    ax.set_ylim(-0.6, len(columns) - 0.4)
+    ax.grid(axis="y", visible=False)
+    ax.locator_params(axis="x", nbins=5)
+    ax.set_xlabel("loss of test AUC when the column is shuffled")
 
 
 def _square(figure: Figure) -> Axes:
@@ -233,10 +208,8 @@ def _square(figure: Figure) -> Axes:
 
 
 def _in_percent(*axes: Axis) -> None:
-    from matplotlib.ticker import FuncFormatter
-
     for axis in axes:
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
+        axis.set_major_formatter(lambda value, _: f"{100 * value:.4g} %")
 
 
 def _stretch(ax: Axes, end: float) -> None:
@@ -250,11 +223,11 @@ def _stretch(ax: Axes, end: float) -> None:
 
 def _spaced(ticks: Sequence[float], place: Callable[[float], float], least: float) -> list[float]:
     """The first and those after it that leave room for each other's labels."""
-    found = list(ticks[:1])
+    spaced = list(ticks[:1])
     for tick in ticks[1:]:
-        if place(tick) - place(found[-1]) > least:
-            found.append(tick)
-    return found
+        if place(tick) - place(spaced[-1]) > least:
+            spaced.append(tick)
+    return spaced
 
 
 def _root(x: Floats) -> Floats:
@@ -290,7 +263,7 @@ def _edges(x: Floats, cut: float) -> Floats:
 
 def _bars(ax: Axes, heights: Any, edges: Floats, cut: float, colour: str) -> None:
     """Bars, pale below the cut."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
     for flagged in (False, True):
         here = (edges[:-1] >= cut) == flagged
@@ -299,7 +272,7 @@ def _bars(ax: Axes, heights: Any, edges: Floats, cut: float, colour: str) -> Non
         ax.bar(edges[:-1][here], heights[here], np.diff(edges)[here], align="edge", **look)
     ax.axvline(cut, **CUT)
     ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.short(value)))
+    ax.yaxis.set_major_formatter(lambda value, _: drawing.short(value))
 
 
 def _probability_ticks(ax: Axes, edges: Floats) -> None:

@@ -1,205 +1,333 @@
-"""The sections of a classifier's page that hold a figure or the thresholds."""
+"""The sections of a classifier's page: each a function that gives its template what it shows.
+
+A section ``roc`` is shown by ``templates/roc.html``, which also knows what :func:`shared` gives. To
+add one, write both and give it a place in :func:`layout`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from aucmax.judge.binary import BinaryRows, Curves, Group, calibration_groups
-from aucmax.judge.evaluation import Importance, Interval
-from aucmax.judge.threshold import COST_RATIOS, Counts, thresholds_to_show
-from aucmax.judge.training import Training
+import numpy as np
+from markupsafe import Markup
+
+from aucmax.judge.binary import BinaryRows, calibration_groups, curves
+from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Interval, Part, Peer
+from aucmax.judge.multiclass import MulticlassRows, class_results, mistakes
+from aucmax.judge.threshold import COST_RATIOS, thresholds_to_show
+from aucmax.judge.training import training as training_scores
 from aucmax.report import figures, words
-from aucmax.report.html import Html, figure, paragraph, scrolled, table
-from aucmax.report.words import percent, plural, quoted
+from aucmax.report.words import UNKNOWN, percent, quoted, short
 
-BEST = "★"
+Content = dict[str, Any]
+Rows = BinaryRows | MulticlassRows
+
+PARTS = {
+    "train": ("Training", "the model learned from them"),
+    "valid": ("Validation", "chose the weights to keep"),
+    "test": ("Test", "all results on this page"),
+}
+PANEL = 2.1  # inches
+MOST_PANELS, MOST_CELLS, SMALL = 12, 20, 7  # classes with a curve, in a matrix, in half a page
+MOST_MISTAKES = 3  # in words
+DARKEST = 45  # percent of colour in a cell
+LONGEST = 2000  # letters of a note, or of the command
 
 
-def roc(rows: BinaryRows, curves: Curves, auc: Interval) -> str:
+class Section(NamedTuple):
+    """A part of the page.
+
+    Attributes:
+        key: the name of its element and of its template.
+        name: in the list of contents.
+        title: its heading.
+        content: what its template is given, from an evaluation and its rows.
+    """
+
+    key: str
+    name: str
+    title: str
+    content: Callable[[Evaluation, Any], Content]
+
+
+def section(name: str, title: str) -> Callable[[Callable[[Evaluation, Any], Content]], Section]:
+    """Make a section of the function that gives its content."""
+    return lambda content: Section(content.__name__, name, title, content)
+
+
+def shared(evaluation: Evaluation) -> Content:
+    """What every section's template knows."""
+    rows, auc = evaluation.rows, evaluation.auc
+    digits = words.decimals(auc)
+    names = {}
+    if isinstance(rows, BinaryRows):
+        names = {"yes": quoted(rows.yes), "no": quoted(rows.no)}
+    return {
+        "rows": rows,
+        "multiclass": isinstance(rows, MulticlassRows),
+        "auc": f"{auc.value:.{digits}f}",
+        "auc_interval": f"{auc.low:.{digits}f} to {auc.high:.{digits}f}",
+        "level": words.level_text(auc.level),
+        **names,
+    }
+
+
+@section("Result", "What it can do")
+def answer(evaluation: Evaluation, rows: Rows) -> Content:
+    """What the AUC says, the numbers to remember, and whether other models do as well."""
+    auc = evaluation.auc
+    content = {
+        "against_guessing": words.against_guessing(auc),
+        "on_size": words.on_size(rows),
+        "verdict": words.verdict(auc.value, evaluation.peers),
+        "significant": SIGNIFICANT,
+        "peers": _peer_lines(evaluation) if evaluation.peers else [],
+    }
+    if isinstance(rows, BinaryRows):
+        threshold = words.threshold_text(rows.threshold)
+        return {**content, "flagged": rows.at_threshold, "threshold": threshold}
+    counts, right = np.array(rows.counts), rows.confusion.diagonal()
+    most = int(counts.argmax())
+    return {
+        **content,
+        "accuracy": right.sum() / counts.sum(),
+        "mean_recall": (right / counts).mean(),
+        "base_rate": counts[most] / counts.sum(),
+        "most_frequent": rows.labels[most],
+    }
+
+
+def _peer_lines(evaluation: Evaluation) -> list[list[str]]:
+    """This model, and others on the same rows."""
+    auc = evaluation.auc
+    digits = words.decimals(auc)
+    ours = Peer("this model", auc.value, auc.low, auc.high, None, evaluation.seconds)
+    lines = []
+    for peer in (ours, *evaluation.peers):
+        value, interval, difference = UNKNOWN, UNKNOWN, UNKNOWN
+        if peer.low is not None and peer.high is not None:
+            interval = f"{peer.low:.{digits}f} to {peer.high:.{digits}f}"
+        if peer.auc is not None:
+            value = f"{peer.auc:.{digits}f}"
+            difference = words.signed(auc.value - peer.auc, digits)
+        p_value, seconds = words.p_text(peer.p_value), words.seconds_text(peer.seconds)
+        lines.append([short(peer.name), value, interval, difference, p_value, seconds])
+    lines[0][3] = UNKNOWN
+    return lines
+
+
+@section("ROC curve", "Found, and flagged by mistake: ROC curve")
+def roc(evaluation: Evaluation, rows: BinaryRows) -> Content:
     """The ROC curve, and how to read it."""
-    value = f"{auc.value:.{words.decimals(auc)}f}"
-    caption = (
-        f"Each point is a threshold: lower it and more {quoted(rows.yes)} are found, at the price "
-        f"of more {quoted(rows.no)} flagged by mistake. The nearer to the upper left corner, the "
-        f"better; the area under the curve is the AUC, {value}. Shaded: where the two shares of "
-        f"any one threshold, taken by itself, lie with {words.percent_of_level(rows.level)} "
-        "confidence (Wilson intervals of both together)."
-    )
-    drawn = figures.drawn(
-        "roc", f"ROC curve with an area of {value}", figures.SQUARE, figures.roc(rows, curves)
-    )
-    return figure(drawn, caption)
+    area = f"{evaluation.auc.value:.{words.decimals(evaluation.auc)}f}"
+    label = f"ROC curve with an area of {area}"
+    return {"drawing": figures.draw("roc", label, figures.roc, rows, curves(rows))}
 
 
-def precision_recall(rows: BinaryRows, curves: Curves) -> str:
+@section("Precision and recall", "Found, and right: precision and recall")
+def precision(evaluation: Evaluation, rows: BinaryRows) -> Content:
     """Precision against recall."""
-    value = rows.average_precision
-    caption = (
-        f"The higher, the more of the flagged rows are {quoted(rows.yes)}. Average precision, the "
-        f"mean height of the curve, is {value:.3f}; guessing would reach the base rate, "
-        f"{rows.base_rate:.3f}, that is, {percent(rows.base_rate)} of the rows."
-    )
-    drawn = figures.drawn(
-        "precision",
-        f"Precision against recall, average precision {value:.3f}",
-        figures.SQUARE,
-        figures.precision_recall(rows, curves),
-    )
-    return figure(drawn, caption)
+    average = f"{rows.average_precision:.3f}"
+    label = f"Precision against recall, average precision {average}"
+    drawing = figures.draw("precision", label, figures.precision_recall, rows, curves(rows))
+    return {"drawing": drawing, "average_precision": average}
 
 
-def histogram(rows: BinaryRows) -> str:
+@section("Predictions", "What it predicts")
+def probabilities(evaluation: Evaluation, rows: BinaryRows) -> Content:
     """The probabilities of both classes."""
-    caption = (
-        f"How many test rows get which probability of {quoted(rows.yes)}: above, those that are "
-        f"{quoted(rows.yes)}; below, those that are {quoted(rows.no)}. Those from the dashed line "
-        "on are flagged. The better the model, the less the two overlap."
-    )
-    if figures.is_by_odds(rows.probability):
-        caption += (
-            " The axis is stretched at its ends (it is even in log-odds), so that small "
-            "probabilities can be told apart; what is nearer to 0 or 100 % than "
-            f"{percent(figures.LEAST)} is drawn there."
-        )
     label = f"Histograms of the probabilities of {quoted(rows.yes)} and {quoted(rows.no)}"
-    drawn = figures.drawn("probabilities", label, figures.SQUARE, figures.histogram(rows))
-    return figure(drawn, caption)
+    return {
+        "drawing": figures.draw("probabilities", label, figures.histogram, rows),
+        "by_odds": figures.is_by_odds(rows.probability),
+        "least": figures.LEAST,
+    }
 
 
-def calibration(rows: BinaryRows) -> str:
-    """Whether the probabilities are right."""
-    about = f"by their probability. Of rows with 20 %, about 20 in 100 should be {quoted(rows.yes)}"
-    said = (
-        f"On average the model says {percent(float(rows.probability.mean()))}; "
-        f"{percent(rows.base_rate)} of the rows are {quoted(rows.yes)}."
-    )
-    return calibrated(rows, about, said, f"share of {quoted(rows.yes, 16)} observed")
+@section("Classes", "How well each class is told from the others")
+def classes(evaluation: Evaluation, rows: MulticlassRows) -> Content:
+    """Every class against the rest: a table, and curves of the hardest."""
+    results = class_results(rows)
+    digits = max(words.decimals(Interval(x.auc, x.low, x.high)) for x in results)
+    lines = [
+        [
+            short(x.label),
+            f"{x.rows:,}",
+            percent(x.rows / len(rows.classes)),
+            f"{x.auc:.{digits}f}",
+            f"{x.low:.{digits}f} to {x.high:.{digits}f}",
+            percent(x.precision),
+            percent(x.recall),
+        ]
+        for x in results
+    ]
+    hardest = sorted(results, key=lambda x: x.auc)[:MOST_PANELS]
+    panels = []
+    for x in sorted(hardest, key=lambda x: x.place):
+        area, name = f"{x.auc:.{digits}f}", f"roc{x.place}"
+        label = f"ROC curve of {quoted(x.label)} with an area of {area}"
+        lines_of_class = curves(rows.one_against_rest(x.place))
+        drawing = figures.draw(
+            name, label, figures.small_roc, lines_of_class, height=PANEL, width=PANEL
+        )
+        panels.append({"label": x.label, "auc": area, "svg": drawing.svg})
+    return {"lines": lines, "panels": panels, "boxed": len(results) > MOST_CELLS}
 
 
-def calibrated(rows: BinaryRows, about: str, said: str, observed: str, beside: bool = False) -> str:
-    """Predicted against observed shares: how rows are grouped, what is found, what is observed."""
-    found = calibration_groups(rows)
-    caption = (
-        f"The test rows in {plural(len(found), 'group')} of about equal size, {about}: the points "
-        f"should lie on the dashed line. Bars: {words.percent_of_level(rows.level)} intervals of "
-        "the observed share (Wilson), for each group by itself."
-    )
-    if figures.is_crowded(rows.probability):
-        caption += " Both axes are stretched towards 0, where most rows are."
-    drawn = figures.drawn(
-        "calibration",
-        "Observed shares against predicted probabilities",
-        figures.SQUARE,
-        figures.calibration(rows, found, observed),
-    )
-    name = "<summary>The groups as a table</summary>"
-    details = f"\n<details>\n{name}\n{_groups(rows, found)}\n</details>"
-    said = f"{said} {words.on_groups(rows.level, found)}"
-    return figure(drawn, caption, said, beside) + details
+@section("Predictions", "What it predicts, and what is true")
+def predictions(evaluation: Evaluation, rows: MulticlassRows) -> Content:
+    """The confusion matrix, and the most frequent mistakes."""
+    matrix = []
+    if len(rows.labels) <= MOST_CELLS:
+        strengths = np.ceil(DARKEST * rows.confusion / rows.confusion.sum(axis=1, keepdims=True))
+        matrix = np.stack([rows.confusion, strengths], axis=-1).astype(int).tolist()
+    return {"mistakes": mistakes(rows, MOST_MISTAKES), "matrix": matrix}
 
 
-def _groups(rows: BinaryRows, found: Sequence[Group]) -> str:
-    heads = ("Predicted", "Observed", f"{words.percent_of_level(rows.level)} interval", "Rows")
-    cells = []
-    for g in found:
-        between = f"{percent(g.low)} to {percent(g.high)}"
-        of_rows = f"{g.positives:,} of {g.rows:,}"
-        cells.append((percent(g.predicted), percent(g.observed), between, of_rows))
-    return scrolled(table(heads, cells))
-
-
-def training(scores: Training) -> str:
-    """Validation score by step, or why there is none."""
-    said = words.on_training(scores)
-    if scores.evaluations < 2:
-        return paragraph(said)
-    caption = (
-        f"{words.capitalized(scores.label)} on validation rows, which the model does not learn "
-        "from, while it was trained. They decide which weights are kept, so that the "
-        f"{scores.label} there is a little flattering; the test rows decide nothing."
-    )
-    if len(scores.curves) > 1:
-        caption += " Averaged weights are the mean over many steps, which is often steadier."
-    drawn = figures.drawn(
-        "training",
-        f"Validation {scores.label} by training step",
-        figures.FLAT,
-        figures.training(scores),
-    )
-    return figure(drawn, caption, said, beside=True)
-
-
-def thresholds(rows: BinaryRows) -> str:
-    """What each threshold does, and what it costs."""
-    said = (
-        f"A row is flagged as {quoted(rows.yes)} from the threshold on. Which one is best depends "
-        f"on what mistakes cost: the last columns give the cost per 1,000 rows like the test rows, "
-        f"counted in false alarms, if a missed {quoted(rows.yes)} costs as much as "
-        f"{_costs()} of them."
-    )
-    note = (
-        f"Flagged: share of all rows. Precision: share of {quoted(rows.yes)} among the flagged. "
-        f"Recall: share of {quoted(rows.yes)} that is flagged. Specificity: share of "
-        f"{quoted(rows.no)} that is left alone. {BEST} the least in its column, found on the same "
-        "test rows and so a little flattering."
-    )
-    return "\n".join([paragraph(said), scrolled(_threshold_table(rows)), paragraph(note, "note")])
-
-
-def _costs() -> str:
-    *first, last = (f"{ratio:g}" for ratio in COST_RATIOS)
-    return f"{', '.join(first)} or {last}"
-
-
-def _threshold_table(rows: BinaryRows) -> str:
-    chosen = thresholds_to_show(rows.probability, rows.positive, rows.threshold)
-    counts = [rows.counts_at(threshold) for threshold in (2.0, *chosen, -1.0)]
-    own = 1 + chosen.index(rows.threshold)
-    names = ["flag nothing", *map(words.threshold_text, chosen), "flag everything"]
-    names[own] += " (the model's)"
-    least = [min(x.cost(ratio) for x in counts) for ratio in COST_RATIOS]
-    lines = [[name, *_rates(x, least)] for name, x in zip(names, counts, strict=True)]
-    heads = ["Threshold", "Flagged", "Precision", "Recall", "Specificity"]
-    heads += [f"Cost at {ratio}×" for ratio in COST_RATIOS]
-    return table(heads, lines, own=own)
-
-
-def _rates(counts: Counts, least: Sequence[float]) -> list[str]:
-    rates = (counts.flagged, counts.precision, counts.recall, counts.specificity)
-    cells = [percent(rate) for rate in rates]
-    for ratio, best in zip(COST_RATIOS, least, strict=True):
-        cost = counts.cost(ratio)
-        text = f"{cost:,.1f}"
-        cells.append(Html(f"<strong>{BEST} {text}</strong>") if cost == best else text)
-    return cells
-
-
-def importance(importance: Sequence[Importance]) -> str:
-    """The columns that the model uses most."""
-    found = sorted(importance, key=lambda x: -x.drop)
-    if not found:
-        return paragraph("How much each column matters was not measured.")
-    top, rest = found[: figures.MOST_BARS], found[figures.MOST_BARS :]
-    caption = (
-        "How much lower the AUC on the test rows is when the values of a column are shuffled, so "
-        "that they say nothing any more. Thin lines: one standard deviation over shuffles. Columns "
-        "that say the same stand in for each other, and each may look unimportant. It is what the "
-        "model uses, not what causes the outcome."
-    )
-    height, paint = figures.importance(top)
-    drawn = figures.drawn("importance", "Loss of AUC by shuffled column", height, paint)
-    return figure(drawn, caption, _others(rest), beside=True)
-
-
-def _others(rest: Sequence[Importance]) -> str:
-    """The columns that have no bar, in words."""
-    if not rest:
-        return ""
-    drops = [x.drop for x in rest]
-    low, high, added = (f"{x:.4f}".replace("-", "−") for x in (min(drops), max(drops), sum(drops)))
-    if len(rest) == 1:
-        said = f"One more column, {quoted(rest[0].column, 40)}, loses {high}."
+@section("Calibration", "Can its probabilities be taken at their word?")
+def calibration(evaluation: Evaluation, rows: Rows) -> Content:
+    """Predicted against observed shares; of several classes, of the labels that are predicted."""
+    if isinstance(rows, BinaryRows):
+        judged, observed = rows, f"share of {quoted(rows.yes, 16)} observed"
     else:
-        said = f"The other {len(rest):,} columns lose from {low} to {high} each, {added} added up."
-    below = " A loss below zero is chance, or a column that misleads the model."
-    return said + (below if min(drops) < 0 else "")
+        judged, observed = rows.right_or_wrong(), "share of right labels"
+    groups = calibration_groups(judged)
+    lines = [
+        (
+            percent(group.predicted),
+            percent(group.observed),
+            f"{percent(group.low)} to {percent(group.high)}",
+            f"{group.positives:,} of {group.rows:,}",
+        )
+        for group in groups
+    ]
+    label = "Observed shares against predicted probabilities"
+    return {
+        "drawing": figures.draw(
+            "calibration", label, figures.calibration, judged, groups, observed
+        ),
+        "beside": isinstance(rows, MulticlassRows) and len(rows.labels) > SMALL,
+        "judged": judged,
+        "mean": judged.probability.mean(),
+        "groups": groups,
+        "agreement": words.on_groups(judged.level, groups),
+        "stretched": figures.is_crowded(judged.probability),
+        "lines": lines,
+    }
+
+
+@section("Training", "How the training went")
+def training(evaluation: Evaluation, rows: Rows) -> Content:
+    """Validation score by step, or why there is none."""
+    scores = training_scores(evaluation.history, evaluation.metric)
+    drawing = None
+    if scores.evaluations > 1:
+        label = f"Validation {scores.label} by training step"
+        drawing = figures.draw("training", label, figures.training, scores, height=figures.FLAT)
+    return {"drawing": drawing, "summary": words.on_training(scores), "scores": scores}
+
+
+@section("Thresholds", "Where to put the threshold")
+def thresholds(evaluation: Evaluation, rows: BinaryRows) -> Content:
+    """What each threshold does, and what it costs."""
+    shown = thresholds_to_show(rows.probability, rows.positive, rows.threshold)
+    own = 1 + shown.index(rows.threshold)
+    names = ["flag nothing", *map(words.threshold_text, shown), "flag everything"]
+    names[own] += " (the model's)"
+    counts = [rows.counts_at(threshold) for threshold in (2.0, *shown, -1.0)]
+    costs = np.array([[x.cost(ratio) for ratio in COST_RATIOS] for x in counts])
+    lines = []
+    for name, x, line in zip(names, counts, costs, strict=True):
+        rates = (x.flagged, x.precision, x.recall, x.specificity)
+        cells = [
+            Markup("<strong>★ {}</strong>").format(f"{cost:,.1f}") if least else f"{cost:,.1f}"
+            for cost, least in zip(line, line == costs.min(axis=0), strict=True)
+        ]
+        lines.append([name, *map(percent, rates), *cells])
+    heads = [f"Cost at {ratio}×" for ratio in COST_RATIOS]
+    return {"ratios": COST_RATIOS, "costs": heads, "lines": lines, "own": own}
+
+
+@section("Columns that matter", "Which columns matter")
+def importance(evaluation: Evaluation, rows: Rows) -> Content:
+    """The columns that the model uses most."""
+    columns = sorted(evaluation.importance, key=lambda x: -x.drop)
+    top, rest = columns[: figures.MOST_BARS], columns[figures.MOST_BARS :]
+    drawing = None
+    if top:
+        label, height = "Loss of AUC by shuffled column", 0.7 + 0.23 * len(top)
+        drawing = figures.draw("importance", label, figures.importance, top, height=height)
+    return {"drawing": drawing, "others": words.on_other_columns(rest)}
+
+
+@section("Data", "The data")
+def data(evaluation: Evaluation, rows: Rows) -> Content:
+    """How many rows each part has, and what the columns are like."""
+    columns = [
+        (
+            short(column.name),
+            short(column.kind),
+            percent(column.missing),
+            UNKNOWN if column.distinct is None else f"{column.distinct:,.0f}",
+            UNKNOWN if column.typical is None else short(column.typical, 30),
+        )
+        for column in evaluation.columns
+    ]
+    kinds = Counter(short(column.kind) for column in evaluation.columns).most_common()
+    in_words = ", ".join(f"{count:,} {kind}" for kind, count in kinds)
+    by = _rows_by_part if isinstance(rows, BinaryRows) else _rows_by_class
+    return {**by(evaluation), "columns": columns, "kinds": in_words}
+
+
+def _rows_by_part(evaluation: Evaluation) -> Content:
+    """A line for each part, with its positives where these were counted."""
+    lines = []
+    for key, (name, purpose) in PARTS.items():
+        part = evaluation.parts.get(key, Part(0))
+        if not part.rows:
+            continue
+        positives, share = UNKNOWN, UNKNOWN
+        if part.counts is not None:
+            positives, share = f"{part.counts[1]:,}", percent(part.counts[1] / part.rows)
+        lines.append([name, f"{part.rows:,}", positives, share, purpose])
+    return {"lines": lines}
+
+
+def _rows_by_class(evaluation: Evaluation) -> Content:
+    """A line for all classes and one for each, with a column for each part."""
+    counts = {key: part.counts for key, part in evaluation.parts.items() if part.counts}
+    parts = {key: about for key, about in PARTS.items() if key in counts}
+    columns = [[sum(counts[key]), *counts[key]] for key in parts]
+    names = ["all", *map(short, evaluation.labels)]
+    return {
+        "lines": [
+            [name, *map(words.thousands, line)] for name, *line in zip(names, *columns, strict=True)
+        ],
+        "boxed": len(evaluation.labels) > MOST_CELLS,
+        "parts": parts,
+        "total": sum(column[0] for column in columns),
+    }
+
+
+@section("How it was made", "How it was made")
+def made(evaluation: Evaluation, rows: Rows) -> Content:
+    """The command, versions and notes."""
+    versions = [(short(name), short(value, 200)) for name, value in evaluation.versions.items()]
+    return {
+        "command": short(evaluation.command, LONGEST),
+        "facts": [("Time", words.seconds_text(evaluation.seconds)), *versions],
+        "notes": [short(note, LONGEST) for note in evaluation.notes],
+    }
+
+
+def layout(rows: Rows) -> list[list[Section]]:
+    """The sections in their order; those of one list stand side by side where there is room."""
+    if isinstance(rows, BinaryRows):
+        pairs = [[roc, precision], [probabilities, calibration]]
+        return [[answer], *pairs, [training], [thresholds], [importance], [data], [made]]
+    middle = [[predictions, calibration]]
+    if len(rows.labels) > SMALL:
+        middle = [[predictions], [calibration]]
+    return [[answer], [classes], *middle, [training], [importance], [data], [made]]

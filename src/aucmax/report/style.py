@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 # On white, and on a dark ground: the same hue twice, the lightness chosen for each ground.
 COLOURS = (
@@ -46,3 +46,20 @@ MATPLOTLIB: Any = {
     "svg.hashsalt": "aucmax",  # the same runs give the same bytes
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
 }
+
+DARK_GROUND = {INK: "#e4e4e4", PAPER: "#15181d", GRID: "#3a3f47"}
+
+
+class PageColour(NamedTuple):
+    """A variable of the style sheet, and its colour in print and by day, and by night."""
+
+    name: str
+    light: str
+    dark: str
+
+
+def page_colours() -> list[PageColour]:
+    """Those of lines, and of ink, paper and grid."""
+    lines = [PageColour(f"line-{i}", *pair) for i, pair in enumerate(COLOURS)]
+    grounds = zip(("ink", "paper", "grid"), DARK_GROUND.items(), strict=True)
+    return [*lines, *(PageColour(name, *pair) for name, pair in grounds)]

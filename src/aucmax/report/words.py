@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from aucmax.judge.binary import BinaryRows, Group
-from aucmax.judge.evaluation import SIGNIFICANT, Interval, Peer
+from aucmax.judge.evaluation import SIGNIFICANT, Importance, Interval, Peer
+from aucmax.judge.multiclass import MulticlassRows
 from aucmax.judge.training import Training
 
 FEW = 30  # rows of a class
 MOST_NAMED = 4  # names in a sentence; the others are counted
 UNKNOWN = "–"
+NO_BREAK = "\N{NO-BREAK SPACE}"  # between a number and its unit
 KINDS = {
     "better": "It ranks better than {}.",
     "same": "It is not distinguishable from {}: the difference may be chance.",
@@ -39,8 +42,8 @@ def percent(value: float | None) -> str:
         return UNKNOWN
     edge = 100 * min(value, 1 - value)
     if edge <= 0:
-        return f"{100 * value:.0f} %"
-    return f"{100 * value:.{_digits(edge)}f} %"
+        return f"{100 * value:.0f}{NO_BREAK}%"
+    return f"{100 * value:.{_digits(edge)}f}{NO_BREAK}%"
 
 
 def threshold_text(value: float) -> str:
@@ -48,7 +51,7 @@ def threshold_text(value: float) -> str:
     edge = 100 * min(value, 1 - value)
     digits = max(1, 1 - math.floor(math.log10(edge))) if edge > 0 else 0
     number = f"{100 * value:.{digits}f}"
-    return f"{number.rstrip('0').rstrip('.') if digits else number} %"
+    return f"{number.rstrip('0').rstrip('.') if digits else number}{NO_BREAK}%"
 
 
 def _digits(edge: float) -> int:
@@ -96,15 +99,25 @@ def seconds_text(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     if value >= 5400:
-        return f"{value / 3600:.1f} h"
+        return f"{value / 3600:.1f}{NO_BREAK}h"
     if value >= 90:
-        return f"{value / 60:.1f} min"
-    return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
+        return f"{value / 60:.1f}{NO_BREAK}min"
+    return f"{value:.2g}{NO_BREAK}s" if value < 10 else f"{value:.0f}{NO_BREAK}s"
 
 
 def capitalized(text: str) -> str:
     """For the beginning of a sentence; "AUC" stays."""
     return text[:1].upper() + text[1:]
+
+
+def thousands(count: int) -> str:
+    """A whole number: 12,345."""
+    return f"{count:,}"
+
+
+def unbroken(text: str) -> str:
+    """With spaces at which no line is broken around ± and =."""
+    return re.sub(r" (±|=) ", rf"{NO_BREAK}\1{NO_BREAK}", text)
 
 
 def plural(count: int, name: str) -> str:
@@ -114,24 +127,30 @@ def plural(count: int, name: str) -> str:
 
 def listed(names: Iterable[object]) -> str:
     """Some names as a part of a sentence."""
-    found = [short(name) for name in names]
-    if len(found) > MOST_NAMED + 1:
-        found = [*found[:MOST_NAMED], f"{len(found) - MOST_NAMED} others"]
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+    shown = [short(name) for name in names]
+    if len(shown) > MOST_NAMED + 1:
+        shown = [*shown[:MOST_NAMED], f"{len(shown) - MOST_NAMED} others"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def headline(rows: BinaryRows, auc: Interval) -> str:
+def headline(rows: BinaryRows | MulticlassRows, auc: Interval) -> str:
     """What the AUC means."""
     value, low, high = of_hundred(auc)
+    interval = f"({level_text(auc.level)} interval {low} to {high})"
+    if isinstance(rows, MulticlassRows):
+        return (
+            f"Given a row of each of two classes, it tells which is which in {value} of 100 cases "
+            f"{interval}, on average over all pairs of classes."
+        )
     return (
         f"Ranks a random {quoted(rows.yes)} above a random {quoted(rows.no)} in {value} of 100 "
-        f"cases ({percent_of_level(rows.level)} interval {low} to {high})."
+        f"cases {interval}."
     )
 
 
-def percent_of_level(level: float) -> str:
+def level_text(level: float) -> str:
     """A level of confidence: 95 %."""
-    return f"{100 * level:g} %"
+    return f"{100 * level:g}{NO_BREAK}%"
 
 
 def against_guessing(auc: Interval) -> str:
@@ -144,13 +163,19 @@ def against_guessing(auc: Interval) -> str:
     return f"{said} The interval holds 50: it is not shown that the model is better than guessing."
 
 
-def on_size(rows: BinaryRows) -> str:
+def on_size(rows: BinaryRows | MulticlassRows) -> str:
     """A warning if a class is small."""
-    negatives, positives = rows.counts
-    count, label = min((positives, rows.yes), (negatives, rows.no))
-    if count >= FEW:
+    if isinstance(rows, BinaryRows):
+        count, label = min(zip(rows.counts[::-1], (rows.yes, rows.no), strict=True))
+        if count >= FEW:
+            return ""
+        said = f"Only {count} of the test rows are {quoted(label)}"
+        return f"{said}: all numbers on this page are rough."
+    few = [label for label, count in zip(rows.labels, rows.counts, strict=True) if count < FEW]
+    if not few:
         return ""
-    return f"Only {count} of the test rows are {quoted(label)}: all numbers on this page are rough."
+    which = "all numbers" if len(few) == len(rows.labels) else "numbers that depend on them"
+    return f"Fewer than {FEW} test rows are {listed(map(quoted, few))}: {which} are rough."
 
 
 def verdict(ours: float, peers: Sequence[Peer]) -> str:
@@ -176,15 +201,15 @@ def _conclusion(kinds: Mapping[str, Sequence[str]]) -> str:
     return "As far as ranking goes, it was worth it." if kinds["better"] else ""
 
 
-def on_groups(level: float, found: Sequence[Group]) -> str:
+def on_groups(level: float, groups: Sequence[Group]) -> str:
     """How well predicted and observed shares agree."""
-    agree = sum(group.agrees for group in found)
-    if len(found) == 1:
+    agree = sum(group.agrees for group in groups)
+    if len(groups) == 1:
         near = "lies" if agree else "does not lie"
         return f"There is one group only, and what was predicted {near} in its interval."
     return (
-        f"In {agree} of {len(found)} groups the interval holds what was predicted; if the "
-        f"probabilities are right, about {percent_of_level(level)} of such groups do."
+        f"In {agree} of {len(groups)} groups the interval holds what was predicted; if the "
+        f"probabilities are right, about {level_text(level)} of such groups do."
     )
 
 
@@ -202,3 +227,16 @@ def on_training(training: Training) -> str:
     if count == 1:
         return f"Evaluated once: {said}."
     return f"Kept: the {ITERATES[best.iterate]} with {said}, the best of {count:,} evaluations."
+
+
+def on_other_columns(columns: Sequence[Importance]) -> str:
+    """What the columns that have no bar lose."""
+    if not columns:
+        return ""
+    drops = [column.drop for column in columns]
+    low, high, added = (f"{x:.4f}".replace("-", "−") for x in (min(drops), max(drops), sum(drops)))
+    below = " A loss below zero is chance, or a column that misleads the model."
+    said = f"The other {len(columns):,} columns lose from {low} to {high} each, {added} added up."
+    if len(columns) == 1:
+        said = f"One more column, {quoted(columns[0].column, 40)}, loses {high}."
+    return said + (below if min(drops) < 0 else "")
