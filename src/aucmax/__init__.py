@@ -57,8 +57,8 @@ __all__ = [
 ]
 
 _LATER = {
-    "BatchSampler": "aucmax.data",
     "AUCClassifier": "aucmax.tables",
+    "BatchSampler": "aucmax.data",
     "DivergedError": "aucmax.train",
     "FitResult": "aucmax.train",
     "evaluate": "aucmax.train",
@@ -68,9 +68,11 @@ _LATER = {
 }
 """Where names come from that are loaded when they are first used, to keep the import light."""
 
+_PACKAGES = ("data", "history", "judge", "metrics", "models", "paper", "stages", "tables")
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "history", "judge", "metrics", "models", "paper", "stages", "tables"):
+    if name in _PACKAGES:
         return import_module(f"aucmax.{name}")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)

@@ -47,8 +47,8 @@ def save(folder: Path, name: str, state: Any) -> None:
     if distributed.rank() == 0:
         layout = {k: [list(x.shape), str(x.dtype).split(".")[1]] for k, x in spread.items()}
         digest = _write_tensors(folder / f"{name}.safetensors", tensors)
-        content = {"sha256": digest, "shards": shards, "layout": layout, "state": tree}
-        _write_sealed(folder / f"{name}.json", {"format": FORMAT, **content})
+        notes = {"sha256": digest, "shards": shards, "layout": layout, "state": tree}
+        _write_notes(folder, name, notes)
 
 
 def load(folder: Path, name: str, mesh: Any = None) -> Any:
@@ -57,16 +57,16 @@ def load(folder: Path, name: str, mesh: Any = None) -> Any:
     Raises:
         DamagedError: if a file is missing, cut off or altered; its message names the file.
     """
-    content = _read_sealed(folder / f"{name}.json")
-    path = folder / f"{name}.safetensors"
-    tensors = _read_tensors(path, content["sha256"])
-    for file, digest in content["shards"].items():
-        _check_file(folder / f"{name}.shards" / file, digest)
-    if content["shards"] and mesh is None:
+    notes = read_notes(folder, name)
+    path, shards = folder / f"{name}.safetensors", folder / f"{name}.shards"
+    tensors = _read_tensors(path, notes["sha256"])
+    for file, digest in notes["shards"].items():
+        _check_file(shards / file, digest)
+    if notes["shards"] and mesh is None:
         raise ValueError(f"{path} is of a model sharded over processes: go on with parallel='fsdp'")
-    if content["shards"]:
-        tensors |= sharding.read(folder / f"{name}.shards", content["layout"], mesh)
-    return _unpack(content["state"], tensors)
+    if notes["shards"]:
+        tensors |= sharding.read(shards, notes["layout"], mesh)
+    return _unpack(notes["state"], tensors)
 
 
 def save_weights(folder: Path, name: str, model: nn.Module, notes: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ def save_weights(folder: Path, name: str, model: nn.Module, notes: dict[str, Any
     if distributed.rank() != 0:
         return
     digest = _write_tensors(folder / f"{name}.safetensors", weights)
-    _write_sealed(folder / f"{name}.json", {"format": FORMAT, "sha256": digest, **notes})
+    _write_notes(folder, name, {"sha256": digest, **notes})
 
 
 def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> dict[str, Any]:
@@ -109,7 +109,7 @@ def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> d
         folder, name = folder.parent, folder.stem
     if not (folder / f"{name}.json").exists():
         raise ValueError(f"folder must hold a finished run, found no {name}.json in {folder}")
-    notes = _read_sealed(folder / f"{name}.json")
+    notes = read_notes(folder, name)
     path = folder / f"{name}.safetensors"
     weights = _read_tensors(path, notes["sha256"])
     try:
@@ -123,12 +123,24 @@ def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> d
 
 
 def read_notes(folder: Path, name: str) -> dict[str, Any]:
-    """What stands beside the weights, without reading them.
+    """What stands in ``NAME.json``, without reading the tensors beside it.
 
     Raises:
         DamagedError: if the file is missing, cut off or altered.
     """
-    return _read_sealed(folder / f"{name}.json")
+    path = folder / f"{name}.json"
+    try:
+        notes: dict[str, Any] = disk.read_json(path)
+        claimed = notes.pop("self")
+    except FileNotFoundError:
+        raise DamagedError(f"{path} is missing") from None
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise DamagedError(f"{path} is cut off or altered: it is no whole JSON") from None
+    if claimed != _digest(notes):
+        raise DamagedError(f"{path} is altered: its SHA-256 is not the one it was written with")
+    if notes.get("format") != FORMAT:
+        raise DamagedError(f"{path} must be of format {FORMAT!r}, found {notes.get('format')!r}")
+    return notes
 
 
 def remove(folder: Path, name: str) -> None:
@@ -137,27 +149,13 @@ def remove(folder: Path, name: str) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def _write_sealed(path: Path, content: dict[str, Any]) -> None:
-    disk.write_json(path, {"self": _digest(content), **content})
+def _write_notes(folder: Path, name: str, notes: dict[str, Any]) -> None:
+    notes = {"format": FORMAT, **notes}
+    disk.write_json(folder / f"{name}.json", {"self": _digest(notes), **notes})
 
 
-def _read_sealed(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = disk.read_json(path)
-        claimed = content.pop("self")
-    except FileNotFoundError:
-        raise DamagedError(f"{path} is missing") from None
-    except (ValueError, KeyError, AttributeError, TypeError):
-        raise DamagedError(f"{path} is cut off or altered: it is no whole JSON") from None
-    if claimed != _digest(content):
-        raise DamagedError(f"{path} is altered: its SHA-256 is not the one it was written with")
-    if content.get("format") != FORMAT:
-        raise DamagedError(f"{path} must be of format {FORMAT!r}, found {content.get('format')!r}")
-    return content
-
-
-def _digest(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, allow_nan=False)
+def _digest(notes: dict[str, Any]) -> str:
+    text = json.dumps(notes, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

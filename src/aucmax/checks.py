@@ -73,9 +73,9 @@ def check_labels(labels: Array) -> int:
     if ones + np.count_nonzero(labels == 0) == labels.size:  # faster than to count nonzero reals
         return ones
     values = np.unique(labels)
-    found = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
+    some = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
     hint = "; turn labels -1/+1 into 0/1 with (target + 1) / 2" if set(values) <= {-1, 1} else ""
-    raise ValueError(f"target must hold 0 and 1 only, found {found}{hint}")
+    raise ValueError(f"target must hold 0 and 1 only, found {some}{hint}")
 
 
 def check_weights(weight: Array) -> None:

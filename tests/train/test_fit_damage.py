@@ -254,7 +254,7 @@ def forge(path):
     notes = json.loads(path.with_suffix(".json").read_text())
     notes["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     del notes["self"]
-    checkpoint._write_sealed(path.with_suffix(".json"), notes)
+    checkpoint._write_notes(path.parent, path.stem, notes)
 
 
 @pytest.mark.parametrize("forged", [False, True])
