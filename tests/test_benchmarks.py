@@ -1,5 +1,6 @@
 """The benchmarks run, in sizes that take no time: their figures say nothing here."""
 
+import argparse
 import importlib
 import json
 import sys
@@ -76,6 +77,57 @@ def test_the_page_judges_goals_and_shows_peers_where_they_were_measured(module):
     assert page.measured(found).endswith("Not measured: a, z (KeyError: 'z').\n")
     assert rows.LINEAR.reached(1.04)
     assert not rows.LINEAR.reached(0.9)
+
+
+def test_two_trees_are_compared_in_turn(module, monkeypatch):
+    against, calls = module("against"), []
+
+    class Worker:
+        def __init__(self, source, given, name):
+            self.source = source
+
+        def answer(self):
+            return "ready"
+
+        def work(self):
+            calls.append(self.source)
+            return {"old": 0.1, "new": 0.2}[self.source]
+
+        def end(self):
+            pass
+
+    monkeypatch.setattr(against, "Worker", Worker)
+    given = argparse.Namespace(old="old", new="new", processes=2, rounds=2)
+    found = against.compare(given, "any")
+    assert found["ratio"] == found["low"] == found["high"] == pytest.approx(2)
+    assert found["n"] == 4
+    assert calls == ["old", "new", "new", "old"] * 2
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_what_two_trees_are_compared_on_can_be_done(module, kind):
+    device = module("_device").Device(torch.device("cpu"), tiny=True)
+    for name, make in module("against").WORKLOADS[kind].items():
+        if any(part in name for part in ("step,", "AUCLoss", "roc_auc")):
+            make(device)()
+
+
+def test_a_tree_is_counted(module, tmp_path):
+    tree, root = module("tree"), tmp_path / "package"
+    (root / "part").mkdir(parents=True)
+    (root / "__init__.py").write_text(
+        "from package.part.one import offered\n__all__ = ['offered']\n"
+    )
+    (root / "part" / "one.py").write_text(
+        "from package.part import two\n"
+        "def offered():\n    return helper() + two.shared() + two.shared()\n"
+        "def helper():\n    return helper\n"
+    )
+    (root / "part" / "two.py").write_text("def shared():\n    return 1\n")
+    assert tree.count(root) == {
+        "": {"files": 1, "lines": 2},
+        "part": {"files": 2, "imported once": 2, "lines": 7, "functions": 3, "used once": 1},
+    }
 
 
 @pytest.mark.parametrize("by_log", [False, True])
