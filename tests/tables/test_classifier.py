@@ -48,7 +48,7 @@ def test_scikit_learns_own_checks():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(
-            quick(members=4), expected_failed_checks=expected, on_fail=None, on_skip=None
+            quick(max_steps=40), expected_failed_checks=expected, on_fail=None, on_skip=None
         )
     assert len(results) > 50
     failed = {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"}
@@ -86,7 +86,7 @@ def test_a_clone_and_a_pickle(fitted):
     ],
 )
 def test_it_ranks(options):
-    model = quick(max_steps=200, **options).fit(X[:400], Y[:400])
+    model = quick(max_steps=120, **options).fit(X[:400], Y[:400])
     assert model.score(X[400:], Y[400:]) > 0.8
     assert (model.rows_["valid"] == [0, 0]) == (options == {"validation_fraction": 0})
 

@@ -26,7 +26,7 @@ from aucmax.train import DivergedError
 pytestmark = pytest.mark.xdist_group("tune")
 
 SMALL = {"max_steps": 6, "members": 2, "width": 8, "blocks": 1, "batch_size": 64}
-QUICK = {**SMALL, "workers": 1, "compare": False, "progress": False, "trials": 4}
+QUICK = {**SMALL, "workers": 1, "compare": False, "progress": False, "trials": 3}
 
 
 def customers(rows=180, seed=0):
@@ -82,10 +82,10 @@ def test_the_defaults_come_first_and_the_best_is_taken(tuned):
     _, (fitted, tuning) = tuned
     trials, own = tuning.trials, AUCClassifier(**SMALL).get_params()
     first = trials[0].options
-    assert len(trials) == 4
+    assert len(trials) == 3
     assert first == {name: own[name] for name in first} | {"lr": 2e-3}
     assert {"objective", "lr", "weight_decay", "dropout", "balanced"} <= set(first)
-    assert len({json.dumps(trial.options) for trial in trials}) == 4
+    assert len({json.dumps(trial.options) for trial in trials}) == 3
     assert all(trial.validation_auc == np.mean(trial.folds) for trial in trials)
     assert all(trial.seconds > 0 for trial in trials)
     assert tuning.best.validation_auc == max(trial.validation_auc for trial in trials)
@@ -118,7 +118,7 @@ def test_what_is_said_of_it(tuned):
     _, (_, tuning) = tuned
     best, defaults = tuning.best, tuning.defaults
     said = in_words(tuning).splitlines()
-    assert re.match(r"the best of 4 trials: objective \S+, lr 0\.\d+, weight_decay ", said[0])
+    assert re.match(r"the best of 3 trials: objective \S+, lr 0\.\d+, weight_decay ", said[0])
     assert f"{best.validation_auc:.4f}, of the defaults {defaults.validation_auc:.4f}" in said[1]
     assert said[2].startswith(f"against the defaults, AUC {defaults.test_auc:.4f}: ")
     assert "p = " in said[2]
@@ -133,7 +133,7 @@ def test_several_classes(tmp_path):
     kind = random.integers(0, 3, 150)
     table = pd.DataFrame({"x": random.normal(kind, 0.5), "kind": np.array(["a", "b", "c"])[kind]})
     table.to_csv(tmp_path / "data.csv", index=False)
-    options = QUICK | {"trials": 2, "max_steps": 40, "objective": "auc+ce"}
+    options = QUICK | {"trials": 2, "max_steps": 20, "objective": "auc+ce"}
     fitted, tuning = tune_file(tmp_path / "data.csv", "kind", out=tmp_path / "m", **options)
     assert fitted.report == tmp_path / "m" / "report.html"
     assert tuning.searched == ["lr", "weight_decay", "dropout"]
@@ -210,13 +210,14 @@ def test_folds_that_take_turns_find_what_folds_alone_find(
     """With one trial at a time the very same trials, whose folds are under way together."""
     _, (_, alone) = tuned
     monkeypatch.setattr(search, "_results", in_turn)
-    _, found = tune_file(data, "churned", out=tmp_path / "m", **QUICK | {"workers": workers})
+    options = QUICK | {"workers": workers, "trials": 2}
+    _, found = tune_file(data, "churned", out=tmp_path / "m", **options)
     if workers == 1:
-        assert timeless(found.trials) == timeless(alone.trials)
+        assert timeless(found.trials) == timeless(alone.trials[:2])
     file = TableFile(str(data), "churned", None, (), 0.2, 0)
     last = found.trials[-1]
     assert search.validate(file, "", last.options).folds == last.folds
-    assert len(found.trials) == len(alone.trials)
+    assert len(found.trials) == 2
 
 
 def test_folds_that_take_turns_may_diverge():
@@ -251,7 +252,7 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tuned, data, tmp_path, monkeyp
 
     def validate(*given):
         calls.append(given)
-        if len(calls) == 3:
+        if len(calls) == 2:
             raise KeyboardInterrupt
         return real(*given)
 
@@ -266,7 +267,7 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tuned, data, tmp_path, monkeyp
     (tmp_path / "m.partial").mkdir()
     (tmp_path / "m.partial" / "model.json").write_text("{")
     _, tuning = tune_file(data, "churned", out=tmp_path / "m", **QUICK)
-    assert len(calls) == 5
+    assert len(calls) == 4
     assert timeless(tuning.trials) == timeless(whole.trials)
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
