@@ -91,6 +91,34 @@ def test_it_ranks(options):
     assert (model.rows_["valid"] == [0, 0]) == (options == {"validation_fraction": 0})
 
 
+def half_minus_distance(scores, target, weight=None):
+    """A metric of one's own: how near the mean score is to one half."""
+    return 0.5 - abs(float(torch.as_tensor(scores).double().sigmoid().mean()) - 0.5)
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "average_precision", half_minus_distance])
+def test_weights_are_chosen_by_any_metric(tmp_path, metric):
+    model = quick(metric=metric).fit(X[:400], Y[:400])
+    name = metric if isinstance(metric, str) else metric.__name__
+    key = {"roc_auc": "auc"}.get(name, name)
+    values = [r[f"valid_{key}_{which}"] for r in model.history_ for which in ("last", "average")
+              if r.get(f"valid_{key}_{which}") is not None]  # fmt: skip
+    assert model.validation_score_ == max(values)
+    assert np.isnan(model.validation_auc_) == (name != "roc_auc")
+    again = AUCClassifier.load(model.save(tmp_path))
+    assert again.metric == name
+    assert again.validation_score_ == model.validation_score_
+    assert np.isnan(again.validation_auc_) == (name != "roc_auc")
+    assert np.array_equal(again.decision_function(X), model.decision_function(X))
+
+
+def test_a_stream_is_judged_by_any_metric():
+    model = quick(batch_size=50, metric="average_precision").partial_fit(X, Y)
+    assert 0 < model.validation_score_ <= 1
+    assert np.isnan(model.validation_auc_)
+    assert model.history_[-1]["valid_average_precision"] == model.validation_score_
+
+
 def test_the_same_seed_gives_the_same_bits():
     one, two, three = (
         quick(random_state=seed).fit(X, Y).decision_function(X) for seed in (1, 1, 2)
@@ -294,6 +322,7 @@ def test_labels_that_do_not_fit_the_stream(y, classes, message):
     [
         ({"threshold": "best"}, "threshold must be one of 'proba', 'balanced', found 'best'"),
         ({"objective": "f1"}, "objective must be one of"),
+        ({"metric": "f1"}, "metric must be one of 'roc_auc', 'average_precision'.*found 'f1'"),
         ({"backbone": "cnn"}, "backbone must be one of 'tabm', found 'cnn'"),
         ({"validation_fraction": 1}, r"validation_fraction must be in \[0, 1\), found 1"),
         ({"max_steps": 0}, "max_steps must be an integer >= 1"),

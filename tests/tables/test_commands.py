@@ -18,6 +18,7 @@ from sklearn.metrics import roc_auc_score
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
+from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file
 from aucmax.tables.labeled import read_labeled
 
@@ -267,6 +268,7 @@ GOOD = "a,b,t\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
         (GOOD, ["--drop", "t"], "drop must leave the target"),
         (GOOD, ["--positive", "7"], "positive must be one of '0', '1', found '7'"),
         (GOOD, ["--test-share", "0"], "test_share must be"),
+        (GOOD, ["--metric", "f1"], "metric must be one of 'roc_auc', 'average_precision'"),
         (GOOD.replace(",1\n", ",0\n"), [], "two classes or more, found '0' alone"),
         (
             "a,t\n1,x\n2,y\n3,z\n",
@@ -405,7 +407,10 @@ def test_files_of_the_user_are_left_alone_and_a_model_is_replaced(folder, capsys
     assert "'thesis.txt'" in said
     assert (copy / "thesis.txt").exists()
     (copy / "thesis.txt").unlink()
-    main([str(x) for x in [*command, "--out", copy]])
+    main([str(x) for x in [*command, "--out", copy, "--metric", "average_precision"]])
+    model = AUCClassifier.load(copy)
+    assert (model.metric, 0 < model.validation_score_ <= 1) == ("average_precision", True)
+    assert Evaluation.read(copy).metric == "average_precision"
     note = f"note: the model that was in {copy} before is replaced"
     assert capsys.readouterr().out.splitlines().count(note) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["model"]

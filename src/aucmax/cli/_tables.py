@@ -31,6 +31,7 @@ def fit(
     out: Folder = None,
     drop: Names = (),
     objective: Literal["auc+ce", "auc", "ce"] = "auc+ce",
+    metric: str = "roc_auc",
     test_share: float = 0.2,
     time_limit: Seconds = None,
     seed: int = 0,
@@ -46,6 +47,8 @@ def fit(
         out: Folder for model and report; by default the file's name with "-model".
         drop: Columns to leave out, such as keys.
         objective: What training makes small: the AUC objective, cross-entropy, or both.
+        metric: What the model is chosen by, on rows that it does not train on, and when to stop:
+            roc_auc or average_precision.
         test_share: Share of the rows kept apart to judge the model by.
         time_limit: Stop training after so many seconds.
         seed: Of everything that is random.
@@ -56,7 +59,7 @@ def fit(
 
     given: dict[str, Any] = {
         "positive": positive, "out": out, "drop": drop, "time_limit": time_limit, "seed": seed,
-        "objective": objective, "command": shlex.join(["aucmax", *sys.argv[1:]]),
+        "objective": objective, "metric": metric, "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
     if streaming:
         fitted = fit_stream(data, target, passes=passes, **given)

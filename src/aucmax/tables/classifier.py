@@ -214,7 +214,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _finish(self, result: FitResult, rows: Rows) -> Self:
         """What comes after training: calibration and threshold, on rows that chose the weights."""
         self.history_ = result.history
-        self._set_score(result.auc)
+        self._set_score(result.score)
         self.calibration_, self.threshold_ = calibrate(
             self.network_, rows, find_device(self.device), self.threshold
         )
@@ -356,13 +356,13 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {
             "method": self.method,
             "objective": self.objective,
+            "metric": self.metric,
             "task": "binary" if binary else "multiclass",
             "positives": 0.5 if binary and self.balanced else None,
             "loss_options": link,
             "optimizer_options": {"weight_decay": self.weight_decay} if has_decay else {},
             "clip_norm": 1.0,
             "time_limit": self.time_limit,
-            **({} if self.metric == "roc_auc" else {"metric": self.metric}),
             **({"stages": [Stage(1, lr, steps, 0)]} if adamw else {"lr": self.lr}),
         }
 

@@ -20,6 +20,7 @@ from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.split import hold_out
 from aucmax.tables.store import plain_number
+from aucmax.train.metrics import find_metric
 
 
 def fit_file(
@@ -156,6 +157,7 @@ def judged(
         importance=evaluate.importance(model, encoded, test.classes),
         columns=evaluate.describe_columns(encoder, train.table),
         history=tuple({k: plain_number(v) for k, v in r.items()} for r in model.history_),
+        metric=find_metric(model.metric).name,
         notes=tuple(notes),
         seconds=seconds,
         command=command,
