@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference.objective import multiclass_loss, multiclass_pairwise_risk
 from torch.func import functional_call
@@ -85,7 +85,6 @@ def batches(draw):
 # ---- The mathematics ---------------------------------------------------------------------------
 
 
-@settings(max_examples=50)
 @given(batches(), st.floats(0.1, 3), st.sampled_from(["softmax", "identity"]))
 def test_at_the_optimum_the_loss_is_the_risk_over_all_pairs(batch, margin, link):
     scores, y, weight = batch

@@ -213,8 +213,8 @@ def test_a_model_in_double_precision_scores_in_it():
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_steps_of_ppdsg_lower_the_loss(activation):
-    model, images = seeded(activation=activation), photographs(32)
-    y = torch.arange(32) % 2
+    model, images = seeded(activation=activation), photographs(16, side=16)
+    y = torch.arange(16) % 2
     images[y == 1] = images[y == 1] // 2  # positives are darker
     loss = aucmax.AUCLoss(prior=0.5)
     optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=0.05, gamma=2000)

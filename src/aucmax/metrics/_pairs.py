@@ -36,21 +36,21 @@ def placements(positive: Array, negative: Array) -> Placements:
 def share_won(positive: Array, negative: Array) -> float:
     """The AUC alone, which takes less: the smaller class is sorted, the other mostly is not."""
     few, many = sorted((positive, negative), key=len)
-    ranked, settled, pairs = np.sort(few), 0, len(few) * len(many)
+    ranked, decided, pairs = np.sort(few), 0, len(few) * len(many)
     if many.dtype.char in "fd" and len(many) > max(5000, 4 * len(few)):  # else sorting is faster
-        settled, many = screen(ranked, many)
-    twice = settled + int(_twice_below(ranked, np.sort(many)).sum())
+        decided, many = screen(ranked, many)
+    twice = decided + int(_twice_below(ranked, np.sort(many)).sum())
     return (twice if few is positive else 2 * pairs - twice) / (2 * pairs)
 
 
 def screen(
     few: Array, many: Array, cells: int | None = None, block: int = 2**16
 ) -> tuple[int, Array]:
-    """Settle most pairs without sorting ``many``, which is what takes the time.
+    """Decide most pairs without sorting ``many``, which is what takes the time.
 
     A grid over ``few`` (sorted) keeps the order between its cells, so a value in a cell without any
     of ``few`` needs no comparison. Returns twice the pairs won against these, and the other values.
-    If a sample says that those are most, as with ties, nothing is settled. Values are looked up in
+    If a sample says that those are most, as with ties, nothing is decided. Values are looked up in
     blocks that stay in the cache.
     """
     cells = cells or 1 << min((16 * len(few)).bit_length(), 24)
@@ -68,13 +68,13 @@ def screen(
     above[own] = -1  # a cell of few, where only a comparison tells
     if np.mean(above[cell(many[:: 1 + len(many) // 4096])] < 0) > 0.5:
         return 0, many
-    settled, left = 0, []
+    decided, left = 0, []
     for start in range(0, len(many), block):
         part = many[start : start + block]
         won = above[cell(part)]
         left.append(part.compress(won < 0))
-        settled += int(won.sum(dtype=np.int64)) + len(left[-1])  # without the -1 of those left
-    return 2 * settled, np.concatenate(left)
+        decided += int(won.sum(dtype=np.int64)) + len(left[-1])  # without the -1 of those left
+    return 2 * decided, np.concatenate(left)
 
 
 def _twice_below(x: Array, others: Array) -> Array:

@@ -1,7 +1,5 @@
 """Gradients through batch norm and convolution: of the data, the weights and the norms."""
 
-# mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def"
-
 from __future__ import annotations
 
 import triton

@@ -1,7 +1,5 @@
 """Calls of the convolution kernels: sizes from the shapes, settings from the table."""
 
-# mypy: disable-error-code="import-untyped,import-not-found"
-
 from __future__ import annotations
 
 import math

@@ -1,7 +1,5 @@
 """Convolutions with the statistics of the batch norm after them; the inputs that they take."""
 
-# mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def"
-
 from __future__ import annotations
 
 import triton

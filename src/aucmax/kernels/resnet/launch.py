@@ -1,6 +1,4 @@
-"""Kernels compiled at the same time before they are needed, not one after the other as they are."""
-
-# mypy: disable-error-code="import-untyped,import-not-found"
+"""Kernels launched, or compiled at the same time before any of them is needed."""
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@ three runs of numbers at the same distances everywhere, without tests at the edg
 ``scale * z + shift``.
 """
 
-# mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def"
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple
