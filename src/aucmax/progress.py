@@ -64,9 +64,9 @@ class ProgressBar:
 
     def close(self) -> None:
         """Leave the bar as it is; what is said from now on comes below it."""
-        if self.live:
+        if self.live and self._rich.task_ids:
             self._rich.stop()
-            self.live = False
+        self.live = False
 
     def __enter__(self) -> ProgressBar:
         return self

@@ -79,7 +79,7 @@ class RunFolder:
             self._new = True
             return
         try:
-            there = json.loads(path.read_text("utf-8"))
+            there = disk.read_json(path)
             differing = differences(there, config)
         except (ValueError, AttributeError):
             raise DamagedError(f"{path} is cut off or altered: it is no whole JSON") from None
