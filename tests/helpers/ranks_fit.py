@@ -24,7 +24,7 @@ import aucmax
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.stages import Stage
 
-STEPS, BATCH = 100, 16
+STEPS, BATCH = 60, 16
 KEPT_STEPS = 48
 METHODS = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw")
 LOCAL_STEPS = 3

@@ -561,9 +561,9 @@ def test_pga_draws_its_last_stage_as_likely_as_any_other(seed):
 def test_pga_draws_another_stage_with_another_seed():
     """What is drawn in training goes by the seed, the stage that PGA returns too."""
     x, y = binary(40)
-    options = {"method": "pga", "steps": 385, "batch_size": 40, "probe": 0, "eval_every": 385}
+    options = {"method": "pga", "steps": 100, "batch_size": 40, "probe": 0, "eval_every": 100}
     steps_after = []
-    for seed in range(6):  # whole batches: the order of rows hardly changes the iterates
+    for seed in range(5):  # whole batches: the order of rows hardly changes the iterates
         result = fit(linear().double(), (x, y), seed=seed, **options)
         steps_after.append(round(result.model.weight.norm().item(), 6))
     assert len(set(steps_after)) > 1

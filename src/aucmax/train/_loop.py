@@ -251,7 +251,7 @@ class Loop:
         self.first_step, self._has_begun = at.step, True
         self.reporter.begin(self.phase.name, at.step, self._seconds_left())
         model.train()
-        return None
+        return self._finish() if at.reason else None  # killed when it was over, but for the result
 
     def _begin_phase(self) -> None:
         self.step = make_step(self.phase, self.source, self.options, self.reporter.note)
