@@ -324,7 +324,7 @@ def test_an_experiment_and_its_search_run_in_this_process(tmp_path, monkeypatch)
 def test_a_search_over_a_tables_options_runs_in_this_process(tmp_path, monkeypatch) -> None:
     from aucmax.tables import search, tune_file
 
-    monkeypatch.setattr(search, "pool", None)
+    monkeypatch.setattr(search, "WorkerPool", None)
     x, y = data(600)
     rows = [",".join(map(str, [*a, int(b)])) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
     names = ",".join([*(f"x{i}" for i in range(12)), "y"])
