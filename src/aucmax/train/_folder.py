@@ -56,21 +56,18 @@ class RunFolder:
         error: Exception | None = None
         if distributed.rank() == 0:
             try:
-                self._lock_folder()
+                self.checkpoints.mkdir(parents=True, exist_ok=True)
+                at_work = f"found another process at work in {self.path}"
+                refusal = f"out must be a folder of one run, {at_work}"
+                self._lock = disk.lock_folder(self.path, refusal)
                 self._check_config()
+            except (FileExistsError, NotADirectoryError):
+                error = ValueError(f"out must be a folder, found the file {self.path}")
             except (ValueError, OSError) as caught:
                 error = caught
         error = distributed.broadcast_object(error)  # none waits for a rank that has failed
         if error is not None:
             raise error
-
-    def _lock_folder(self) -> None:
-        try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise ValueError(f"out must be a folder, found the file {self.path}") from None
-        refusal = f"out must be a folder of one run, found another process at work in {self.path}"
-        self._lock = disk.lock_folder(self.path, refusal)
 
     def _check_config(self) -> None:
         path, config = self.path / "config.json", json.loads(json.dumps(self.config))

@@ -96,7 +96,11 @@ class DeviceGuard:
         """All gradients in one launch of a kernel, where they are such as it takes."""
         present = [(i, g) for i, g in enumerate(gradients) if g is not None]
         kinds = {g.dtype for _, g in present}
-        if len(kinds) != 1 or not all(type(g) is Tensor and _is_dense(g) for _, g in present):
+        dense = (torch.contiguous_format, torch.channels_last)
+        if len(kinds) != 1 or not all(
+            type(g) is Tensor and any(g.is_contiguous(memory_format=how) for how in dense)
+            for _, g in present
+        ):
             return False
         if not kernels.usable_on(self.steps):
             return False
@@ -164,7 +168,3 @@ def divergence(what: str, names: list[str], steps_ago: int = 0) -> DivergedError
     error = DivergedError("; ".join(parts) or "the loss is not finite")
     error.steps_ago = steps_ago
     return error
-
-
-def _is_dense(x: Tensor) -> bool:
-    return x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)

@@ -89,7 +89,13 @@ class Judge:
                 warnings.simplefilter("ignore")  # a probe may lack a class
                 values["train"] = self.metric(scored, self.place.task)
         values |= {part: self._value(part) for part in self.data}
-        self._consider(iterate, phase, step, values.get("valid", math.nan))
+        value, best = values.get("valid", math.nan), self.best.score
+        if math.isnan(value) and math.isnan(best):
+            better = iterate == phase.how.returns and is_finite(self.model.state_dict().values())
+        else:
+            better = value > (-math.inf if math.isnan(best) else best)
+        if better:
+            self.best = Best(self._weights(), value, step, iterate)
         return {self.metric.history_key(part, iterate): x for part, x in values.items()}
 
     def _value(self, part: str) -> float:
@@ -107,14 +113,6 @@ class Judge:
             text = str(caught[0].message).replace("the result", result, 1)
             warnings.warn(text, UserWarning, stacklevel=2)
         return value
-
-    def _consider(self, iterate: str, phase: Phase, step: int, value: float) -> None:
-        if math.isnan(value) and math.isnan(self.best.score):
-            better = iterate == phase.how.returns and is_finite(self.model.state_dict().values())
-        else:
-            better = value > (-math.inf if math.isnan(self.best.score) else self.best.score)
-        if better:
-            self.best = Best(self._weights(), value, step, iterate)
 
     @torch.no_grad()
     def _weights(self) -> dict[str, Tensor]:

@@ -65,7 +65,7 @@ class Loop:
         self.at, self.history = Progress(), History()
         self.first_step = 0  # of this process's part of the run
         self._open, self._has_begun = ExitStack(), False
-        self._began: float | None = None  # when the steps up to the next event began
+        self._is_stepping = False  # whether steps to the next event have begun
         self._steps_are_out = False  # whether all of them are handed out, and not yet looked at
 
     @property
@@ -76,7 +76,7 @@ class Loop:
     @property
     def is_replaying(self) -> bool:
         """Whether the next turn draws no random numbers, for it replays a graph."""
-        return self._began is not None and not self._steps_are_out and self.step.is_replaying
+        return self._is_stepping and not self._steps_are_out and self.step.is_replaying
 
     # --- from the beginning to the end ------------------------------------------------------------
 
@@ -111,14 +111,14 @@ class Loop:
 
         # Steps, until something is due. The device is not waited for while others may have a turn.
         if not self._steps_are_out:
-            if not self._take_steps(stage, turn):
-                return None
-            self._steps_are_out = True
-            if turn is not None:
+            self._steps_are_out = self._take_steps(stage, turn)
+            if turn is not None or not self._steps_are_out:
                 return None
         self._steps_are_out = False
         self.step.guard.look(wait=at.step == self.due or at.step < self.target)
-        self._count_seconds()
+        seconds, self._is_stepping = time.perf_counter() - self.began, False
+        at.stepping_seconds += seconds
+        at.seconds += seconds
 
         # An evaluation of both iterates: at its time, and where a stage, the data or the time ends.
         over = self._is_over(stage)
@@ -164,9 +164,9 @@ class Loop:
     def _take_steps(self, stage: Stage, turn: int | None) -> bool:
         """Steps until something is due; False if it is another run's turn before that."""
         at, step, options = self.at, self.step, self.options
-        if self._began is None:
-            self._began = time.perf_counter()
-            self.deadline = self._began + self._seconds_left()
+        if not self._is_stepping:
+            self._is_stepping, self.began = True, time.perf_counter()
+            self.deadline = self.began + self._seconds_left()
             self.due = self._next_event(stage)
             on_cpu = options.where.type == "cpu"
             self.target = self.due if on_cpu else min(self.due, at.step + POLL_EVERY)
@@ -277,8 +277,10 @@ class Loop:
             label = options.measure.label
             at.reason = f"no better validation {label} in {options.patience} evaluations"
         at.seconds += time.perf_counter() - began
-        if self._is_late():
-            at.reason = at.reason or f"the time limit of {options.time_limit:g} s is reached"
+        limit = options.time_limit
+        # By the first process's clock, so that all end together.
+        if limit is not None and distributed.broadcast_object(at.seconds) >= limit:
+            at.reason = at.reason or f"the time limit of {limit:g} s is reached"
         steps, seconds = at.step - at.recorded_step, at.stepping_seconds
         record = {
             "step": at.step,
@@ -298,25 +300,12 @@ class Loop:
         value = best_value(record, options.measure)
         return phase.plateau is not None and not math.isnan(value) and phase.plateau.report(value)
 
-    def _count_seconds(self) -> None:
-        """Of the steps that were taken."""
-        if self._began is not None:
-            seconds = time.perf_counter() - self._began
-            self.at.stepping_seconds += seconds
-            self.at.seconds += seconds
-            self._began = None
-
     def _seconds_left(self) -> float:
         """Until the limit; processes that train together only ask at their evaluations."""
         limit = self.options.time_limit
         if limit is None or distributed.world_size() > 1:
             return math.inf
         return limit - self.at.seconds
-
-    def _is_late(self) -> bool:
-        """By the first process's clock, so that all end together."""
-        limit = self.options.time_limit
-        return limit is not None and distributed.broadcast_object(self.at.seconds) >= limit
 
     def _save(self) -> None:
         if self.folder is not None:

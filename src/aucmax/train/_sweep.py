@@ -128,7 +128,11 @@ class Sweep:
         self.device = device
         self.tick: Callable[[], object] = lambda: None
         self._configs = iter(configs)
-        self._free = [_stream(device) for _ in range(at_once)]
+        on_gpu = device.type == "cuda"
+        self._free: list[torch.cuda.Stream | None] = [
+            torch.cuda.Stream(device) if on_gpu else None  # type: ignore[no-untyped-call]
+            for _ in range(at_once)
+        ]
         self._running: list[TurnTaker] = []
         self._arrays, self._owned = SharedArrays(device), Ownership()
         self._interrupts = Interrupts()
@@ -161,7 +165,10 @@ class Sweep:
                 for run in self._running:
                     run.close()
         if self._interrupts.received:
-            raise Stopped(self._interrupts.received, self._how_to_go_on())
+            lost = sum(not run.saves for run in self._stopped)
+            how = f"; {lost} of them had no out= and begin anew" if lost else ""
+            done = f" with {self._ended} runs done and {len(self._stopped)} under way"
+            raise Stopped(self._interrupts.received, f"{done}; the same call goes on{how}")
 
     def _fill(self) -> bool:
         """Begin runs until no place is free, or there are no more; whether some are under way."""
@@ -212,16 +219,6 @@ class Sweep:
         """What the caller's code has begun is done, before memory that it let go is used again."""
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
-
-    def _how_to_go_on(self) -> str:
-        lost = sum(not run.saves for run in self._stopped)
-        how = f"; {lost} of them had no out= and begin anew" if lost else ""
-        done = f" with {self._ended} runs done and {len(self._stopped)} under way"
-        return f"{done}; the same call goes on{how}"
-
-
-def _stream(device: torch.device) -> torch.cuda.Stream | None:
-    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
 
 @contextmanager

@@ -73,8 +73,12 @@ class TurnTaker:
         if isinstance(outcome, FitResult):
             for module in (outcome.model, outcome.loss):
                 module.zero_grad(set_to_none=True)  # gradients may lie in a captured graph's memory
-        if outcome is not None:
-            self._free_memory()
+        if outcome is not None:  # free the graph, the optimizer and the data for the runs to come
+            del self._loop, self._options, self._copies
+            self._loop = None
+            if self.stream is not None:
+                self.stream.synchronize()
+                gc.collect()
         return outcome
 
     def _make_loop(self) -> Loop:
@@ -95,14 +99,6 @@ class TurnTaker:
         """Leave it where it is."""
         if self._loop is not None:
             self._loop.close()
-
-    def _free_memory(self) -> None:
-        """Of the graph, the optimizer and the data, for the runs to come."""
-        del self._loop, self._options, self._copies
-        self._loop = None
-        if self.stream is not None:
-            self.stream.synchronize()
-            gc.collect()  # a step and its guard may know each other, and hold all of this
 
 
 def options_of(config: Mapping[str, Any], device: torch.device) -> Options:
