@@ -73,6 +73,11 @@ def backward(grad: Tensor, saved: Tensor, batch: Batch) -> tuple[Tensor, Tensor,
     return in_scores, scaled[0:1], scaled[1:2], scaled[2:3]
 
 
+def coefficients(saved: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """From what :func:`forward` saved: k of the positives, k of the negatives, the dual's."""
+    return saved[0], saved[1], saved[7]
+
+
 @triton.jit
 def _linked(x, SIGMOID: tl.constexpr):
     if SIGMOID:

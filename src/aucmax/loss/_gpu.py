@@ -40,7 +40,8 @@ class SaddleOnGPU(torch.autograd.Function):
             labels = batch.labels.to(saved.dtype)
             weight = None if batch.weight is None else batch.weight.to(saved.dtype)
             half = 0.5 * (len(labels) if weight is None else weight.sum())
-            terms = Terms(half * saved[0], half * saved[1], saved[7], 0.0)
+            k_positive, k_negative, dual = saddle.coefficients(saved)
+            terms = Terms(half * k_positive, half * k_negative, dual, 0.0)
             given = (labels, weight, terms, batch.margin, batch.link)
             return (*differentiable_gradients(inputs, grad, *given), None, None)
         scores, a, *_ = inputs

@@ -70,6 +70,13 @@ class AUCWithCrossEntropy(nn.Module):
 
 
 def saddle_part(loss: nn.Module) -> SaddleLoss | None:
-    """The part of a loss that holds a, b and alpha, if it has one."""
+    """The part of a loss that holds a, b and alpha, if it has one.
+
+    Example:
+        >>> from aucmax.loss import AUCLoss, AUCWithCrossEntropy, CrossEntropy, saddle_part
+        >>> auc = AUCLoss(0.1)
+        >>> saddle_part(AUCWithCrossEntropy(auc)) is auc, saddle_part(CrossEntropy())
+        (True, None)
+    """
     inner = loss.auc if isinstance(loss, AUCWithCrossEntropy) else loss
     return inner if isinstance(inner, SaddleLoss) else None

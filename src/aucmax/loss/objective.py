@@ -38,7 +38,19 @@ class Terms(NamedTuple):
 
 
 def saddle_terms(p: Any, p_one_minus_p: Any, margin: float, normalize: bool) -> Terms:
-    r"""Coefficients of F, or of :math:`m^2 + F / (p(1-p))` with ``normalize``."""
+    r"""Coefficients of F, or of :math:`m^2 + F / (p(1-p))` with ``normalize``.
+
+    Args:
+        p: the probability of a positive, a number or a tensor.
+        p_one_minus_p: that of p (1 - p), which may be estimated on its own.
+        margin: by how much positives should outrank negatives.
+        normalize: whether to divide by p (1 - p).
+
+    Example:
+        >>> from aucmax.loss.objective import saddle_terms
+        >>> saddle_terms(0.25, 0.1875, margin=1.0, normalize=False)
+        Terms(positive=0.75, negative=0.25, dual=0.1875, constant=0.0)
+    """
     scale = p_one_minus_p if normalize else 1.0
     constant = margin * margin if normalize else 0.0
     return Terms((1.0 - p) / scale, p / scale, p_one_minus_p / scale, constant)
@@ -65,6 +77,15 @@ def saddle_objective(
         terms: coefficients from :func:`saddle_terms`.
         margin: by how much positives should outrank negatives.
         weight: non-negative weights of h's shape.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.loss.objective import saddle_objective, saddle_terms
+        >>> h, target = torch.tensor([0.75, 0.25]), torch.tensor([1.0, 0.0])
+        >>> a, b, alpha = torch.tensor([0.75, 0.25, -0.5])  # the best: means and their distance
+        >>> terms = saddle_terms(0.5, 0.25, margin=1.0, normalize=True)
+        >>> saddle_objective(h, target, a, b, alpha, terms).item()  # (1 - 0.75 + 0.25)^2
+        0.25
     """
     reach = margin + alpha
     positive = target * terms.positive
@@ -105,6 +126,14 @@ def multiclass_objective(
         margin: by how much class i should outrank class j in score i.
         normalize: return :math:`m^2 + F_{ij} / (p_i p_j)`.
         weight: non-negative weights, shape (N,).
+
+    Example:
+        >>> import torch
+        >>> from aucmax.loss.objective import multiclass_objective
+        >>> h, target, zeros = torch.eye(2), torch.tensor([0, 1]), torch.zeros(2, 2)
+        >>> pairs = multiclass_objective(h, target, zeros, zeros, zeros, torch.tensor([0.5, 0.5]))
+        >>> pairs[0, 1].item(), pairs[1, 0].item()  # 1 + 4 (0.5 - 1) / 2
+        (0.0, 0.0)
     """
     w = torch.ones_like(h[:, 0]) if weight is None else weight
     total = float(len(h)) if weight is None else weight.sum()

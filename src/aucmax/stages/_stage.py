@@ -26,6 +26,14 @@ class Stage:
         dual_samples: fresh samples :math:`m_k` that set the dual variable when the stage ends;
             0 where the dual variable is averaged instead.
         M: the factor :math:`M_k` of the stopping time of Lemma 3; None elsewhere.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.stages import Stage
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> Stage(index=1, lr=0.1, steps=100, dual_samples=384).set_lr(optimizer)
+        >>> optimizer.param_groups[0]["lr"]
+        0.1
     """
 
     index: int
