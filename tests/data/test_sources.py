@@ -159,7 +159,12 @@ def test_several_inputs(convert):
     kind = torch.arange(len(X)) % 3
     noisy = X + 0.5 * (kind[:, None] == 1)
     result = run(
-        (convert(noisy, kind), Y), (convert(noisy, kind), Y), model=model, steps=100, lr=1.0
+        (convert(noisy, kind), Y),
+        (convert(noisy, kind), Y),
+        model=model,
+        steps=100,
+        lr=1.0,
+        eval_every=50,
     )
     assert result.auc > 0.9
     assert aucmax.evaluate(model, (convert(noisy, kind), Y)) == result.auc
@@ -304,7 +309,7 @@ def endless(share, seed=0, size=32):
 
 @pytest.mark.parametrize("share", [0.05, 0.4])
 def test_the_share_of_positives_in_a_stream_is_found_out(share):
-    result = run(endless(share), steps=200)
+    result = run(endless(share), steps=200, eval_every=100)
     assert result.steps == 200
     sigma = (share * (1 - share) / (200 * 32)) ** 0.5
     assert result.loss.prior.p.item() == pytest.approx(share, abs=4 * sigma + 1e-3)
@@ -467,7 +472,7 @@ def test_weights_from_a_dataset_are_those_of_arrays(positives):
 def test_weights_from_a_loader():
     (x, y, times), _ = weighted_data()
     loader = DataLoader(TensorDataset(x, y, times), batch_size=60)
-    result = run(loader, steps=100)
+    result = run(loader, steps=100, eval_every=50)
     share = (times * y).sum() / times.sum()
     assert result.loss.prior.p.item() == pytest.approx(share.item(), abs=0.01)
 
@@ -475,7 +480,9 @@ def test_weights_from_a_loader():
 def test_weights_of_zero_take_rows_out():
     x, y = torch.cat([X, -X]), torch.cat([Y, Y])
     weight = torch.cat([torch.ones(400), torch.zeros(400)])
-    result = fit(linear(), (x, y, weight), (x, y, weight), steps=100, batch_size=800, lr=0.5)
+    result = fit(
+        linear(), (x, y, weight), (x, y, weight), steps=100, batch_size=800, lr=0.5, eval_every=50
+    )
     assert result.auc > 0.95
     assert aucmax.evaluate(result.model, (X, Y)) == pytest.approx(result.auc, rel=1e-12)
 
@@ -485,7 +492,9 @@ def test_weights_of_zero_take_rows_out():
 
 @pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
 def test_two_classes_are_learned(method):
-    result = fit(linear(), (X, Y), VALID, method=method, steps=120, lr=1.0, positives=0.5)
+    result = fit(
+        linear(), (X, Y), VALID, method=method, steps=120, eval_every=60, lr=1.0, positives=0.5
+    )
     assert result.auc > 0.97
     assert result.auc == pytest.approx(
         roc_auc_score(VALID[1], scores_of(result.model, VALID[0])), rel=1e-12
@@ -495,7 +504,7 @@ def test_two_classes_are_learned(method):
 @pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
 def test_several_classes_are_learned(method):
     train, (x, y) = multiclass(), multiclass(seed=1)
-    result = fit(linear(3, 3), train, (x, y), method=method, steps=120, lr=1.0)
+    result = fit(linear(3, 3), train, (x, y), method=method, steps=120, eval_every=60, lr=1.0)
     assert result.auc > 0.97
     shares = softmax(scores_of(result.model, x).astype(float), axis=1)
     expected = roc_auc_score(y, shares, multi_class="ovo", average="macro")
@@ -505,7 +514,7 @@ def test_several_classes_are_learned(method):
 @pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
 def test_several_labels_are_learned_though_some_are_missing(method):
     train, (x, y) = multilabel(missing=0.2), multilabel(seed=1, missing=0.2)
-    result = fit(linear(3, 3), train, (x, y), method=method, steps=120, lr=1.0)
+    result = fit(linear(3, 3), train, (x, y), method=method, steps=120, eval_every=60, lr=1.0)
     assert result.auc > 0.95
     scores, known = scores_of(result.model, x), ~y.isnan().numpy()
     each = [roc_auc_score(y[k, j], scores[k, j]) for j, k in enumerate(known.T)]
@@ -543,7 +552,9 @@ def test_the_priors_of_classes_and_labels_are_their_shares():
 
 
 def test_two_classes_as_a_multiclass_task():
-    result = fit(linear(4, 2), (X, Y.long()), (VALID[0], VALID[1].long()), task="multiclass")
+    result = fit(
+        linear(4, 2), (X, Y.long()), (VALID[0], VALID[1].long()), task="multiclass", steps=10
+    )
     assert isinstance(result.loss, aucmax.MulticlassAUCLoss)
     assert 0 <= result.auc <= 1
 
@@ -553,5 +564,7 @@ def test_a_loader_of_several_classes_needs_their_labels():
     loader = DataLoader(TensorDataset(x, y), batch_size=64)
     with pytest.raises(ValueError, match="labels must be given for a multiclass task"):
         fit(linear(3, 3), loader, task="multiclass")
-    result = fit(linear(3, 3), loader, (x, y), task="multiclass", labels=y, steps=100, lr=1.0)
+    result = fit(
+        linear(3, 3), loader, (x, y), task="multiclass", labels=y, steps=100, eval_every=50, lr=1.0
+    )
     assert result.auc > 0.95
