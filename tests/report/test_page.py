@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from evaluations import make_classes, make_evaluation, make_rows
 from scipy.stats import binomtest
 from sklearn.metrics import (
     average_precision_score,
@@ -14,13 +15,12 @@ from sklearn.metrics import (
     precision_score,
     recall_score,
     roc_auc_score,
-    roc_curve,
 )
 
 from aucmax import metrics
 from aucmax.judge import binary, training
-from aucmax.judge.evaluation import Evaluation, Importance, Interval, Peer
-from aucmax.judge.threshold import thresholds_to_show
+from aucmax.judge.evaluation import Evaluation, Importance, Peer
+from aucmax.judge.interval import Interval
 from aucmax.report import figures, rendering, sections, style, words
 from aucmax.report.page import write_model_page
 
@@ -33,45 +33,6 @@ SEVERAL = [
 ]  # fmt: skip
 VOID = {"meta", "br", "hr", "img", "link", "input", "col"}
 NASTY = "<script>alert('&\"')</script>"
-
-
-def make_rows(rows=600, share=0.08, seed=0):
-    """Probabilities that are right, and classes drawn from them."""
-    rng = np.random.default_rng(seed)
-    odds = rng.normal(math.log(share / (1 - share)), 1.5, rows)
-    p = 1 / (1 + np.exp(-odds))
-    return p, (rng.random(rows) < p).astype(int)
-
-
-def make_evaluation(p=None, y=None, **changes):
-    p, y = make_rows() if p is None else (np.asarray(p, float), np.asarray(y))
-    found = metrics.roc_auc_interval(p, y)
-    steps = [
-        {"step": 20 * k, "seconds": k, "loss": 1 / k, "valid_auc_last": 0.9 - 0.3 / k}
-        | {"valid_auc_average": None if k < 3 else 0.91 - 0.4 / k}
-        for k in range(1, 30)
-    ]
-    peer = {"name": "logistic regression", "auc": 0.5, "low": 0.4, "high": 0.6, "seconds": 0.4}
-    column = {"name": "age", "kind": "number", "missing": 0.02, "distinct": 57, "typical": "41"}
-    return {
-        "target": "churned",
-        "labels": ["no", "yes"],
-        "rows": {"train": 6800, "valid": 1200, "test": len(y)},
-        "positives": {"train": 612, "valid": 108, "test": int(y.sum())},
-        "probability": p,
-        "classes": y,
-        "auc": {"value": found.auc, "low": found.low, "high": found.high, "level": 0.95},
-        "peers": [{**peer, "p_value": 0.003}],
-        "history": steps,
-        "threshold": 0.23,
-        "importance": [{"column": f"c{k}", "drop": 0.1 / (k + 1), "sd": 0.002} for k in range(5)],
-        "columns": [column],
-        "notes": ["Rows without a target were left out."],
-        "seconds": 12.3,
-        "command": "aucmax fit train.csv --target churned",
-        "made": {"aucmax": "0.1", "torch": "2.13", "date": "2026-11-15"},
-        **changes,
-    }
 
 
 class Page(HTMLParser):
@@ -137,7 +98,7 @@ def usual(tmp_path_factory):
     return write(tmp_path_factory.mktemp("usual"), evaluation), evaluation
 
 
-def held(evaluation):
+def rows_of(evaluation):
     return Evaluation.from_dict(evaluation).rows
 
 
@@ -185,12 +146,6 @@ def test_costs_are_those_of_the_confusion_matrix_and_the_least_is_marked(usual):
         assert marked == [cost == min(expected) for cost in expected]
 
 
-def test_thresholds_include_those_that_right_probabilities_call_for():
-    rows = held(make_evaluation())
-    found = thresholds_to_show(rows.probability, rows.positive, rows.threshold)
-    assert {0.5, 0.17, 0.048, 0.23} <= set(found)
-
-
 def test_auc_and_average_precision_are_scikit_learns(usual):
     page, evaluation = usual
     p, y = evaluation["probability"], evaluation["classes"]
@@ -213,45 +168,8 @@ def test_the_confusion_matrix_is_in_the_histogram(usual):
     assert f"Precision {100 * precision:.1f} % of the flagged" in page.text
 
 
-def test_the_curves_are_scikit_learns(usual):
-    rows = held(usual[1])
-    found = binary.curves(rows)
-    fpr, tpr, _ = roc_curve(rows.positive, rows.probability, drop_intermediate=False)
-    assert np.abs(np.interp(fpr, found.fpr, found.tpr) - np.interp(fpr, fpr, tpr)).max() < 1e-9
-    area = np.sum(np.diff(found.recall) * found.precision[1:])
-    assert area == pytest.approx(average_precision_score(rows.positive, rows.probability), abs=2e-3)
-
-
-def test_a_long_curve_is_drawn_with_few_points():
-    p, y = make_rows(60_000)
-    found = binary.curves(held(make_evaluation(p, y)))
-    assert len(found.fpr) < 4_000
-    area = np.trapezoid(found.tpr, found.fpr)
-    assert area == pytest.approx(roc_auc_score(y, p), abs=1e-3)
-    assert (found.fpr[-1], found.tpr[-1]) == (1, 1)
-
-
-@pytest.mark.parametrize("hits", [0, 1, 7, 39, 40])
-def test_intervals_are_wilsons(hits):
-    low, high = binary.wilson(np.array([float(hits)]), 40, 0.9)
-    expected = binomtest(hits, 40).proportion_ci(0.9, "wilson")
-    assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-def test_the_band_is_the_rectangle_of_both_rates():
-    rows = held(make_evaluation(*make_rows(200)))
-    found, level = binary.curves(rows), math.sqrt(0.95)
-    positives, negatives = int(rows.positive.sum()), int((~rows.positive).sum())
-    for k in (0, len(found.fpr) // 3, len(found.fpr) - 1):
-        hits, alarms = round(found.tpr[k] * positives), round(found.fpr[k] * negatives)
-        up = binomtest(hits, positives).proportion_ci(level, "wilson")
-        across = binomtest(alarms, negatives).proportion_ci(level, "wilson")
-        band = (found.tpr_low[k], found.tpr_high[k], found.fpr_low[k], found.fpr_high[k])
-        assert band == pytest.approx((up.low, up.high, across.low, across.high), abs=1e-12)
-
-
 def test_the_band_is_drawn_around_the_curve(usual):
-    rows = held(usual[1])
+    rows = rows_of(usual[1])
     found = binary.curves(rows)
     (band,) = painted(figures.roc, rows, found).axes[0].patches
     inner = np.c_[found.fpr, found.tpr][(found.fpr > 0.05) & (found.tpr < 0.95)]
@@ -276,12 +194,6 @@ def test_right_probabilities_are_called_so_and_groups_are_of_equal_size(usual):
     assert f"says {100 * p.mean():.1f} %; {100 * y.mean():.1f} % of the rows" in page.text
 
 
-def test_equal_probabilities_stay_in_one_group():
-    p, y = np.repeat([0.0, 0.3, 0.999], (340, 37, 23)), np.repeat([0, 1], (370, 30))
-    found = binary.calibration_groups(held(make_evaluation(p, y)))
-    assert [(g.rows, g.positives) for g in found] == [(340, 0), (37, 7), (23, 23)]
-
-
 def painted(paint, *args):
     from matplotlib.figure import Figure
 
@@ -293,7 +205,7 @@ def painted(paint, *args):
 @pytest.mark.parametrize("share", [0.04, 0.5])
 @pytest.mark.parametrize("threshold", [0.0, 0.23, 1.0])
 def test_the_bars_hold_every_row_on_its_side_of_the_threshold(share, threshold):
-    rows = held(make_evaluation(*make_rows(share=share), threshold=threshold))
+    rows = rows_of(make_evaluation(*make_rows(share=share), threshold=threshold))
     assert figures.is_by_odds(rows.probability) == (share < 0.1)
     counts = rows.counts_at(threshold)
     sides = ((counts.missed, counts.hits), (counts.left_alone, counts.false_alarms))
@@ -309,7 +221,7 @@ def test_the_bars_hold_every_row_on_its_side_of_the_threshold(share, threshold):
 
 
 def peer(name, auc, p):
-    return Peer(name, auc, auc - 0.02, auc + 0.02, p)
+    return Peer(name, Interval(auc, auc - 0.02, auc + 0.02), p)
 
 
 def test_the_verdict_says_what_the_tests_say():
@@ -323,7 +235,6 @@ def test_the_verdict_says_what_the_tests_say():
         "If that is simpler to keep, it may serve as well."
     )
     assert "It ranks worse than c. For ranking, c is the better choice." in say(0.87, [same, worse])
-    assert say(0.87, [peer("d", 0.8, None)]) == "It was not tested against d."
     assert "was not compared" in say(0.87, [])
     two = [peer("c", 0.9, 0.01), peer("e", 0.95, 0.01)]
     assert say(0.87, two).endswith("than e and c. For ranking, e is the better choice.")
@@ -380,7 +291,7 @@ def test_a_share_is_0_or_100_percent_only_if_it_is(value, text):
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(0.0004, "< 0.001"), (0.003, "0.003"), (0.0497, "0.0497"), (0.34, "0.34"), (None, "–")],
+    [(0.0004, "< 0.001"), (0.003, "0.003"), (0.0497, "0.0497"), (0.34, "0.34")],
 )
 def test_p_values(p, text):
     assert words.p_text(p) == text
@@ -401,12 +312,6 @@ def test_the_kept_weights_are_the_best_of_both_iterates(usual):
     ax = painted(figures.training, scores).axes[0]
     assert [line.get_label() for line in ax.lines] == ["latest weights", "averaged weights", "kept"]
     assert (ax.lines[-1].get_ydata()[0], ax.lines[-1].get_xdata()[0]) == best
-
-
-def test_of_equal_evaluations_the_first_is_kept():
-    record = {"valid_auc_last": 0.8, "valid_auc_average": 0.8}
-    history = [{"step": 5, **record}, {"step": 9, **record}]
-    assert training.training(history, "roc_auc").best == (5, 0.8, "last")
 
 
 def importance_of(columns):
@@ -469,7 +374,7 @@ def test_figures_follow_the_colours_of_the_page(usual):
 
 
 def test_lines_differ_without_colour(usual):
-    rows = held(usual[1])
+    rows = rows_of(usual[1])
     found = binary.curves(rows)
     for paint in (figures.roc, figures.precision_recall):
         lines = painted(paint, rows, found).axes[0].lines
@@ -477,13 +382,15 @@ def test_lines_differ_without_colour(usual):
         assert len(looks) == len(lines) == 3
 
 
-def test_everything_from_data_is_escaped(tmp_path):
+def test_everything_from_data_is_escaped_and_long_or_odd_names_are_shown_short(tmp_path):
+    odd = "客户\ud800\x00\n流失 $x_1$ _" + "long" * 100
+    column = {"kind": NASTY, "missing": 0.0, "distinct": 1, "typical": NASTY}
     evaluation = make_evaluation(
         target=NASTY,
-        labels=[NASTY, f"{NASTY}2"],
-        peers=[asdict(peer(NASTY, 0.8, 0.5))],
-        importance=[{"column": NASTY, "drop": 0.1, "sd": 0.0}],
-        columns=[{"name": NASTY, "kind": NASTY, "missing": 0.0, "distinct": 1, "typical": NASTY}],
+        labels=[NASTY, f"1{odd}"],
+        peers=[{**make_evaluation()["peers"][0], "name": NASTY}],
+        importance=[{"column": x, "drop": 0.1, "sd": 0.0} for x in (NASTY, odd)],
+        columns=[{"name": name, **column} for name in (NASTY, odd)],
         notes=[NASTY],
         command=NASTY,
         made={NASTY: NASTY},
@@ -493,19 +400,8 @@ def test_everything_from_data_is_escaped(tmp_path):
     assert "<script" not in page.source
     assert NASTY in page.text
     assert len(set(page.ids)) == len(page.ids)
-
-
-def test_long_and_odd_names_are_shown_short_and_clean(tmp_path):
-    odd = "客户\ud800\x00\n流失 $x_1$ _" + "long" * 100
-    evaluation = make_evaluation(
-        target=odd,
-        labels=[f"0{odd}", f"1{odd}"],
-        importance=[{"column": odd, "drop": 0.1, "sd": 0.01}],
-        columns=[{"name": odd, "kind": "number", "missing": 0, "distinct": 1, "typical": odd}],
-    )
-    page = write(tmp_path, evaluation)
     assert "客户 流失 $x_1$ _long" in page.text
-    assert "longlonglonglonglonglonglonglonglonglonglonglonglong" not in page.text
+    assert "long" * 13 not in page.text
     assert max(len(line[0]) for table in page.tables for line in table) <= 40
 
 
@@ -530,102 +426,43 @@ EDGES = {
     "two rows and nothing else": lambda: make_evaluation(
         [0.2, 0.7], [0, 1], **NOTHING, command="", made={}, seconds=None
     ),
-    "all equal, 300 columns": lambda: all_equal(
+    "all equal, none flagged, 300 columns": lambda: all_equal(
+        threshold=0.5,
         columns=[{**make_evaluation()["columns"][0], "name": f"column {k}"} for k in range(300)],
         importance=[{"column": f"column {k}", "drop": 0.0, "sd": 0.0} for k in range(300)],
+        history=[{"step": k, "valid_auc_last": math.nan if k == 2 else 0.8} for k in range(4)],
     ),
-    "all equal, none flagged": lambda: all_equal(threshold=0.5, **NOTHING),
     "perfect": lambda: apart(0.0, 1.0, history=[], importance=[]),
     "reversed": lambda: apart(0.9, 0.2, history=RECORDS[:1]),
     "mostly positive, no validation": lambda: make_evaluation(
         *(1 - x for x in make_rows(share=0.03)),
         history=[{"step": 20, "loss": math.nan, "valid_auc_last": None}, {"step": 40}],
     ),
-    "nan": lambda: make_evaluation(
-        history=[{"step": k, "valid_auc_last": math.nan if k == 2 else 0.8} for k in range(4)],
-        peers=[{"name": "a", "auc": math.nan, "low": None, "high": 0.9, "p_value": math.nan}],
-        importance=[{"column": "a", "drop": math.nan}, {"column": "b", "drop": 0.1, "sd": None}],
-        columns=[{"name": "a", "kind": "unused", "missing": math.nan}],
-        seconds=math.nan,
-    ),
 }
 SAID = {
-    "few rows": "Only 5 of the test rows are “yes”: all numbers on this page are rough.",
-    "two rows and nothing else": "No history was recorded.",
-    "all equal, 300 columns": "The other 280 columns lose from 0.0000 to 0.0000 each",
-    "all equal, none flagged": "– nothing is flagged",
-    "perfect": "in 100 of 100 cases",
-    "reversed": "Evaluated once: AUC 0.6000 on the validation rows at step 20.",
-    "mostly positive, no validation": "Trained for 40 steps without validation rows",
-    "nan": "It was not tested against a.",
+    "few rows": ["Only 5 of the test rows are “yes”: all numbers on this page are rough."],
+    "two rows and nothing else": ["No history was recorded."],
+    "all equal, none flagged, 300 columns": [
+        "The other 280 columns lose from 0.0000 to 0.0000 each",
+        "– nothing is flagged",
+        "the best of 3 evaluations.",
+    ],
+    "perfect": ["in 100 of 100 cases"],
+    "reversed": ["Evaluated once: AUC 0.6000 on the validation rows at step 20."],
+    "mostly positive, no validation": ["Trained for 40 steps without validation rows"],
 }
 
 
 @pytest.mark.parametrize("name", EDGES)
 def test_edges(name, tmp_path):
     page = write(tmp_path, EDGES[name]())
-    assert SAID[name] in page.text
+    assert all(said in page.text for said in SAID[name])
     assert not re.search(r"\bnan\b", page.source, re.IGNORECASE)
     assert not re.search(r"\b(None|inf)\b", page.text)
     assert [x for x in page.ids if x in SECTIONS] == SECTIONS
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"labels": ["a"]}, r"labels must be the negative and the positive one, found \['a'\]"),
-        ({"labels": "ny"}, "labels must be a list of labels, found 'ny'"),
-        ({"threshold": 1.5}, "threshold must be a number from 0 to 1, found 1.5"),
-        ({"classes": np.zeros(600, int)}, "both 0 and 1, found 0 positives of 600 rows"),
-        ({"classes": np.arange(600)}, "target must hold 0 and 1 only"),
-        ({"classes": np.zeros(5)}, r"one number per row, found \(600,\) and \(5,\)"),
-        ({"probability": np.full(600, 2.0)}, "probability must be from 0 to 1, found 2 to 2"),
-        ({"probability": np.full(600, math.nan)}, "probability must be finite"),
-        ({"rows": {"test": 5}}, r"rows\['test'\] must be that of classes, 600, found 5"),
-        (
-            {"positives": {"test": 5}},
-            r"counts\['test'\] must be that of classes, .*, 5\)",
-        ),
-        ({"auc": {"value": math.nan, "low": 0, "high": 1, "level": 0.95}}, r"auc\['value'\] must"),
-        ({"auc": {"value": 0.8, "low": 0, "high": 1, "level": 1}}, r"auc\['level'\] must be a num"),
-    ],
-)
-def test_what_cannot_be_right_is_refused(changes, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        write(tmp_path, make_evaluation() | changes)
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_is_missing_is_named(tmp_path):
-    evaluation = make_evaluation()
-    del evaluation["notes"], evaluation["peers"]
-    with pytest.raises(ValueError, match=r"evaluation must hold .*, found no peers, notes"):
-        write(tmp_path, evaluation)
-
-
 # --- several classes ------------------------------------------------------------------------------
-
-
-def make_classes(count=3, rows=600, seed=0, **changes):
-    """Probabilities that are right, of classes of different frequency."""
-    rng = np.random.default_rng(seed)
-    odds = 2 * rng.normal(size=(rows, count)) - np.arange(count) / count
-    p = np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True)
-    y = (rng.random((rows, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    auc = metrics.hand_till_interval(p, y)
-    counts = np.bincount(y, minlength=count).tolist()
-    usual = make_evaluation()
-    del usual["positives"], usual["threshold"]
-    return {
-        **usual,
-        "labels": [f"kind {k}" for k in range(count)],
-        "rows": {"train": 6800, "valid": 1200, "test": rows},
-        "counts": {"train": [k + 70 for k in range(count)], "valid": [], "test": counts},
-        "probability": p,
-        "classes": y,
-        "auc": {"value": auc.auc, "low": auc.low, "high": auc.high, "level": 0.95},
-        **changes,
-    }
 
 
 @pytest.fixture(scope="module")
@@ -700,38 +537,18 @@ def test_a_page_of_several_classes_is_whole(several):
     assert f"“kind 1”, AUC {auc:.3f}" in page.text
 
 
-def test_of_very_many_classes_the_hardest_are_drawn(tmp_path):
+def test_of_very_many_classes_the_hardest_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(sections, "MOST_PANELS", 3)
     evaluation = make_classes(24, rows=800, labels=[f"{NASTY}{k}" for k in range(24)])
     page = write(tmp_path, evaluation)
     p, y = evaluation["probability"], evaluation["classes"]
     aucs = [roc_auc_score(y == k, p[:, k]) for k in range(24)]
     drawn = [int(x) for x in re.findall(r'id="roc(\d+)-figure_1"', page.source)]
-    assert sorted(drawn) == sorted(np.argsort(aucs)[:12].tolist())
+    assert sorted(drawn) == sorted(np.argsort(aucs)[:3].tolist())
     assert not any("Truth" in table[0][0] for table in page.tables)
     assert len(plain_cells(page, "Class", "Test rows")) == 25
     assert "Fewer than 30 test rows are" in page.text
     assert "<script" not in page.source
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"labels": ["a", "b", "a"]}, "labels must be a list without repeats"),
-        (
-            {"labels": list("abcd")},
-            r"a column per label, found \(600, 3\) for \(600,\) classes and 4",
-        ),
-        ({"probability": np.full((600, 3), 0.5)}, "probability must add up to 1"),
-        ({"classes": np.arange(600) % 2}, r"classes must hold 0 to 2, found \[0, 1\]"),
-        ({"counts": {"test": [1, 2, 3]}}, r"counts\['test'\] must be that of classes"),
-        ({"rows": {"test": 5}}, r"rows\['test'\] must be that of classes, 600, found 5"),
-        ({"auc": {"value": 0.8, "low": 0, "high": 1, "level": 1}}, r"auc\['level'\] must be a num"),
-    ],
-)
-def test_what_cannot_be_right_of_several_classes_is_refused(changes, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        write(tmp_path, make_classes() | changes)
-    assert not list(tmp_path.iterdir())
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import tyro
 
 from aucmax.cli._reproduce import Count, Folder, Seconds
 from aucmax.judge.binary import BinaryRows
-from aucmax.judge.evaluation import Evaluation, Interval, Peer
+from aucmax.judge.evaluation import Evaluation, compare_aucs
+from aucmax.judge.interval import Interval
 
 if TYPE_CHECKING:
     from aucmax.tables import Fitted, Tuning
@@ -204,7 +205,8 @@ def summary(evaluation: Evaluation) -> str:
     if isinstance(rows, BinaryRows):
         lines.append(f"{rows.base_rate:.1%} of the rows to judge by are {rows.yes!r}")
     lines.append(_auc_in_words(auc, len(evaluation.labels)))
-    return "\n".join([*lines, *(_against(peer, auc.value) for peer in evaluation.peers)])
+    lines += [_against(x.name, auc.value, x.auc.value, x.p_value) for x in evaluation.peers]
+    return "\n".join(lines)
 
 
 def in_words(tuning: Tuning) -> str:
@@ -220,9 +222,8 @@ def in_words(tuning: Tuning) -> str:
         f"validation AUC, mean of {len(best.folds or [])} folds: {best.validation_auc:.4f}, "
         f"{before} (the best of many looks better than it is)",
     ]
-    if defaults.test_auc is not None and best.test_auc is not None:
-        peer = Peer("the defaults", defaults.test_auc, p_value=defaults.p_value)
-        lines.append(_against(peer, best.test_auc))
+    if best.test_auc and defaults.test_auc and defaults.p_value is not None:
+        lines.append(_against("the defaults", best.test_auc, defaults.test_auc, defaults.p_value))
     return "\n".join(lines)
 
 
@@ -236,13 +237,11 @@ def _auc_in_words(auc: Interval, classes: int) -> str:
     return f"AUC {auc.value:.4f}, {interval}{which}"
 
 
-def _against(peer: Peer, ours: float) -> str:
-    if peer.auc is None or peer.p_value is None:
-        return f"not tested against {peer.name}"
-    verdict = {"same": "no clear difference"}.get(peer.verdict(ours), peer.verdict(ours))
+def _against(name: str, ours: float, theirs: float, p_value: float) -> str:
+    said = compare_aucs(ours, theirs, p_value)
     return (
-        f"against {peer.name}, AUC {peer.auc:.4f}: {ours - peer.auc:+.4f}, "
-        f"p = {peer.p_value:.2g}, {verdict}"
+        f"against {name}, AUC {theirs:.4f}: {ours - theirs:+.4f}, p = {p_value:.2g}, "
+        f"{'no clear difference' if said == 'same' else said}"
     )
 
 

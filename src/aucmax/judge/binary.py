@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax.checks import check_finite, check_labels, number
+from aucmax.judge.interval import Floats, wilson
 from aucmax.judge.threshold import Counts
 
-Floats = NDArray[np.float64]
 MOST_GROUPS, LEAST_ROWS = 10, 20  # of a calibration curve; rows in each of its groups
 FINEST = 400  # cells of a curve's axis in which one point is kept
 
@@ -40,38 +37,6 @@ class BinaryRows:
     level: float
     no: str
     yes: str
-
-    @classmethod
-    def of(
-        cls,
-        probability: Floats,
-        classes: NDArray[Any],
-        threshold: float | None,
-        level: float,
-        labels: Sequence[str],
-    ) -> BinaryRows:
-        """The rows with classes 0 and 1; what cannot be right is refused."""
-        p, y = np.asarray(probability, np.float64), np.asarray(classes)
-        if len(labels) != 2:
-            raise ValueError(
-                f"labels must be the negative and the positive one, found {list(labels)!r}"
-            )
-        if p.ndim != 1 or p.shape != y.shape:
-            raise ValueError(
-                f"probability and classes must have one number per row, found {p.shape} and "
-                f"{y.shape}"
-            )
-        check_finite("probability", p)
-        positives = check_labels(y)
-        if positives in (0, len(y)):
-            raise ValueError(
-                f"classes must hold both 0 and 1, found {positives} positives of {len(y)} rows"
-            )
-        if not 0 <= p.min() <= p.max() <= 1:
-            raise ValueError(f"probability must be from 0 to 1, found {p.min():g} to {p.max():g}")
-        cut = number("threshold", threshold, "a number from 0 to 1", lambda x: 0 <= x <= 1)
-        no, yes = labels
-        return cls(p, y == 1, cut, level, no, yes)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -126,16 +91,6 @@ class Group(NamedTuple):
     def agrees(self) -> bool:
         """Whether the mean probability lies in the interval of the observed share."""
         return self.low <= self.predicted <= self.high
-
-
-def wilson(hits: Floats, rows: int | Floats, level: float) -> tuple[Floats, Floats]:
-    """Wilson's interval of a share; it stays in [0, 1] and is no point at its ends."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    rate = hits / rows
-    middle = rate + z * z / (2 * rows)
-    half = z * np.sqrt(rate * (1 - rate) / rows + z * z / (4 * rows * rows))
-    low, high = ((middle + side) / (1 + z * z / rows) for side in (-half, half))
-    return np.where(hits == 0, 0.0, low.clip(0, 1)), np.where(hits == rows, 1.0, high.clip(0, 1))
 
 
 def curves(rows: BinaryRows) -> Curves:

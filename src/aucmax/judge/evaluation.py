@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aucmax import checkpoint, metrics
-from aucmax.checks import number
+from aucmax import checkpoint
+from aucmax.checks import check_finite, number
 from aucmax.judge.binary import BinaryRows
+from aucmax.judge.interval import Interval
 from aucmax.judge.multiclass import MulticlassRows
-from aucmax.judge.training import finite_or_none
 
 NAME = "evaluation"
 SIGNIFICANT = 0.05
 """A p value below it counts as a difference."""
-NEEDED = (
-    "target", "labels", "rows", "probability", "classes", "auc", "peers", "history",
-    "importance", "columns", "notes", "seconds", "command", "made",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A number with its confidence interval."""
-
-    value: float
-    low: float
-    high: float
-    level: float = 0.95
-
-    @classmethod
-    def of_auc(cls, scores: NDArray[np.float64], classes: NDArray[np.int64]) -> Interval:
-        """The AUC with DeLong's interval; of several classes, Hand and Till's."""
-        of_rows = metrics.roc_auc_interval if scores.ndim == 1 else metrics.hand_till_interval
-        auc = of_rows(scores, classes)
-        return cls(auc.auc, auc.low, auc.high, auc.level)
 
 
 @dataclass(frozen=True)
@@ -55,31 +33,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Peer:
-    """Another model on the same test rows; what is not known is None.
+    """Another model on the same test rows.
 
     Attributes:
         name: of the model.
         auc: on the test rows.
-        low: of its interval.
-        high: of its interval.
         p_value: of a paired test against the model that is judged.
-        seconds: to fit it.
+        seconds: to fit it; None if unknown.
     """
 
     name: str
-    auc: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p_value: float | None = None
+    auc: Interval
+    p_value: float
     seconds: float | None = None
-
-    def verdict(self, ours: float) -> Literal["better", "same", "worse", "untested"]:
-        """How our AUC compares with this model's, by the p value alone."""
-        if self.p_value is None or self.auc is None:
-            return "untested"
-        if self.p_value >= SIGNIFICANT:
-            return "same"
-        return "better" if ours > self.auc else "worse"
 
 
 @dataclass(frozen=True)
@@ -88,18 +54,33 @@ class Importance:
 
     column: str
     drop: float
-    sd: float | None = None
+    sd: float
 
 
 @dataclass(frozen=True)
 class Column:
-    """A raw column: its kind, the share that is missing, and what its values are like."""
+    """A raw column.
+
+    Attributes:
+        name: of the column.
+        kind: such as "number".
+        missing: the share of values that are.
+        distinct: how many values there are.
+        typical: the most frequent one.
+    """
 
     name: str
     kind: str
-    missing: float | None = None
-    distinct: int | None = None
-    typical: str | None = None
+    missing: float
+    distinct: int
+    typical: str
+
+
+def compare_aucs(ours: float, theirs: float, p_value: float) -> Literal["better", "same", "worse"]:
+    """How our AUC compares with another's: the same unless a paired test tells them apart."""
+    if p_value >= SIGNIFICANT:
+        return "same"
+    return "better" if ours > theirs else "worse"
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,26 +130,41 @@ class Evaluation:
     def __post_init__(self) -> None:
         for name in ("value", "low", "high"):
             value = getattr(self.auc, name)
-            number(f"auc[{name!r}]", value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
+            number(f"auc.{name}", value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
         inside = "a number strictly between 0 and 1"
-        number("auc['level']", self.auc.level, inside, lambda x: 0 < x < 1)
-        counts, test = self.rows.counts, self.parts["test"]
-        if test.rows != sum(counts):
+        number("auc.level", self.auc.level, inside, lambda x: 0 < x < 1)
+        p, y, count = self.probability, self.classes, len(self.labels)
+        if count < 2 or len(set(self.labels)) < count:
+            raise ValueError(f"labels must be two or more that differ, found {list(self.labels)}")
+        if y.ndim != 1 or p.shape != ((len(y),) if count == 2 else (len(y), count)):
             raise ValueError(
-                f"rows['test'] must be that of classes, {sum(counts)}, found {test.rows}"
+                f"probability must have a number per row, of several labels one for each, found "
+                f"{p.shape} for {y.shape} classes and {count} labels"
             )
-        if test.counts != counts:
+        check_finite("probability", p)
+        if p.min() < 0 or p.max() > 1:
+            raise ValueError(f"probability must be from 0 to 1, found {p.min():g} to {p.max():g}")
+        if p.ndim == 2 and not np.allclose(p.sum(axis=1), 1, atol=1e-6):
+            raise ValueError("probability must add up to 1 in every row, found other sums")
+        there, counts = np.unique(y, return_counts=True)
+        if there.tolist() != list(range(count)):
+            raise ValueError(f"classes must hold 0 to {count - 1}, found {there.tolist()[:9]}")
+        test = Part(len(y), tuple(counts.tolist()))
+        if self.parts.get("test") != test:
             raise ValueError(
-                f"counts['test'] must be that of classes, {counts}, found {test.counts}"
+                f"parts must have the rows of classes in 'test', {test}, found "
+                f"{self.parts.get('test')}"
             )
+        if count == 2:
+            number("threshold", self.threshold, "a number from 0 to 1", lambda x: 0 <= x <= 1)
 
     @cached_property
     def rows(self) -> BinaryRows | MulticlassRows:
         """The test rows, to compute from."""
         level = self.auc.level
-        if len(self.labels) > 2:
+        if self.threshold is None or len(self.labels) > 2:
             return MulticlassRows(self.probability, self.classes, level, self.labels)
-        return BinaryRows.of(self.probability, self.classes, self.threshold, level, self.labels)
+        return BinaryRows(self.probability, self.classes == 1, self.threshold, level, *self.labels)
 
     @property
     def average_precision(self) -> float | None:
@@ -195,7 +191,7 @@ class Evaluation:
             "probability": self.probability,
             "classes": self.classes,
             "auc": asdict(self.auc),
-            "peers": [asdict(peer) for peer in self.peers],
+            "peers": [_flat(peer) for peer in self.peers],
             "importance": [asdict(column) for column in self.importance],
             "columns": [asdict(column) for column in self.columns],
             "history": [dict(record) for record in self.history],
@@ -213,31 +209,28 @@ class Evaluation:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Evaluation:
         """The record of what :meth:`to_dict` gave; a file may lack the metric."""
-        several = len(content.get("labels", ())) > 2
-        needed = [*NEEDED, "counts"] if several else [*NEEDED, "positives", "threshold"]
-        if missing := [name for name in needed if name not in content]:
-            raise ValueError(
-                f"evaluation must hold {', '.join(needed)}, found no {', '.join(missing)}"
-            )
-        if isinstance(content["labels"], str):
-            raise ValueError(f"labels must be a list of labels, found {content['labels']!r}")
+        several = len(content["labels"]) > 2
+        parts = {}
+        for part, rows in content["rows"].items():
+            counts = content["counts" if several else "positives"].get(part)
+            if not several and counts is not None:
+                counts = (rows - counts, counts)
+            parts[part] = Part(rows, tuple(counts) if counts else None)
         return cls(
             target=content["target"],
-            labels=tuple(map(str, content["labels"])),
-            parts=_parts(content, several),
-            probability=np.asarray(content["probability"], np.float64),
-            classes=np.asarray(content["classes"]),
+            labels=tuple(content["labels"]),
+            parts=parts,
+            probability=content["probability"],
+            classes=content["classes"],
             auc=Interval(**content["auc"]),
-            threshold=None if several else content["threshold"],
-            peers=_records(Peer, content["peers"]),
-            importance=_records(
-                Importance, [x for x in content["importance"] if math.isfinite(x["drop"])]
-            ),
-            columns=_records(Column, content["columns"]),
+            threshold=content.get("threshold"),
+            peers=tuple(map(_peer, content["peers"])),
+            importance=tuple(Importance(**column) for column in content["importance"]),
+            columns=tuple(Column(**column) for column in content["columns"]),
             history=tuple(content["history"]),
             metric=content.get("metric", "roc_auc"),
             notes=tuple(content["notes"]),
-            seconds=finite_or_none(content["seconds"]),
+            seconds=content["seconds"],
             command=content["command"],
             versions=content["made"],
         )
@@ -265,24 +258,11 @@ class Evaluation:
         return cls.from_dict({**content, **arrays})
 
 
-Record = TypeVar("Record", Peer, Importance, Column)
+def _flat(peer: Peer) -> dict[str, Any]:
+    auc = {"auc": peer.auc.value, "low": peer.auc.low, "high": peer.auc.high}
+    return {"name": peer.name, **auc, "p_value": peer.p_value, "seconds": peer.seconds}
 
 
-def _parts(content: Mapping[str, Any], several: bool) -> dict[str, Part]:
-    """How many rows each part has, and of each label where the file has it."""
-    parts = {}
-    for part, rows in content["rows"].items():
-        counts = content["counts" if several else "positives"].get(part)
-        if not several and counts is not None:
-            counts = (rows - counts, counts)
-        parts[part] = Part(rows, tuple(counts) if counts else None)
-    return parts
-
-
-def _records(kind: type[Record], contents: Sequence[Mapping[str, Any]]) -> tuple[Record, ...]:
-    """Of each dictionary one record, in which None stands for numbers that are not finite."""
-
-    def plain(value: Any) -> Any:
-        return finite_or_none(value) if isinstance(value, float) else value
-
-    return tuple(kind(**{k: plain(v) for k, v in each.items()}) for each in contents)
+def _peer(content: Mapping[str, Any]) -> Peer:
+    auc = Interval(content["auc"], content["low"], content["high"])
+    return Peer(content["name"], auc, content["p_value"], content["seconds"])

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aucmax import metrics
-from aucmax.checks import check_finite
-from aucmax.judge.binary import BinaryRows, Floats
+from aucmax.judge.binary import BinaryRows
+from aucmax.judge.interval import Floats, Interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,23 +29,6 @@ class MulticlassRows:
     classes: NDArray[np.int64]
     level: float
     labels: Sequence[str]
-
-    def __post_init__(self) -> None:
-        p, y, count = self.probability, self.classes, len(self.labels)
-        if len(set(self.labels)) < count:
-            raise ValueError(f"labels must be a list without repeats, found {list(self.labels)!r}")
-        if y.ndim != 1 or p.shape != (len(y), count):
-            raise ValueError(
-                f"probability must have a line per row and a column per label, found {p.shape} for "
-                f"{y.shape} classes and {count} labels"
-            )
-        check_finite("probability", p)
-        if p.min() < 0 or not np.allclose(p.sum(axis=1), 1, atol=1e-6):
-            raise ValueError(
-                "probability must add up to 1 in every row, found other sums or less than 0"
-            )
-        if (there := np.unique(y).tolist()) != list(range(count)):
-            raise ValueError(f"classes must hold 0 to {count - 1}, found {there[:9]}")
 
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
@@ -77,26 +59,20 @@ class MulticlassRows:
 
 
 class ClassResult(NamedTuple):
-    """How well a class is told from all others; ``place`` is its own among them."""
+    """How well a class is told from all others, with DeLong's interval of the AUC."""
 
-    place: int
-    label: str
-    rows: int
-    auc: float
-    low: float
-    high: float
+    auc: Interval
     precision: float | None
     recall: float
 
 
 def class_results(rows: MulticlassRows) -> list[ClassResult]:
-    """Each class against the rest, with DeLong's interval."""
+    """Each class against the rest."""
     results = []
-    for k, label in enumerate(rows.labels):
-        auc = metrics.roc_auc_interval(rows.probability[:, k], rows.classes == k, rows.level)
-        hits, said, true = rows.confusion[k, k], rows.confusion[:, k].sum(), rows.confusion[k].sum()
-        precision = float(hits / said) if said else None
-        results.append(ClassResult(k, label, int(true), *auc[:3], precision, float(hits / true)))
+    for k, count in enumerate(rows.counts):
+        auc = Interval.of_auc(rows.probability[:, k], rows.classes == k, rows.level)
+        hits, predicted = int(rows.confusion[k, k]), int(rows.confusion[:, k].sum())
+        results.append(ClassResult(auc, hits / predicted if predicted else None, hits / count))
     return results
 
 

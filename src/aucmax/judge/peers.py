@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax.judge.evaluation import Interval, Peer
+from aucmax.judge.evaluation import Peer
+from aucmax.judge.interval import Interval
 
 Encoded = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Columns of numbers (rows, n), and columns of categories as codes from 0 (rows, m)."""
@@ -63,9 +64,8 @@ def compare(
     to Hand and Till's AUC.
     """
     paired_test = metrics.delong_test if ours.ndim == 1 else metrics.hand_till_test
-    auc = Interval.of_auc(scores, truth)
     p_value = paired_test(ours, scores, truth).p_value
-    return Peer(name, auc.value, auc.low, auc.high, p_value, seconds)
+    return Peer(name, Interval.of_auc(scores, truth), p_value, seconds)
 
 
 def _logistic(

@@ -50,13 +50,8 @@ def training(history: Sequence[Mapping[str, Any]], metric: str) -> Training:
     curves: dict[str, list[Point]] = {}
     for record in history:
         for iterate in ITERATES:
-            score = finite_or_none(record.get(chosen.history_key("valid", iterate)))
-            if score is not None:
+            score = record.get(chosen.history_key("valid", iterate))
+            if score is not None and math.isfinite(score):
                 curves.setdefault(iterate, []).append(Point(record["step"], score, iterate))
     steps = max((int(record["step"]) for record in history), default=0)
     return Training(chosen.label, steps, curves)
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """A number, or None for one that is not there, not a number or infinite."""
-    return float(value) if value is not None and math.isfinite(value) else None

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aucmax.judge.binary import BinaryRows, Curves, Floats, Group
+from aucmax.judge.binary import BinaryRows, Curves, Group
 from aucmax.judge.evaluation import Importance
+from aucmax.judge.interval import Floats
 from aucmax.judge.training import Training
 from aucmax.report import drawing
 from aucmax.report.drawing import Drawing
@@ -188,7 +189,7 @@ def importance(figure: Figure, columns: Sequence[Importance]) -> None:
     """A bar per column with its spread, the longest on top."""
     ax = figure.subplots()
     places, drops = np.arange(len(columns))[::-1], [x.drop for x in columns]
-    spread = [x.sd or 0.0 for x in columns]
+    spread = [x.sd for x in columns]
     look: Any = {"ecolor": INK, "capsize": 2, "error_kw": {"elinewidth": 1.0}}
     ax.barh(places, drops, 0.62, xerr=spread, color=BLUE, alpha=0.7, **look)
     ax.axvline(0, color=INK, linewidth=0.8)

@@ -14,7 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from aucmax.judge.binary import BinaryRows, calibration_groups, curves
-from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Interval, Part, Peer
+from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Part
 from aucmax.judge.multiclass import MulticlassRows, class_results, mistakes
 from aucmax.judge.threshold import COST_RATIOS, thresholds_to_show
 from aucmax.judge.training import training as training_scores
@@ -59,17 +59,16 @@ def section(name: str, title: str) -> Callable[[Callable[[Evaluation, Any], Cont
 
 def shared(evaluation: Evaluation) -> Content:
     """What every section's template knows."""
-    rows, auc = evaluation.rows, evaluation.auc
-    digits = words.decimals(auc)
+    rows, (auc, interval) = evaluation.rows, words.auc_texts(evaluation.auc)
     names = {}
     if isinstance(rows, BinaryRows):
         names = {"yes": quoted(rows.yes), "no": quoted(rows.no)}
     return {
         "rows": rows,
         "multiclass": isinstance(rows, MulticlassRows),
-        "auc": f"{auc.value:.{digits}f}",
-        "auc_interval": f"{auc.low:.{digits}f} to {auc.high:.{digits}f}",
-        "level": words.level_text(auc.level),
+        "auc": auc,
+        "auc_interval": interval,
+        "level": words.level_text(rows.level),
         **names,
     }
 
@@ -102,27 +101,19 @@ def answer(evaluation: Evaluation, rows: Rows) -> Content:
 def _peer_lines(evaluation: Evaluation) -> list[list[str]]:
     """This model, and others on the same rows."""
     auc = evaluation.auc
-    digits = words.decimals(auc)
-    ours = Peer("this model", auc.value, auc.low, auc.high, None, evaluation.seconds)
-    lines = []
-    for peer in (ours, *evaluation.peers):
-        value, interval, difference = UNKNOWN, UNKNOWN, UNKNOWN
-        if peer.low is not None and peer.high is not None:
-            interval = f"{peer.low:.{digits}f} to {peer.high:.{digits}f}"
-        if peer.auc is not None:
-            value = f"{peer.auc:.{digits}f}"
-            difference = words.signed(auc.value - peer.auc, digits)
-        p_value, seconds = words.p_text(peer.p_value), words.seconds_text(peer.seconds)
-        lines.append([short(peer.name), value, interval, difference, p_value, seconds])
-    lines[0][3] = UNKNOWN
+    digits, seconds = words.decimals(auc), words.seconds_text(evaluation.seconds)
+    lines = [["this model", *words.auc_texts(auc, digits), UNKNOWN, UNKNOWN, seconds]]
+    for peer in evaluation.peers:
+        difference = words.signed(auc.value - peer.auc.value, digits)
+        tested = difference, words.p_text(peer.p_value), words.seconds_text(peer.seconds)
+        lines.append([short(peer.name), *words.auc_texts(peer.auc, digits), *tested])
     return lines
 
 
 @section("ROC curve", "Found, and flagged by mistake: ROC curve")
 def roc(evaluation: Evaluation, rows: BinaryRows) -> Content:
     """The ROC curve, and how to read it."""
-    area = f"{evaluation.auc.value:.{words.decimals(evaluation.auc)}f}"
-    label = f"ROC curve with an area of {area}"
+    label = f"ROC curve with an area of {words.auc_texts(evaluation.auc)[0]}"
     return {"drawing": figures.draw("roc", label, figures.roc, rows, curves(rows))}
 
 
@@ -150,29 +141,30 @@ def probabilities(evaluation: Evaluation, rows: BinaryRows) -> Content:
 def classes(evaluation: Evaluation, rows: MulticlassRows) -> Content:
     """Every class against the rest: a table, and curves of the hardest."""
     results = class_results(rows)
-    digits = max(words.decimals(Interval(x.auc, x.low, x.high)) for x in results)
-    lines = [
-        [
-            short(x.label),
-            f"{x.rows:,}",
-            percent(x.rows / len(rows.classes)),
-            f"{x.auc:.{digits}f}",
-            f"{x.low:.{digits}f} to {x.high:.{digits}f}",
-            percent(x.precision),
-            percent(x.recall),
-        ]
-        for x in results
-    ]
-    hardest = sorted(results, key=lambda x: x.auc)[:MOST_PANELS]
-    panels = []
-    for x in sorted(hardest, key=lambda x: x.place):
-        area, name = f"{x.auc:.{digits}f}", f"roc{x.place}"
-        label = f"ROC curve of {quoted(x.label)} with an area of {area}"
-        lines_of_class = curves(rows.one_against_rest(x.place))
-        drawing = figures.draw(
-            name, label, figures.small_roc, lines_of_class, height=PANEL, width=PANEL
+    digits = max(words.decimals(x.auc) for x in results)
+    lines = []
+    for label, count, x in zip(rows.labels, rows.counts, results, strict=True):
+        interval = f"{x.auc.low:.{digits}f} to {x.auc.high:.{digits}f}"
+        shares = percent(count / len(rows.classes)), percent(x.precision), percent(x.recall)
+        lines.append(
+            [
+                short(label),
+                f"{count:,}",
+                shares[0],
+                f"{x.auc.value:.{digits}f}",
+                interval,
+                *shares[1:],
+            ]
         )
-        panels.append({"label": x.label, "auc": area, "svg": drawing.svg})
+    hardest = sorted(range(len(results)), key=lambda k: results[k].auc.value)[:MOST_PANELS]
+    panels = []
+    for k in sorted(hardest):
+        label, (area, _) = rows.labels[k], words.auc_texts(results[k].auc, digits)
+        drawing = figures.draw(
+            f"roc{k}", f"ROC curve of {quoted(label)} with an area of {area}",
+            figures.small_roc, curves(rows.one_against_rest(k)), height=PANEL, width=PANEL,
+        )  # fmt: skip
+        panels.append({"label": label, "auc": area, "svg": drawing.svg})
     return {"lines": lines, "panels": panels, "boxed": len(results) > MOST_CELLS}
 
 
@@ -270,8 +262,8 @@ def data(evaluation: Evaluation, rows: Rows) -> Content:
             short(column.name),
             short(column.kind),
             percent(column.missing),
-            UNKNOWN if column.distinct is None else f"{column.distinct:,.0f}",
-            UNKNOWN if column.typical is None else short(column.typical, 30),
+            f"{column.distinct:,}",
+            short(column.typical, 30),
         )
         for column in evaluation.columns
     ]

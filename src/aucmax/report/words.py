@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from aucmax.judge.binary import BinaryRows, Group
-from aucmax.judge.evaluation import SIGNIFICANT, Importance, Interval, Peer
+from aucmax.judge.evaluation import SIGNIFICANT, Importance, Peer, compare_aucs
+from aucmax.judge.interval import Interval
 from aucmax.judge.multiclass import MulticlassRows
 from aucmax.judge.training import Training
 
@@ -19,7 +20,6 @@ KINDS = {
     "better": "It ranks better than {}.",
     "same": "It is not distinguishable from {}: the difference may be chance.",
     "worse": "It ranks worse than {}.",
-    "untested": "It was not tested against {}.",
 }
 ITERATES = {"last": "latest weights", "average": "averaged weights"}
 
@@ -75,19 +75,21 @@ def decimals(auc: Interval) -> int:
     return digits
 
 
-def signed(value: float | None, digits: int) -> str:
+def auc_texts(auc: Interval, digits: int | None = None) -> tuple[str, str]:
+    """An AUC and its interval, with digits that suit them."""
+    digits = decimals(auc) if digits is None else digits
+    return f"{auc.value:.{digits}f}", f"{auc.low:.{digits}f} to {auc.high:.{digits}f}"
+
+
+def signed(value: float, digits: int) -> str:
     """A difference with its sign."""
-    if value is None:
-        return UNKNOWN
     text = f"{abs(value):.{digits}f}"
     zero = not float(text)
     return text if zero else f"{'+' if value > 0 else '−'}{text}"
 
 
-def p_text(p: float | None) -> str:
+def p_text(p: float) -> str:
     """A p value, with more digits where it matters."""
-    if p is None:
-        return UNKNOWN
     if p < 0.001:
         return "< 0.001"
     near = abs(p - SIGNIFICANT) < 0.0005
@@ -185,20 +187,18 @@ def verdict(ours: float, peers: Sequence[Peer]) -> str:
             "It was not compared with other models, so this page cannot say whether a simpler one "
             "would have done as well."
         )
-    kinds: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    for peer in sorted(peers, key=lambda x: -(x.auc or 0.0)):
-        kinds[peer.verdict(ours)].append(peer.name)
-    said = [KINDS[kind].format(listed(names)) for kind, names in kinds.items() if names]
-    return " ".join([*said, _conclusion(kinds)]).strip()
-
-
-def _conclusion(kinds: Mapping[str, Sequence[str]]) -> str:
-    if kinds["worse"]:
-        return f"For ranking, {listed(kinds['worse'][:1])} is the better choice."
-    if kinds["same"]:
-        which = "that is" if len(kinds["same"]) == 1 else "one of these is"
-        return f"If {which} simpler to keep, it may serve as well."
-    return "As far as ranking goes, it was worth it." if kinds["better"] else ""
+    names: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for peer in sorted(peers, key=lambda x: -x.auc.value):
+        names[compare_aucs(ours, peer.auc.value, peer.p_value)].append(peer.name)
+    said = [KINDS[kind].format(listed(names[kind])) for kind in KINDS if names[kind]]
+    if names["worse"]:
+        said.append(f"For ranking, {short(names['worse'][0])} is the better choice.")
+    elif names["same"]:
+        which = "that is" if len(names["same"]) == 1 else "one of these is"
+        said.append(f"If {which} simpler to keep, it may serve as well.")
+    else:
+        said.append("As far as ranking goes, it was worth it.")
+    return " ".join(said)
 
 
 def on_groups(level: float, groups: Sequence[Group]) -> str:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from aucmax import metrics
 from aucmax._version import __version__
-from aucmax.judge.evaluation import Column, Evaluation, Importance, Interval, Part
+from aucmax.judge.evaluation import Column, Evaluation, Importance, Part
+from aucmax.judge.interval import Interval
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder

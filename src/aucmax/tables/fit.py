@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aucmax import checks
-from aucmax.judge.evaluation import Evaluation, Interval, Part, Peer
+from aucmax.judge.evaluation import Evaluation, Part, Peer
+from aucmax.judge.interval import Interval
 from aucmax.judge.peers import compare_with_peers
 from aucmax.tables import evaluate, model_folder
 from aucmax.tables.classifier import AUCClassifier

@@ -292,7 +292,7 @@ def _with_test_aucs(
             score = "predict_proba" if len(test.labels) > 2 else "decision_function"
             theirs, ours = (getattr(each, score)(test.table) for each in (other, model))
             peer = compare_scores("the defaults", theirs, test.classes, ours)
-            defaults = replace(defaults, test_auc=peer.auc, p_value=peer.p_value)
+            defaults = replace(defaults, test_auc=peer.auc.value, p_value=peer.p_value)
     return replace(tuning, best=replace(tuning.best, test_auc=auc), defaults=defaults)
 
 

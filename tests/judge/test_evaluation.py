@@ -1,0 +1,225 @@
+"""The record of an evaluation, and what is computed from its test rows, against scikit-learn."""
+
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluations import make_classes, make_evaluation, make_rows
+from scipy.stats import binomtest
+from sklearn.metrics import average_precision_score, recall_score, roc_auc_score, roc_curve
+
+from aucmax.checkpoint import DamagedError
+from aucmax.judge import binary
+from aucmax.judge.evaluation import Evaluation, Part
+from aucmax.judge.interval import Interval, wilson
+from aucmax.judge.threshold import best_threshold, thresholds_to_show
+from aucmax.judge.training import training
+
+BEFORE = Path(__file__).parents[1] / "files" / "before"
+
+
+def rows_of(content):
+    return Evaluation.from_dict(content).rows
+
+
+# --- the record -----------------------------------------------------------------------------------
+
+
+def same(one, other):
+    """Whether two files' contents are, arrays by their bytes."""
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+    return True
+
+
+@pytest.mark.parametrize("make", [make_evaluation, make_classes])
+def test_an_evaluation_is_read_as_it_was_written(make, tmp_path):
+    evaluation = Evaluation.from_dict(make())
+    evaluation.write(tmp_path)
+    assert sorted(x.name for x in tmp_path.iterdir()) == [
+        "evaluation.json", "evaluation.safetensors",
+    ]  # fmt: skip
+    again = Evaluation.read(tmp_path)
+    assert same(again.to_dict(), evaluation.to_dict())
+    assert again.peers == evaluation.peers
+    assert again.parts == evaluation.parts
+    given = make()
+    assert same({name: again.to_dict()[name] for name in given}, given)
+
+
+@pytest.mark.parametrize("name", ["two_classes", "three_classes"])
+def test_a_file_written_before_is_read(name):
+    evaluation = Evaluation.read(BEFORE / name)
+    assert evaluation.metric == "roc_auc"
+    scores, truth = evaluation.probability, evaluation.classes
+    assert evaluation.auc.value == pytest.approx(roc_auc_score(truth, scores, multi_class="ovo"))
+    assert sum(evaluation.parts["test"].counts) == evaluation.parts["test"].rows == len(truth)
+    assert {peer.name for peer in evaluation.peers} <= {"logistic regression", "gradient boosting"}
+
+
+def test_a_folder_without_an_evaluation_and_a_damaged_one_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"folder must be one that aucmax fit made, found no eval"):
+        Evaluation.read(tmp_path)
+    folder = shutil.copytree(BEFORE / "two_classes", tmp_path / "model")
+    path = folder / "evaluation.json"
+    path.write_text(path.read_text("utf-8").replace("logistic", "magic"), "utf-8")
+    with pytest.raises(DamagedError, match="altered"):
+        Evaluation.read(folder)
+
+
+def test_the_rates_are_scikit_learns():
+    evaluation = Evaluation.from_dict(make_evaluation())
+    p, y = evaluation.probability, evaluation.classes
+    assert evaluation.average_precision == pytest.approx(average_precision_score(y, p))
+    assert evaluation.recall == pytest.approx(recall_score(y, p >= 0.23))
+    assert evaluation.specificity == pytest.approx(recall_score(1 - y, p < 0.23))
+    several = Evaluation.from_dict(make_classes())
+    assert several.recall is several.specificity is several.average_precision is None
+    auc = Interval.of_auc(several.probability, several.classes)
+    assert auc == several.auc
+    assert several.rows.counts == several.parts["test"].counts
+
+
+def test_labels_beyond_a_sample_need_not_be_counted(tmp_path):
+    content = make_evaluation()
+    del content["positives"]["train"]
+    evaluation = Evaluation.from_dict(content)
+    assert evaluation.parts["train"] == Part(6800)
+    evaluation.write(tmp_path)
+    assert Evaluation.read(tmp_path).parts == evaluation.parts
+
+
+# --- its test rows --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+def test_the_best_threshold_has_the_best_balanced_accuracy(weighed):
+    p, y = make_rows(300)
+    weight = np.random.default_rng(1).uniform(0.1, 3, 300) if weighed else np.ones(300)
+
+    def balanced(cut):
+        return sum(np.average((p >= cut)[y == k] == k, weights=weight[y == k]) for k in (0, 1))
+
+    cut = best_threshold(p, y, weight if weighed else None)
+    assert balanced(cut) == pytest.approx(max(balanced(x) for x in p))
+    assert cut not in p
+
+
+def test_thresholds_include_those_that_right_probabilities_call_for():
+    rows = rows_of(make_evaluation())
+    found = thresholds_to_show(rows.probability, rows.positive, rows.threshold)
+    assert {0.5, 0.17, 0.048, 0.23} <= set(found)
+
+
+def test_the_curves_are_scikit_learns():
+    rows = rows_of(make_evaluation())
+    found = binary.curves(rows)
+    fpr, tpr, _ = roc_curve(rows.positive, rows.probability, drop_intermediate=False)
+    assert np.abs(np.interp(fpr, found.fpr, found.tpr) - np.interp(fpr, fpr, tpr)).max() < 1e-9
+    area = np.sum(np.diff(found.recall) * found.precision[1:])
+    assert area == pytest.approx(average_precision_score(rows.positive, rows.probability), abs=2e-3)
+
+
+def test_a_long_curve_is_drawn_with_few_points():
+    p, y = make_rows(60_000)
+    found = binary.curves(rows_of(make_evaluation(p, y)))
+    assert len(found.fpr) < 4_000
+    area = np.trapezoid(found.tpr, found.fpr)
+    assert area == pytest.approx(roc_auc_score(y, p), abs=1e-3)
+    assert (found.fpr[-1], found.tpr[-1]) == (1, 1)
+
+
+@pytest.mark.parametrize("hits", [0, 1, 7, 39, 40])
+def test_intervals_are_wilsons(hits):
+    low, high = wilson(np.array([float(hits)]), 40, 0.9)
+    expected = binomtest(hits, 40).proportion_ci(0.9, "wilson")
+    assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_the_band_is_the_rectangle_of_both_rates():
+    rows = rows_of(make_evaluation(*make_rows(200)))
+    found, level = binary.curves(rows), math.sqrt(0.95)
+    positives, negatives = int(rows.positive.sum()), int((~rows.positive).sum())
+    for k in (0, len(found.fpr) // 3, len(found.fpr) - 1):
+        hits, alarms = round(found.tpr[k] * positives), round(found.fpr[k] * negatives)
+        up = binomtest(hits, positives).proportion_ci(level, "wilson")
+        across = binomtest(alarms, negatives).proportion_ci(level, "wilson")
+        band = (found.tpr_low[k], found.tpr_high[k], found.fpr_low[k], found.fpr_high[k])
+        assert band == pytest.approx((up.low, up.high, across.low, across.high), abs=1e-12)
+
+
+def test_equal_probabilities_stay_in_one_group():
+    p, y = np.repeat([0.0, 0.3, 0.999], (340, 37, 23)), np.repeat([0, 1], (370, 30))
+    found = binary.calibration_groups(rows_of(make_evaluation(p, y)))
+    assert [(g.rows, g.positives) for g in found] == [(340, 0), (37, 7), (23, 23)]
+
+
+def test_of_equal_evaluations_the_first_is_kept():
+    record = {"valid_auc_last": 0.8, "valid_auc_average": 0.8}
+    history = [{"step": 5, **record}, {"step": 9, **record}]
+    assert training(history, "roc_auc").best == (5, 0.8, "last")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": ["a"]}, r"labels must be two or more that differ, found \['a'\]"),
+        ({"threshold": 1.5}, "threshold must be a number from 0 to 1, found 1.5"),
+        ({"classes": np.zeros(600, int)}, r"classes must hold 0 to 1, found \[0\]"),
+        ({"classes": np.arange(600)}, r"classes must hold 0 to 1, found \[0, 1, 2"),
+        ({"classes": np.zeros(5, int)}, r"a number per row, .*, found \(600,\) for \(5,\)"),
+        ({"probability": np.full(600, 2.0)}, "probability must be from 0 to 1, found 2 to 2"),
+        ({"probability": np.full(600, math.nan)}, "probability must be finite"),
+        ({"rows": {"test": 5}}, r"in 'test', Part\(rows=600, .*, found Part\(rows=5"),
+        (
+            {"positives": {"test": 5}},
+            r"rows of classes in 'test', .*, 5\)\)",
+        ),
+        (
+            {"auc": {"value": math.nan, "low": 0, "high": 1, "level": 0.95}},
+            "auc.value must be a number",
+        ),
+        ({"auc": {"value": 0.8, "low": 0, "high": 1, "level": 1}}, "auc.level must be a number"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Evaluation.from_dict(make_evaluation() | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": ["a", "b", "a"]}, "labels must be two or more that differ"),
+        (
+            {"labels": list("abcd")},
+            r"one for each, found \(600, 3\) for \(600,\) classes and 4",
+        ),
+        ({"probability": np.full((600, 3), 0.5)}, "probability must add up to 1"),
+        ({"classes": np.arange(600) % 2}, r"classes must hold 0 to 2, found \[0, 1\]"),
+        ({"counts": {"test": [1, 2, 3]}}, "parts must have the rows of classes in 'test'"),
+        ({"rows": {"test": 5}}, r"in 'test', Part\(rows=600, .*, found Part\(rows=5"),
+        ({"auc": {"value": 0.8, "low": 0, "high": 1, "level": 1}}, "auc.level must be a number"),
+    ],
+)
+def test_what_cannot_be_right_of_several_classes_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Evaluation.from_dict(make_classes() | changes)
+
+
+# --- its training ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "label"),
+    [("roc_auc", "AUC"), ("average_precision", "average precision"), ("my_gain", "my gain")],
+)
+def test_any_metric_has_its_curve(metric, label):
+    key = {"roc_auc": "auc"}.get(metric, metric)
+    history = [{"step": k, f"valid_{key}_last": k / 10, "valid_other_last": 1.0} for k in range(5)]
+    scores = training(history, metric)
+    assert (scores.label, scores.steps, scores.evaluations) == (label, 4, 5)
+    assert scores.best == (4, 0.4, "last")
