@@ -171,7 +171,7 @@ def with_batch_norm():
     return ending(train(network("norm"), rows(), rows(101, seed=3), out=out))
 
 
-SHARDS = {"parallel": "fsdp", "clip_norm": 0.05, "steps": 40, "eval_every": 20}
+SHARDS = {"parallel": "fsdp", "clip_norm": 0.05, "steps": 24, "eval_every": 12}
 
 
 def sharded(method, valid=None, **options):

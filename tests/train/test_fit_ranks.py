@@ -222,7 +222,7 @@ def test_the_streaming_prior_counts_the_labels_of_all_ranks(replicated):
 
 def test_clipping_makes_a_difference(replicated):
     clipped, free = (replicated[case][0]["model"]["0.weight"] for case in ("clipped", "ppd-sg"))
-    assert (clipped - free).abs().max() > 1e-2
+    assert (clipped - free).abs().max() > 5e-3
 
 
 # --- evaluation -----------------------------------------------------------------------------------
