@@ -282,7 +282,7 @@ def test_a_caller_may_cut_a_stage_short_and_begin_again():
 def test_plateau_rejects_what_is_no_score(score):
     rule = plateau()
     next(iter(rule))
-    with pytest.raises(ValueError, match=f"score must be a finite number, found {score!r}"):
+    with pytest.raises(ValueError, match=f"auc must be a finite number, found {score!r}"):
         rule.report(score)
 
 

@@ -123,19 +123,19 @@ class Plateau:
         self._best = float(state["best"])
         self._reports_without_gain = int(state["reports_without_gain"])
 
-    def report(self, score: float) -> bool:
+    def report(self, auc: float) -> bool:
         """Take note of a validation score and say whether the stage has saturated.
 
         Args:
-            score: the AUC on validation data, or any other finite number that should rise.
+            auc: the AUC on validation data, or any other finite number that should rise.
 
         Returns:
             True once ``patience`` reports in a row were not above the stage's best by more than
             ``min_gain``; the stage's first report counts as a gain.
         """
-        score = checks.number("score", score, "a finite number", math.isfinite)
-        if score > self._best + self.min_gain:
-            self._best = score
+        auc = checks.number("auc", auc, "a finite number", math.isfinite)
+        if auc > self._best + self.min_gain:
+            self._best = auc
             self._reports_without_gain = 0
         else:
             self._reports_without_gain += 1
