@@ -107,8 +107,8 @@ def test_peers_are_judged_on_the_same_rows(folder):
     """Logistic regression finds this table easy: it must not be far from ours."""
     _, fitted = folder
     for peer in fitted.evaluation.peers:
-        assert peer.low < peer.auc < peer.high
-        assert peer.auc > 0.8
+        assert peer.auc.low < peer.auc.value < peer.auc.high
+        assert peer.auc.value > 0.8
         assert 0 <= peer.p_value <= 1
 
 
@@ -202,7 +202,7 @@ def test_several_classes(tmp_path):
     assert found.auc.value == pytest.approx(expected, abs=1e-12)
     assert 0.8 < found.auc.low < found.auc.value
     assert [peer.name for peer in found.peers] == ["logistic regression", "gradient boosting"]
-    assert all(peer.auc > 0.8 and 0 <= peer.p_value <= 1 for peer in found.peers)
+    assert all(peer.auc.value > 0.8 and 0 <= peer.p_value <= 1 for peer in found.peers)
     assert found.importance[0].column == "x"
     assert found.importance[0].drop > 0.2
     assert found.importance[1].drop < 0.1
