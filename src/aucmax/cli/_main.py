@@ -74,14 +74,11 @@ def _parse(name: str, arguments: list[str]) -> dict[str, Any]:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            found: dict[str, Any] = tyro.cli(
-                collect, prog=f"aucmax {name}", args=arguments, config=config
-            )
+            return dict(tyro.cli(collect, prog=f"aucmax {name}", args=arguments, config=config))
     except SystemExit as end:
         if end.code == 2:
             _fail(_unboxed(said.getvalue()))
         raise
-    return found
 
 
 def _unboxed(text: str) -> str:
@@ -109,14 +106,10 @@ def _check_values(arguments: list[str]) -> None:
 
 
 def _usage() -> str:
-    rows = [f"  {name:<12} {_first_line(command)}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        ["usage: aucmax COMMAND [OPTIONS]", "", *rows, "", "aucmax COMMAND --help says more."]
-    )
-
-
-def _first_line(command: Callable[..., None]) -> str:
-    return (command.__doc__ or "").splitlines()[0]
+    lines = ["usage: aucmax COMMAND [OPTIONS]", ""]
+    for name, command in COMMANDS.items():
+        lines.append(f"  {name:<12} {(command.__doc__ or '').splitlines()[0]}")
+    return "\n".join([*lines, "", "aucmax COMMAND --help says more."])
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

@@ -50,30 +50,26 @@ __all__ = [
     "write_report",
 ]
 
-_MODULES = {
-    "AUCClassifier": "classifier",
-    "Columns": "columns",
-    "Encoded": "encoder",
-    "Fitted": "model_folder",
-    "TableEncoder": "encoder",
-    "Tuned": "search",
-    "Tuning": "search",
-    "columns_of": "columns",
-    "evaluate_file": "evaluate",
-    "export_onnx": "export",
-    "fit_file": "fit",
-    "fit_stream": "streaming",
-    "predict_file": "predict",
-    "read_table": "files",
-    "tune_file": "search",
-    "write_report": "evaluate",
+_NAMES = {
+    "classifier": ["AUCClassifier"],
+    "columns": ["Columns", "columns_of"],
+    "encoder": ["Encoded", "TableEncoder"],
+    "evaluate": ["evaluate_file", "write_report"],
+    "export": ["export_onnx"],
+    "files": ["read_table"],
+    "fit": ["fit_file"],
+    "model_folder": ["Fitted"],
+    "predict": ["predict_file"],
+    "search": ["Tuned", "Tuning", "tune_file"],
+    "streaming": ["fit_stream"],
 }
-"""Where names come from: loaded when they are first used, so that the classifier loads alone."""
+"""Of each module; loaded when first used, so that the encoder needs no library but NumPy."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"aucmax.tables.{_MODULES[name]}"), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(import_module(f"aucmax.tables.{module}"), name)
     raise AttributeError(f"module 'aucmax.tables' has no attribute {name!r}")
 
 

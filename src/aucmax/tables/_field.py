@@ -48,13 +48,9 @@ class Field:
     @classmethod
     def fit(cls, name: str, values: Values, settings: Settings) -> Field:
         """Learn from the training values."""
-        if _values.kind_of(values) == "text":
-            return cls._fit_text(name, values, settings)
-        return cls._fit_numeric(name, values, settings)
-
-    @classmethod
-    def _fit_numeric(cls, name: str, values: Values, settings: Settings) -> Field:
         kind = _values.kind_of(values)
+        if kind == "text":
+            return cls._fit_text(name, values, settings)
         parts = numeric_parts(kind, name, values)
         missing = np.isnan(next(iter(parts.values())))
         if missing.all():
@@ -76,7 +72,12 @@ class Field:
         kept = sorted(common, key=lambda text: (-counts[text], text))[: settings.max_categories]
         pooled = len(values) - missing - sum(counts[text] for text in kept)
         if len(kept) + (missing > 0) + (pooled > 0) < 2:
-            return cls(name, "unused", why=_why_unused(missing, pooled))
+            why = "it was constant in training"
+            if missing:
+                why = "it had no values in training"
+            elif pooled:
+                why = "all its categories were rare in training"
+            return cls(name, "unused", why=why)
         return cls(name, "text", categories=(*kept, *([None] if missing else [])))
 
     @property
@@ -120,12 +121,6 @@ class Field:
         categories = tuple(d.get("categories", ()))
         indicator = bool(d.get("indicator", False))
         return cls(d["name"], d["kind"], scales, indicator, categories, d.get("why", ""))
-
-
-def _why_unused(missing: int, pooled: int) -> str:
-    if missing:
-        return "it had no values in training"
-    return "all its categories were rare in training" if pooled else "it was constant in training"
 
 
 def numeric_parts(kind: str, name: str, values: Values) -> dict[str, Numbers]:

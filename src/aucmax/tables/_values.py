@@ -149,10 +149,10 @@ def _text(value: Any) -> str:
 
 def to_numbers(name: str, values: Values, kind: str = "number") -> Numbers:
     """The values of a column that was numbers when the encoder was fitted."""
-    found = kind_of(values)
-    if found == "text":
+    given = kind_of(values)
+    if given == "text":
         return _parse(kind, name, values, _read_flag if kind == "bool" else _read_number)
-    if found == "date":
+    if given == "date":
         _check_each(kind, name, values, np.isnat(values))
         return np.full(len(values), np.nan)
     return values.astype(np.float64, copy=False)
@@ -167,10 +167,10 @@ def to_flags(name: str, values: Values) -> Numbers:
 
 def to_dates(name: str, values: Values) -> Values:
     """The values of a column that was dates."""
-    found = kind_of(values)
-    if found == "date":
+    given = kind_of(values)
+    if given == "date":
         return values
-    if found == "text":
+    if given == "text":
         return _parse("date", name, values, _read_date)
     _check_each("date", name, values, np.isnan(values))
     return np.full(len(values), "NaT", dtype="datetime64[us]")
@@ -178,13 +178,13 @@ def to_dates(name: str, values: Values) -> Values:
 
 def to_text(values: Values) -> Values:
     """The values of a column that was text; every kind has one."""
-    found = kind_of(values)
-    if found == "text":
+    given = kind_of(values)
+    if given == "text":
         return values
     texts = np.array(list(map(_text, values.tolist())), dtype=object)
-    if found == "date":
+    if given == "date":
         texts[:] = [text.removesuffix(" 00:00:00") for text in texts]  # midnight: the day alone
-    texts[np.isnat(values) if found == "date" else np.isnan(values)] = None
+    texts[np.isnat(values) if given == "date" else np.isnan(values)] = None
     return texts
 
 

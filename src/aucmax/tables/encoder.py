@@ -95,15 +95,12 @@ class TableEncoder:
         columns = columns_of(X)
         if columns.rows == 0:
             raise ValueError("X must have rows, found none")
-
-        def task(name: str, values: Values) -> Field:
-            return Field.fit(name, values, self._settings)
-
-        items = list(zip(columns.names, columns.values, strict=True))
-        fields = _each(task, items, columns.rows)
+        settings = [self._settings] * len(columns.names)
+        items = list(zip(columns.names, columns.values, settings, strict=True))
+        fields = _each(Field.fit, items, columns.rows)
         if all(field.kind == "unused" for field in fields):
-            found = [f"{field.name!r}: {field.why}" for field in fields[:5]] or ["no columns"]
-            raise ValueError(f"X must have a column that differs by row, found {'; '.join(found)}")
+            why = [f"{field.name!r}: {field.why}" for field in fields[:5]] or ["no columns"]
+            raise ValueError(f"X must have a column that differs by row, found {'; '.join(why)}")
         self._fields = fields
         return self
 
@@ -130,8 +127,11 @@ class TableEncoder:
         texts = [field.kind == "text" for field in fields]
         numeric = np.empty((columns.rows, sum(widths)), dtype=np.float32)
         categorical = np.empty((columns.rows, sum(texts)), dtype=np.int64)
-        places = _split(numeric, widths), _split(categorical, texts)
-        _each(Field.encode, list(zip(fields, values, *places, strict=True)), columns.rows)
+        outputs = (  # of each field, as views to be written to
+            np.split(table, np.cumsum(sizes)[:-1], axis=1)
+            for table, sizes in ((numeric, widths), (categorical, texts))
+        )
+        _each(Field.encode, list(zip(fields, values, *outputs, strict=True)), columns.rows)
         return Encoded(numeric, categorical)
 
     def notes(self, X: Any) -> list[str]:
@@ -145,7 +145,8 @@ class TableEncoder:
         columns = columns_of(X)
         known = {field.name: field for field in self._fitted}
         names = columns.names if columns.named else self.names
-        why = {name: known[name].why if name in known else _EXTRA for name in names}
+        extra = "the model was not trained with it"
+        why = {name: known[name].why if name in known else extra for name in names}
         return [f"column {name!r} is not used: {why[name]}" for name in names if why[name]]
 
     @property
@@ -155,19 +156,14 @@ class TableEncoder:
 
     def places(self) -> list[tuple[str, list[int], list[int]]]:
         """Of each raw column that is used: its name, and which encoded columns are its own."""
-        found, numeric, codes = [], 0, 0
+        places, numeric, codes = [], 0, 0
         for field in self._fitted:
             width, text = len(field.numeric_names), int(field.kind == "text")
             if width or text:
                 own = list(range(numeric, numeric + width)), list(range(codes, codes + text))
-                found.append((field.name, *own))
+                places.append((field.name, *own))
             numeric, codes = numeric + width, codes + text
-        return found
-
-    @property
-    def text_names(self) -> list[str]:
-        """The raw columns that are text, whatever a file's values look like."""
-        return [field.name for field in self._fitted if field.kind == "text"]
+        return places
 
     @property
     def numeric_names(self) -> list[str]:
@@ -175,9 +171,14 @@ class TableEncoder:
         return [name for field in self._fitted for name in field.numeric_names]
 
     @property
-    def categorical_names(self) -> list[str]:
-        """Of the categorical outputs."""
+    def text_names(self) -> list[str]:
+        """The raw columns that are text, whatever a file's values look like."""
         return [field.name for field in self._fitted if field.kind == "text"]
+
+    @property
+    def categorical_names(self) -> list[str]:
+        """Of the categorical outputs, one for each text."""
+        return self.text_names
 
     @property
     def cardinalities(self) -> list[int]:
@@ -196,12 +197,12 @@ class TableEncoder:
         Raises:
             ValueError: if it was made by a newer aucmax, or by something else.
         """
-        found = d.get("format") if isinstance(d, Mapping) else None
-        if not isinstance(found, int) or found < 1:
-            raise ValueError(f"d must be a dict made by to_dict, found format {found!r}")
-        if found > FORMAT:
+        version = d.get("format") if isinstance(d, Mapping) else None
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"d must be a dict made by to_dict, found format {version!r}")
+        if version > FORMAT:
             raise ValueError(
-                f"d must have a format up to {FORMAT}, found {found}: upgrade aucmax to read it"
+                f"d must have a format up to {FORMAT}, found {version}: upgrade aucmax to read it"
             )
         encoder = cls(**d["settings"])
         encoder._fields = [Field.from_dict(field) for field in d["columns"]]
@@ -223,25 +224,14 @@ class TableEncoder:
                 )
             given = dict(zip(self.names, columns.values, strict=True))
         used = [field for field in self._fitted if field.kind != "unused"]
-        _check_there([field.name for field in used if field.name not in given])
+        missing = [field.name for field in used if field.name not in given]
+        if missing:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise ValueError(
+                f"X must have the columns of training, found none named "
+                f"{', '.join(map(repr, missing[:5]))}{more}"
+            )
         return used, [given[field.name] for field in used]
-
-
-_EXTRA = "the model was not trained with it"
-
-
-def _check_there(missing: list[str]) -> None:
-    if missing:
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        raise ValueError(
-            f"X must have the columns of training, found none named "
-            f"{', '.join(map(repr, missing[:5]))}{more}"
-        )
-
-
-def _split(table: NDArray[Any], widths: Sequence[int]) -> list[NDArray[Any]]:
-    """The table's columns, so many for each: views, to be written to."""
-    return np.split(table, np.cumsum(widths)[:-1], axis=1)
 
 
 def _each(task: Callable[..., T], items: Sequence[tuple[Any, ...]], rows: int) -> list[T]:

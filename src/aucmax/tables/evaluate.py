@@ -7,7 +7,7 @@ import platform
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +26,28 @@ from aucmax.tables.split import fair_sample
 MOST_ROWS, REPEATS, MOST_SECONDS = 2000, 3, 30.0
 """For the importance of columns: rows that are scored again, how often each is shuffled, and when
 it is enough."""
+
+
+class ScoredRows(NamedTuple):
+    """Rows that a model has encoded and scored: once, for all that is said of them.
+
+    Attributes:
+        encoded: their columns as numbers.
+        probability: of the second class, (N,), or of each of several, (N, c).
+        ranking: what their AUC is of: raw scores, or the probabilities of several classes.
+    """
+
+    encoded: Encoded
+    probability: NDArray[np.float64]
+    ranking: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, model: AUCClassifier, table: Columns) -> ScoredRows:
+        """Those of a table."""
+        encoded = model.encoder_.transform(table)
+        scores = model.score_encoded(encoded)
+        probability = model.calibration_(scores)
+        return cls(encoded, probability, scores if scores.ndim == 1 else probability)
 
 
 def importance(
@@ -117,15 +139,14 @@ def evaluate_file(folder: str | Path, data: str | Path) -> Evaluation:
     if counts.min() == 0:
         absent = rows.labels[int(counts.argmin())]
         raise ValueError(f"{before.target} must hold every label, found no {absent!r} in {data}")
-    scores = model.score_encoded(model.encoder_.transform(rows.table))
-    probability = model.calibration_(scores)
+    scored = ScoredRows.of(model, rows.table)
     return Evaluation(
         target=before.target,
         labels=before.labels,
         parts={"test": Part(rows.table.rows, tuple(counts.tolist()))},
-        probability=probability,
+        probability=scored.probability,
         classes=rows.classes,
-        auc=Interval.of_auc(scores if scores.ndim == 1 else probability, rows.classes),
+        auc=Interval.of_auc(scored.ranking, rows.classes),
         threshold=before.threshold,
         notes=(*rows.notes, *model.encoder_.notes(rows.table)),
         versions=versions(),

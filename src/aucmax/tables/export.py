@@ -54,11 +54,24 @@ def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
     """
     path = Path(path)
     checks.choice("onnx", path.suffix, (".onnx",))
-    _require_packages()
+    try:
+        for name in ("onnx", "onnxscript"):
+            importlib.import_module(name)
+    except ImportError as error:
+        raise ValueError(
+            f"export needs the packages onnx and onnxscript: pip install 'aucmax[onnx]' ({error})"
+        ) from None
     if not isinstance(model, AUCClassifier):
         model = AUCClassifier.load(model)
     served = Served(model)
-    program = _traced(served, served.example())
+    example = served.example()
+    shapes = {name: {0: torch.export.Dim("rows")} for name in example}
+    with _quiet(), torch.no_grad():
+        traced = torch.export.export(served, (), example, dynamic_shapes=shapes)
+        program: Any = torch.onnx.export(
+            traced, dynamo=True, verbose=False, dynamic_shapes=shapes,
+            input_names=list(example), output_names=["probabilities"],
+        )  # fmt: skip
     program.model.metadata_props.update(metadata(model))
     with atomic_write(path) as temporary:
         program.save(temporary)
@@ -97,14 +110,12 @@ class Served(nn.Module):
         empty = known[:, :0]
         numeric = (empty if numeric is None else numeric).double()
         codes = (empty if codes is None else codes).long()
-        logits = self.slope * self._scores(numeric, codes) + self.shifts
+        scores: Tensor = self.network((numeric, codes))
+        scores = scores.flatten(1) if scores.ndim > 1 else scores[:, None]
+        logits = self.slope * scores + self.shifts
         if logits.shape[1] > 1:
             return logits.softmax(1)
         return torch.cat([torch.sigmoid(-logits), torch.sigmoid(logits)], 1)
-
-    def _scores(self, numeric: Tensor, codes: Tensor) -> Tensor:
-        scores: Tensor = self.network((numeric, codes))
-        return scores.flatten(1) if scores.ndim > 1 else scores[:, None]
 
 
 def metadata(model: AUCClassifier) -> dict[str, str]:
@@ -121,16 +132,6 @@ def metadata(model: AUCClassifier) -> dict[str, str]:
     }
 
 
-def _traced(served: Served, example: dict[str, Tensor]) -> Any:
-    shapes = {name: {0: torch.export.Dim("rows")} for name in example}
-    with _quiet(), torch.no_grad():
-        program = torch.export.export(served, (), example, dynamic_shapes=shapes)
-        return torch.onnx.export(
-            program, dynamo=True, verbose=False, dynamic_shapes=shapes,
-            input_names=list(example), output_names=["probabilities"],
-        )  # fmt: skip
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without what the exporter says of itself and of packages that are not needed."""
@@ -143,13 +144,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(before)
-
-
-def _require_packages() -> None:
-    try:
-        for name in ("onnx", "onnxscript"):
-            importlib.import_module(name)
-    except ImportError as error:
-        raise ValueError(
-            f"export needs the packages onnx and onnxscript: pip install 'aucmax[onnx]' ({error})"
-        ) from None

@@ -11,7 +11,8 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,10 @@ def read_table(path: str | Path, text: Iterable[str] = ()) -> pyarrow.Table:
         table = _read_arrow(path)
     else:
         data = _bytes(path, suffix)
-        table = _read_csv(path, data, "\t" if ".tsv" in suffix else _separator(data), text)
+        header = data.split(b"\n", 1)[0]
+        # Semicolons where the header has those alone, as in countries with decimal commas.
+        separator = ";" if b";" in header and b"," not in header else ","
+        table = _read_csv(path, data, "\t" if ".tsv" in suffix else separator, text)
     if table.num_rows == 0:
         raise _wrong(path, "has no rows" if table.column_names else "is empty")
     return table
@@ -180,12 +184,6 @@ def _read_csv(path: Path, data: bytes, separator: str, known: Iterable[str]) -> 
     return table
 
 
-def _separator(data: bytes) -> str:
-    """A comma, or a semicolon if the header has those alone, as where commas are decimal."""
-    header = data.split(b"\n", 1)[0]
-    return ";" if b";" in header and b"," not in header else ","
-
-
 def _parse(path: Path, data: bytes, separator: str, **convert: Any) -> pyarrow.Table:
     import pyarrow as pa
     import pyarrow.csv as pacsv
@@ -209,21 +207,14 @@ def _check_lengths(path: Path, data: bytes, separator: str) -> None:
     """Raise for the first line with more or fewer values than the first."""
     expected, last = None, 0
     rows = csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8", newline=""), delimiter=separator)
-    for row in _until_error(rows):
-        expected = len(row) if expected is None and row else expected
-        if row and len(row) != expected:
-            raise _wrong(
-                path, f"has {len(row)} values in line {last + 1}, the header has {expected}"
-            )
-        last = rows.line_num
-
-
-def _until_error(rows: Any) -> Iterator[list[str]]:
-    """Rows up to one that Python's reader gives up on."""
-    try:
-        yield from rows
-    except csv.Error:
-        return
+    with suppress(csv.Error):  # rows up to one that Python's reader gives up on
+        for row in rows:
+            expected = len(row) if expected is None and row else expected
+            if row and len(row) != expected:
+                raise _wrong(
+                    path, f"has {len(row)} values in line {last + 1}, the header has {expected}"
+                )
+            last = rows.line_num
 
 
 def _check_quotes(path: Path, data: bytes, column: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from aucmax.judge.peers import compare_with_peers
 from aucmax.tables import evaluate, model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import TableEncoder
+from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.model_folder import Fitted
@@ -61,18 +63,22 @@ def fit_file(
     Raises:
         ValueError: for what cannot be right; nothing is written then.
     """
-    file = TableFile.checked(data, target, positive, drop, test_share, seed)
+    file = TableFile(str(data), target, positive, tuple(drop), test_share, seed)
     folder = model_folder.choose(out, data)
     model_folder.check_free(folder)
     train, test = file.split()
     began = time.perf_counter()
     model = fit_rows(train, seed, time_limit=time_limit, verbose=progress, **options)
     seconds = round(time.perf_counter() - began, 3)
-    evaluation = judged(model, train, test, compare, target, command, seconds)
+    scored = ScoredRows.of(model, test.table)
+    evaluation = judge(
+        model, train, test, scored, target=target, command=command, seconds=seconds, compare=compare
+    )
     return model_folder.write(folder, model, evaluation)
 
 
-class TableFile(NamedTuple):
+@dataclass(frozen=True)
+class TableFile:
     """A file, which of its columns is predicted, and which of its rows are kept apart."""
 
     data: str
@@ -82,21 +88,9 @@ class TableFile(NamedTuple):
     test_share: float
     seed: int
 
-    @classmethod
-    def checked(
-        cls,
-        data: str | Path,
-        target: str,
-        positive: str | None,
-        drop: Sequence[str],
-        test_share: float,
-        seed: int,
-    ) -> TableFile:
-        """Of the arguments of :func:`fit_file`; the share must leave rows on both sides."""
-        share = checks.number(
-            "test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1
-        )
-        return cls(str(data), target, positive, tuple(drop), share, seed)
+    def __post_init__(self) -> None:
+        allowed = "a share between 0 and 1"
+        checks.number("test_share", self.test_share, allowed, lambda x: 0 < x < 1)
 
     def split(self) -> tuple[Labeled, Labeled]:
         """Read the file: the rows to train on, and those to judge by."""
@@ -122,40 +116,38 @@ def fit_rows(train: Labeled, seed: int, **options: Any) -> AUCClassifier:
     return model._train(model._prepare(train.table, train.classes, labels=train.labels))
 
 
-def judged(
+def judge(
     model: AUCClassifier,
     train: Labeled,
     test: Labeled,
-    compare: bool,
+    scored: ScoredRows,
+    *,
     target: str,
     command: str,
     seconds: float,
+    compare: bool,
 ) -> Evaluation:
-    """All that the report says of the model, whose test rows are encoded and scored once."""
+    """All that the report says of the model, by the scores of its test rows."""
     counts = {**model.rows_, "test": np.bincount(test.classes, minlength=2).tolist()}
     encoder = model.encoder_
-    encoded = encoder.transform(test.table)
-    scores = model.score_encoded(encoded)
-    probability = model.calibration_(scores)
-    ranking = scores if scores.ndim == 1 else probability
     peers: list[Peer] = []
     notes = [*train.notes, *encoder.notes(train.table)]
     if compare:
         peers, more = compare_with_peers(
-            encoder.transform(train.table), train.classes, encoded, test.classes,
-            encoder.cardinalities, ranking,
+            encoder.transform(train.table), train.classes, scored.encoded, test.classes,
+            encoder.cardinalities, scored.ranking,
         )  # fmt: skip
         notes += more
     return Evaluation(
         target=target,
         labels=tuple(train.labels),
         parts={part: Part(sum(each), tuple(each)) for part, each in counts.items()},
-        probability=probability,
+        probability=scored.probability,
         classes=test.classes,
-        auc=Interval.of_auc(ranking, test.classes),
-        threshold=model.threshold_ if scores.ndim == 1 else None,
+        auc=Interval.of_auc(scored.ranking, test.classes),
+        threshold=model.threshold_ if len(test.labels) == 2 else None,
         peers=tuple(peers),
-        importance=evaluate.importance(model, encoded, test.classes),
+        importance=evaluate.importance(model, scored.encoded, test.classes),
         columns=evaluate.describe_columns(encoder, train.table),
         history=tuple({k: plain_number(v) for k, v in r.items()} for r in model.history_),
         metric=find_metric(model.metric).name,

@@ -38,17 +38,43 @@ def hints(rows: Labeled, target: str) -> list[str]:
         rows: all rows, in the file's order.
         target: the name of the target.
     """
-    commas = _named(rows.table, has_decimal_commas)
-    keys = _named(rows.table, is_key)
-    found = [_on_commas(commas, rows.table), _on_keys(keys)]
-    return [*filter(None, [*found, _on_telling(rows, target, {*commas, *keys})])]
+    notes = []
+    if commas := _columns_where(has_decimal_commas, rows.table):
+        values = rows.table.values[rows.table.names.index(commas[0])]
+        example = next(text.strip() for text in _texts(values) if WITH_COMMA.fullmatch(text))
+        notes.append(
+            f"{_listed(commas)} {_verb(commas, 'holds', 'hold')} numbers with a decimal comma, "
+            f"such as {example!r}, and {_verb(commas, 'is', 'are')} taken as text: write them with "
+            f"a point"
+        )
+    if keys := _columns_where(is_key, rows.table):
+        notes.append(
+            f"{_listed(keys)} {_verb(keys, 'has', 'have')} another value in every row, as row "
+            f"numbers and keys have: --drop {shlex.join(keys)} leaves {_verb(keys, 'it', 'them')} "
+            f"out"
+        )
+    telling = [name for name in _telling_columns(rows) if name not in {*commas, *keys}]
+    if telling:
+        notes.append(
+            f"{_listed(telling)} alone {_verb(telling, 'tells', 'tell')} {target!r} almost "
+            f"perfectly and may be known only after the outcome: if so, --drop "
+            f"{shlex.join(telling)}"
+        )
+    return notes
 
 
-def _named(table: Columns, check: Callable[[Values], bool]) -> list[str]:
+def _columns_where(check: Callable[[Values], bool], table: Columns) -> list[str]:
     return [name for name, values in zip(table.names, table.values, strict=True) if check(values)]
 
 
-# ---- Decimal commas ------------------------------------------------------------------------------
+def _listed(names: list[str]) -> str:
+    some = ", ".join(map(repr, names[:MOST_NAMED]))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{_verb(names, 'column', 'columns')} {some}{more}"
+
+
+def _verb(names: list[str], one: str, several: str) -> str:
+    return one if len(names) == 1 else several
 
 
 def has_decimal_commas(values: Values) -> bool:
@@ -66,34 +92,17 @@ def _texts(values: Values) -> list[str]:
     return [text for text in values[:MOST_ROWS].tolist() if isinstance(text, str) and text.strip()]
 
 
-def _on_commas(names: list[str], table: Columns) -> str:
-    if not names:
-        return ""
-    values = table.values[table.names.index(names[0])]
-    example = next(text.strip() for text in _texts(values) if WITH_COMMA.fullmatch(text))
-    return (
-        f"{_columns(names)} {_verb(names, 'holds', 'hold')} numbers with a decimal comma, such as "
-        f"{example!r}, and {_verb(names, 'is', 'are')} taken as text: write them with a point"
-    )
-
-
-# ---- Keys ----------------------------------------------------------------------------------------
-
-
 def is_key(values: Values) -> bool:
     """Whether all values differ, as texts or as whole numbers without large gaps."""
     if len(values) < LEAST_ROWS:
         return False
     if values.dtype == object:
         return not has_decimal_commas(values) and _all_differ(values)
-    if values.dtype.kind != "f" or not _are_whole(values[:MOST_ROWS]):
+    some = values[:MOST_ROWS]
+    if values.dtype.kind != "f" or not (some == np.floor(some)).all():
         return False
     span = values.max() - values.min() + 1
     return bool(len(values) <= span <= 2 * len(values)) and _all_differ(values)
-
-
-def _are_whole(values: Values) -> bool:
-    return bool((values == np.floor(values)).all())
 
 
 def _all_differ(values: Values) -> bool:
@@ -104,31 +113,12 @@ def _all_differ(values: Values) -> bool:
     return True
 
 
-def _on_keys(names: list[str]) -> str:
-    if not names:
-        return ""
-    return (
-        f"{_columns(names)} {_verb(names, 'has', 'have')} another value in every row, as row "
-        f"numbers and keys have: {_drop(names)} leaves {_verb(names, 'it', 'them')} out"
-    )
-
-
-# ---- Columns that tell the target ----------------------------------------------------------------
-
-
-def _on_telling(rows: Labeled, target: str, known: set[str]) -> str:
-    counts = np.bincount(rows.classes)
-    if rows.table.rows < LEAST_ROWS or counts.min() < LEAST_OF_CLASS:
-        return ""
-    chosen = fair_sample(rows.classes, MOST_ROWS, np.random.default_rng(0))
-    table, classes = rows.table.select(chosen), rows.classes[chosen]
-    names = [x for x in _named(table, lambda values: tells(values, classes)) if x not in known]
-    if not names:
-        return ""
-    return (
-        f"{_columns(names)} alone {_verb(names, 'tells', 'tell')} {target!r} almost perfectly and "
-        f"may be known only after the outcome: if so, {_drop(names)}"
-    )
+def _telling_columns(rows: Labeled) -> list[str]:
+    """Those that rank the classes almost perfectly, by themselves."""
+    if rows.table.rows < LEAST_ROWS or np.bincount(rows.classes).min() < LEAST_OF_CLASS:
+        return []
+    sample = rows.select(fair_sample(rows.classes, MOST_ROWS, np.random.default_rng(0)))
+    return _columns_where(lambda values: tells(values, sample.classes), sample.table)
 
 
 def tells(values: Values, classes: NDArray[np.int64]) -> bool:
@@ -136,14 +126,12 @@ def tells(values: Values, classes: NDArray[np.int64]) -> bool:
     if values.dtype == object:
         return _texts_tell(values, classes)
     scores = np.nan_to_num(values.astype(np.float64), nan=-1e300)  # the missing below all others
-    parts = [scores[classes == k] for k in range(int(classes.max()) + 1)]
-    return all(_apart(one, other) for one, other in combinations(parts, 2))
-
-
-def _apart(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    truth = np.repeat([0, 1], (len(one), len(other)))
-    auc = metrics.roc_auc(np.concatenate([one, other]), truth)
-    return max(auc, 1 - auc) > TELLING
+    for one, other in combinations(range(int(classes.max()) + 1), 2):
+        rows = (classes == one) | (classes == other)
+        auc = metrics.roc_auc(scores[rows], classes[rows] == other)
+        if max(auc, 1 - auc) <= TELLING:
+            return False
+    return True
 
 
 def _texts_tell(values: Values, classes: NDArray[np.int64]) -> bool:
@@ -165,20 +153,3 @@ def _shares(codes: NDArray[np.int64], hits: NDArray[np.bool_], count: int) -> ND
     rows = np.bincount(codes, minlength=count)
     share: NDArray[np.float64] = np.bincount(codes, hits, count) / np.maximum(rows, 1)
     return np.where(rows > 0, share, hits.mean())
-
-
-# ---- Words ---------------------------------------------------------------------------------------
-
-
-def _columns(names: list[str]) -> str:
-    some = ", ".join(map(repr, names[:MOST_NAMED]))
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{_verb(names, 'column', 'columns')} {some}{more}"
-
-
-def _verb(names: list[str], one: str, several: str) -> str:
-    return one if len(names) == 1 else several
-
-
-def _drop(names: list[str]) -> str:
-    return f"--drop {shlex.join(names)}"

@@ -90,8 +90,8 @@ def row_weights(weight: Any, table: Columns) -> NDArray[np.float32] | None:
     if weight is None:
         return None
     rows = np.empty((table.rows, 1))
-    found = _check_sample_weight(weight, rows, dtype=np.float64, ensure_non_negative=True)
-    return np.asarray(found, np.float32)
+    weights = _check_sample_weight(weight, rows, dtype=np.float64, ensure_non_negative=True)
+    return np.asarray(weights, np.float32)
 
 
 def require_fitted(estimator: Any) -> None:

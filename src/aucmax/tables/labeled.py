@@ -64,8 +64,8 @@ def read_labeled(
     if len(there) < table.rows:
         notes.append(f"{table.rows - len(there):,} rows have no {target!r} and are left out")
         table, words = table.select(there), words[there]
-    found = list(labels) if labels else choose_labels(words, target, positive, notes)
-    return Labeled(table, label_numbers(words, found, target), found, notes)
+    known = list(labels) if labels else choose_labels(words, target, positive, notes)
+    return Labeled(table, label_numbers(words, known, target), known, notes)
 
 
 def without_target(
@@ -89,43 +89,44 @@ def as_words(values: NDArray[Any]) -> NDArray[Any]:
     """Values as text: whole numbers without a point, missing ones empty."""
     if values.dtype == object:
         return np.array(["" if x is None else str(x) for x in values], dtype=object)
+
+    def word(x: Any) -> str:
+        if x is None or x != x:
+            return ""
+        return str(int(x)) if isinstance(x, float) and x.is_integer() else str(x)
+
     distinct, place = np.unique(values, return_inverse=True)
-    words = np.array([_word(x) for x in distinct.tolist()], dtype=object)
+    words = np.array([word(x) for x in distinct.tolist()], dtype=object)
     return np.asarray(words[place.reshape(-1)])
-
-
-def _word(x: Any) -> str:
-    if x is None or x != x:
-        return ""
-    return str(int(x)) if isinstance(x, float) and x.is_integer() else str(x)
 
 
 def choose_labels(
     words: NDArray[Any], target: str, positive: str | None, notes: list[str]
 ) -> list[str]:
     """The distinct labels; of two the positive last. What was guessed is added to the notes."""
-    found, counts = np.unique(words.astype(str), return_counts=True)
-    some = ", ".join(map(repr, found[:10].tolist())) + (", ..." if len(found) > 10 else "")
-    if len(found) < 2:
+    distinct, counts = np.unique(words.astype(str), return_counts=True)
+    some = ", ".join(map(repr, distinct[:10].tolist())) + (", ..." if len(distinct) > 10 else "")
+    if len(distinct) < 2:
         raise ValueError(f"target must have two classes or more, found {some or 'none'} alone")
-    if len(found) > 100:
-        raise ValueError(f"target must have at most 100 classes, found {len(found)}: {some}")
+    if len(distinct) > 100:
+        raise ValueError(f"target must have at most 100 classes, found {len(distinct)}: {some}")
     if positive is not None:
-        if len(found) > 2:
+        if len(distinct) > 2:
             raise ValueError(
-                f"target must have two classes where positive is given, found {len(found)}: {some}"
+                f"target must have two classes where positive is given, found {len(distinct)}: "
+                f"{some}"
             )
-        same = [label for label in found.tolist() if label.lower() == positive.lower()]
-        if len(same) != 1 and positive not in found:
+        same = [label for label in distinct.tolist() if label.lower() == positive.lower()]
+        if len(same) != 1 and positive not in distinct:
             raise ValueError(f"positive must be one of {some}, found {positive!r}")
-        positive = positive if positive in found else str(same[0])
-    if len(found) > 2:
-        return [str(label) for label in found]
+        positive = positive if positive in distinct else str(same[0])
+    if len(distinct) > 2:
+        return [str(label) for label in distinct]
     if positive is None:
-        said = [label for label in found.tolist() if label.lower() in POSITIVE]
-        positive = said[0] if len(said) == 1 else str(found[np.argmin(counts)])
+        said = [label for label in distinct.tolist() if label.lower() in POSITIVE]
+        positive = said[0] if len(said) == 1 else str(distinct[np.argmin(counts)])
         notes.append(f"{positive!r} is taken as the positive label of {target!r}")
-    return [str(label) for label in found if label != positive] + [positive]
+    return [str(label) for label in distinct if label != positive] + [positive]
 
 
 def label_numbers(words: NDArray[Any], labels: Sequence[str], target: str) -> NDArray[np.int64]:

@@ -33,6 +33,8 @@ def predict_file(
     Returns:
         The text, if ``out`` is None, and notes.
     """
+    import pyarrow
+
     if out is not None:
         checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
         if Path(out).resolve() == Path(data).resolve():
@@ -42,7 +44,15 @@ def predict_file(
     for name in keep:
         checks.choice("keep", name, tuple(table.column_names))
     columns = columns_of(table)
-    predictions = _predictions(model, columns, {name: table[name] for name in keep})
+    scores = model.score_encoded(model.encoder_.transform(columns))
+    probabilities = model._probabilities(scores)
+    labels = [str(label) for label in model.classes_]
+    shown = range(1, 2) if len(labels) == 2 else range(len(labels))
+    predicted: dict[str, Any] = {f"probability of {labels[k]}": probabilities[:, k] for k in shown}
+    predicted["prediction"] = [str(label) for label in model._labels(scores)]
+    if clash := sorted({*keep} & predicted.keys()):
+        raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
+    predictions = pyarrow.table({**{name: table[name] for name in keep}, **predicted})
     notes = model.encoder_.notes(columns)
     if out is None:
         return _csv(predictions), notes
@@ -54,20 +64,6 @@ def predict_file(
 
             pyarrow.parquet.write_table(predictions, temporary)
     return None, notes
-
-
-def _predictions(model: AUCClassifier, columns: Any, kept: dict[str, Any]) -> Any:
-    import pyarrow
-
-    scores = model.score_encoded(model.encoder_.transform(columns))
-    probabilities = model._probabilities(scores)
-    names = [str(label) for label in model.classes_]
-    shown = range(1, 2) if len(names) == 2 else range(len(names))
-    predicted: dict[str, Any] = {f"probability of {names[k]}": probabilities[:, k] for k in shown}
-    predicted["prediction"] = [str(label) for label in model._labels(scores)]
-    if clash := sorted(kept.keys() & predicted.keys()):
-        raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
-    return pyarrow.table({**kept, **predicted})
 
 
 def _csv(table: Any) -> str:

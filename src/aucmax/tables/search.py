@@ -30,7 +30,8 @@ from aucmax.search import open_journal, require_optuna
 from aucmax.tables import model_folder
 from aucmax.tables.classifier import LEARNING_RATE, AUCClassifier
 from aucmax.tables.encoder import TableEncoder
-from aucmax.tables.fit import TableFile, fit_rows, judged
+from aucmax.tables.evaluate import ScoredRows
+from aucmax.tables.fit import TableFile, fit_rows, judge
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.split import hold_out
@@ -182,7 +183,7 @@ def tune_file(
     deadline = math.inf
     if time_limit is not None:
         deadline = time.monotonic() + checks.positive("time_limit", time_limit, infinite=True)
-    file = TableFile.checked(data, target, positive, drop, test_share, seed)
+    file = TableFile(str(data), target, positive, tuple(drop), test_share, seed)
     require_optuna()
     _check_fixed(options)
     folder = model_folder.choose(out, data)
@@ -204,10 +205,17 @@ def tune_file(
         began = time.perf_counter()
         model = fit_rows(train, seed, **{"verbose": progress, **tuning.best.options})
         seconds = round(time.perf_counter() - began, 3)
-        evaluation = judged(model, train, test, compare, target, command, seconds)
-        tuning = _with_test_aucs(tuning, evaluation.auc.value, model, train, test, seed)
-        more = {"tuning.json": tuning.to_dict()}
-        fitted = model_folder.write(folder, model, evaluation, more)
+        scored = ScoredRows.of(model, test.table)
+        evaluation = judge(
+            model, train, test, scored, target=target, command=command, seconds=seconds,
+            compare=compare,
+        )  # fmt: skip
+        tuning = replace(
+            tuning,
+            best=replace(tuning.best, test_auc=evaluation.auc.value),
+            defaults=_compared(tuning, evaluation.auc.value, scored, train, test, seed),
+        )
+        fitted = model_folder.write(folder, model, evaluation, {"tuning.json": tuning.to_dict()})
         search.path.unlink()  # before the settings: without these it would be somebody else's
         shutil.rmtree(work)
     return Tuned(fitted, tuning)
@@ -225,7 +233,7 @@ def _check_fixed(options: dict[str, Any]) -> None:
 
 def _settings(file: TableFile, digest: str, options: dict[str, Any]) -> dict[str, Any]:
     """What must be the same for a search to go on, as JSON gives it back."""
-    settings = {**file._asdict(), "data": digest, "options": options, "aucmax": __version__}
+    settings = {**vars(file), "data": digest, "options": options, "aucmax": __version__}
     try:
         return dict(json.loads(json.dumps(settings)))
     except TypeError as error:
@@ -276,24 +284,21 @@ def _run(search: Search, trials: int, workers: int, deadline: float, progress: b
             bar.say(f"the time limit is reached after {search.begun()} of {trials} trials")
 
 
-def _with_test_aucs(
-    tuning: Tuning, auc: float, model: AUCClassifier, train: Labeled, test: Labeled, seed: int
-) -> Tuning:
-    """With the test AUC of the best options, whose model is there, and of the defaults."""
+def _compared(
+    tuning: Tuning, auc: float, scored: ScoredRows, train: Labeled, test: Labeled, seed: int
+) -> Trial:
+    """The defaults, with how a model of theirs does on the test rows beside the best."""
     defaults = tuning.defaults
     if defaults.options == tuning.best.options:
-        defaults = replace(defaults, test_auc=auc)
-    elif defaults.validation_auc is not None:
-        try:
-            other = fit_rows(train, seed, **defaults.options)
-        except (DivergedError, NotFiniteError):
-            pass
-        else:
-            score = "predict_proba" if len(test.labels) > 2 else "decision_function"
-            theirs, ours = (getattr(each, score)(test.table) for each in (other, model))
-            peer = compare_scores("the defaults", theirs, test.classes, ours)
-            defaults = replace(defaults, test_auc=peer.auc.value, p_value=peer.p_value)
-    return replace(tuning, best=replace(tuning.best, test_auc=auc), defaults=defaults)
+        return replace(defaults, test_auc=auc)
+    if defaults.validation_auc is None:
+        return defaults
+    try:
+        ranking = ScoredRows.of(fit_rows(train, seed, **defaults.options), test.table).ranking
+    except (DivergedError, NotFiniteError):
+        return defaults
+    peer = compare_scores("the defaults", ranking, test.classes, scored.ranking)
+    return replace(defaults, test_auc=peer.auc.value, p_value=peer.p_value)
 
 
 # --- a trial --------------------------------------------------------------------------------------
@@ -342,6 +347,7 @@ class Fold:
     ) -> None:
         self.known = train.select(np.setdiff1d(np.arange(len(train.classes)), held))
         self.held = train.select(held)
+        self.options = options
         own = {"random_state": seed, "n_jobs": 1, "verbose": False}
         self.model = AUCClassifier(**{**options, **own})
 
@@ -395,23 +401,6 @@ def trial_of(options: dict[str, Any], outcomes: Sequence[float | Exception], beg
     return Trial(options, folds, seconds=seconds)
 
 
-@dataclass
-class TrialUnderWay:
-    """A trial whose folds take turns with others'.
-
-    Attributes:
-        name: of its task.
-        options: of the classifier.
-        began: by ``time.perf_counter()``.
-        outcomes: of the folds that have ended, by their numbers.
-    """
-
-    name: str
-    options: dict[str, Any]
-    began: float
-    outcomes: dict[int, float | Exception]
-
-
 def validate_in_turn(
     tasks: Iterator[Any], device: torch.device, at_once: int
 ) -> Iterator[tuple[str, Trial]]:
@@ -422,8 +411,9 @@ def validate_in_turn(
         device: of all of them.
         at_once: how many folds, of several trials, share it.
     """
-    under_way: dict[int, tuple[TrialUnderWay, int, Fold]] = {}
-    runs = itertools.count()
+    runs, under_way = itertools.count(), dict[int, tuple[str, int, Fold]]()
+    began: dict[str, float] = {}
+    outcomes: dict[str, dict[int, float | Exception]] = {}
 
     def configs() -> Iterator[dict[str, Any] | None]:
         for task in tasks:
@@ -431,21 +421,21 @@ def validate_in_turn(
                 yield None
                 continue
             name, _, (file, digest, options) = task
-            trial = TrialUnderWay(name, options, time.perf_counter(), {})
+            began[name], outcomes[name] = time.perf_counter(), {}
             train, _, folds = read_folds(file, digest)
             for k, held in enumerate(folds):
                 fold = Fold(train, held, file.seed, options)
-                under_way[next(runs)] = trial, k, fold
+                under_way[next(runs)] = name, k, fold
                 yield fold.begin()
 
     try:
         with closing(iter(Sweep(configs(), device, at_once))) as ended:
             for run, outcome in ended:
-                trial, k, fold = under_way.pop(run)
-                trial.outcomes[k] = fold.end(outcome)
-                if len(trial.outcomes) == FOLDS:
-                    outcomes = [trial.outcomes[k] for k in range(FOLDS)]
-                    yield trial.name, trial_of(trial.options, outcomes, trial.began)
+                name, k, fold = under_way.pop(run)
+                outcomes[name][k] = fold.end(outcome)
+                if len(outcomes[name]) == FOLDS:
+                    in_order = [outcomes[name][k] for k in range(FOLDS)]
+                    yield name, trial_of(fold.options, in_order, began[name])
     except Stopped as stopped:
         raise Stopped(stopped.number, "; the same command goes on from its trials") from None
 

@@ -20,7 +20,8 @@ from aucmax.judge.evaluation import Part
 from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of
-from aucmax.tables.fit import judged
+from aucmax.tables.evaluate import ScoredRows
+from aucmax.tables.fit import judge
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import Labeled, choose_labels, label_numbers, without_target
 from aucmax.tables.model_folder import Fitted
@@ -110,7 +111,10 @@ def fit_stream(
     )
     seconds = round(time.perf_counter() - began, 3)
     notes += hints(rows, target)
-    evaluation = judged(model, train, test, False, target, command, seconds)
+    scored = ScoredRows.of(model, test.table)
+    evaluation = judge(
+        model, train, test, scored, target=target, command=command, seconds=seconds, compare=False
+    )
     if groups.rows > len(parts):  # nobody has counted the labels of those beyond the sample
         seen = Part(groups.rows - int((parts > 0).sum()))
         evaluation = replace(evaluation, parts={**evaluation.parts, "train": seen})
