@@ -236,9 +236,14 @@ def test_names_and_roots(tmp_path, monkeypatch):
 # --- what it brings along ----------------------------------------------------------------------
 
 
-def test_importing_it_needs_numpy_alone():
-    heavy = ["sklearn", "PIL", "rich", "torchvision"]
-    code = f"import sys, aucmax.paper.datasets; print(*[m for m in {heavy} if m in sys.modules])"
+def test_what_an_import_brings_along():
+    """Reading data sets needs NumPy alone; figures load matplotlib when the first is drawn."""
+    heavy = ["PIL", "jinja2", "matplotlib", "optuna", "rich", "sklearn", "torchvision"]
+    code = (
+        "import sys, aucmax.paper.datasets; "
+        f"print(*[m for m in {heavy} if m in sys.modules]); "
+        "import aucmax.paper.experiment; print('matplotlib' in sys.modules)"
+    )
     command = [sys.executable, "-c", code]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert found.split() == []
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["", "False"]

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import resource
+import shutil
 import sys
 import threading
 import warnings
@@ -495,7 +496,7 @@ def test_a_damaged_result_is_named(tmp_path):
 def experiment(tmp_path_factory):
     """Two lines by two workers: the folder, and the call that made it."""
     out = tmp_path_factory.mktemp("experiment") / "out"
-    call = {"lines": LINES, "steps": 400, "out": out, "workers": 2, "progress": False, **SMALL}
+    call = {"lines": LINES, "steps": 200, "out": out, "workers": 2, "progress": False, **SMALL}
     assert reproduce("figure1", **call) == out / "index.html"
     return out, call
 
@@ -528,7 +529,7 @@ def test_a_result_says_all_about_its_run(experiment):
         assert found["commit"] is None or found["commit"]
         assert found["seconds"] > 0
         assert 0 < found["seconds_per_step"] < found["seconds"]
-        assert [record["step"] for record in found["history"]] == list(range(10, 401, 10))
+        assert [record["step"] for record in found["history"]] == list(range(5, 201, 5))
         last, final = found["history"][-1], found["result"]["final"]
         assert final == {which: last[f"test_auc_{which}"] for which in ("last", "average")}
         assert 0.8 < final["last"] <= 1
@@ -563,12 +564,12 @@ def test_a_result_is_that_of_fit_called_by_hand(experiment, digits):
         64, mean=[pixels.mean().item()], std=[pixels.std(correction=0).item()], generator=generator
     )
     assert (settings["normalize"], settings["momentum"]) == (True, 0.9)
-    first = math.ceil(settings["first_stage"] * 400)
+    first = math.ceil(settings["first_stage"] * 200)
     before = torch.get_num_threads()
     torch.set_num_threads(max(1, os.cpu_count() // 2))
     result = aucmax.fit(
         model, (x[train], y[train]), (x[valid], y[valid]), test=(x_test, y_test), seed=0,
-        method="ppd-sg", steps=400, batch_size=32, positives=0.5, eval_every=10, probe=256,
+        method="ppd-sg", steps=200, batch_size=32, positives=0.5, eval_every=5, probe=256,
         stages=aucmax.stages.geometric(settings["lr"], first, settings["factor"], stages=2),
         loss_options={"normalize": True}, progress=False,
         optimizer_options={
@@ -610,7 +611,7 @@ def test_a_time_limit_that_leaves_nothing_to_show_is_an_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("other", "named"),
-    [({"steps": 401}, "steps"), ({"protocols": ["paper", "strong"], "steps": 80}, "steps")],
+    [({"steps": 201}, "steps"), ({"protocols": ["paper", "strong"], "steps": 80}, "steps")],
 )
 def test_results_of_other_settings_are_refused_and_left_alone(experiment, other, named):
     out, call = experiment
@@ -622,7 +623,7 @@ def test_results_of_other_settings_are_refused_and_left_alone(experiment, other,
 
 
 def test_a_result_of_another_configuration_is_refused(experiment):
-    run, there = one_run("sgd", steps=400), runner(experiment[0])
+    run, there = one_run("sgd", steps=200), runner(experiment[0])
     assert there.is_done(run)
     for option, value in (("lr", 0.3), ("batch_size", 16), ("weight_decay", 0.5)):
         with pytest.raises(ValueError, match="with another configuration"):
@@ -634,22 +635,23 @@ def test_a_result_of_another_configuration_is_refused(experiment):
 def test_more_seeds_and_lines_join_those_that_are_there(experiment):
     """They are missing, not different."""
     more = {**SMALL, "lines": ["sgd", "pga"], "seeds": 2}
-    wanted = make_plan("figure1", "digits", steps=400, **more)
+    wanted = make_plan("figure1", "digits", steps=200, **more)
     done = [runner(experiment[0]).is_done(run) for run in wanted.runs]
     assert done == [True, False, False, False]
 
 
 def test_the_same_runs_are_taken_from_another_folder(experiment, tmp_path):
-    """Of another figure too; what is to be trained otherwise is trained."""
-    call = {"lines": ["sgd"], "steps": 400, "workers": 1, "progress": False, **SMALL}
+    """Of another figure too; what is to be trained otherwise is missing."""
+    call = {"lines": ["sgd"], "steps": 200, "workers": 1, "progress": False, **SMALL}
     reproduce("figure2", **call, out=tmp_path / "taken", reuse=experiment[0])
     (path,) = (tmp_path / "taken" / "runs").iterdir()
     mine, theirs = (
         json.loads((f / path.name).read_text()) for f in (path.parent, experiment[0] / "runs")
     )
     assert mine == {**theirs, "experiment": "figure2"}
-    reproduce("figure2", **{**call, "steps": 20}, out=tmp_path / "trained", reuse=experiment[0])
-    assert json.loads((tmp_path / "trained" / "runs" / path.name).read_text())["steps"] == 20
+    other = {**call, "steps": 20, "time_limit": 0}
+    with pytest.raises(ValueError, match="time_limit must leave time for a run"):
+        reproduce("figure2", **other, out=tmp_path / "missing", reuse=experiment[0])
     with pytest.raises(ValueError, match="reuse must be a folder of results"):
         reproduce("figure2", **call, out=tmp_path / "none", reuse=tmp_path)
     assert not (tmp_path / "none").exists()
@@ -694,18 +696,27 @@ def test_a_method_without_stages_has_step_sizes_alone():
     assert not any("gamma" in trial.options for trial in trials)
 
 
-@pytest.fixture
-def searched(tmp_path, digits):
-    """A search of step sizes whose trials are done: real results with validation AUCs of ours."""
-    Folder(tmp_path).store_images(digits)
+@pytest.fixture(scope="module")
+def trained_trials(tmp_path_factory, digits):
+    """A search of step sizes whose trials are done: the runs, the grid and the folder."""
+    folder = Folder(tmp_path_factory.mktemp("trials"))
+    folder.store_images(digits)
     runs = make_plan("figure1", "digits", lines=["sgd"], steps=320, **{**SMALL, "seeds": 2}).runs
     grid = {"lr": [0.2, 0.1, 0.05, 0.01]}
+    for trial in trials_of(runs[0], grid):
+        train_run(trial, folder, "cpu", 1)
+    return runs, grid, folder
+
+
+@pytest.fixture
+def searched(tmp_path, trained_trials):
+    """Ends the search on validation AUCs of ours in the real results."""
+    runs, grid, trained = trained_trials
+    shutil.copytree(trained.path / "trials", tmp_path / "trials")
 
     def search(values):
         for trial in trials_of(runs[0], grid):
             path = Folder(tmp_path).result_file(trial)
-            if not path.exists():
-                train_run(trial, Folder(tmp_path), "cpu", 1)
             found = json.loads(path.read_text())
             value = values[trial.options["lr"]]
             if value is None:

@@ -1,4 +1,4 @@
-"""Experiments that are killed, interrupted or lose a worker go on to the same results."""
+"""An experiment that is killed, interrupted or loses a worker goes on to the same results."""
 
 import json
 import os
@@ -6,13 +6,63 @@ import signal
 
 import pytest
 from experiment_helpers import Command, assert_bar, options, records, results, run, stamps, timeless
+from fit_data import one_thread  # noqa: F401
 
 from aucmax.paper import datasets, reproduce
+from aucmax.paper.folder import Folder
+from aucmax.paper.runner import train_run
+from aucmax.paper.settings import make_plan
+from aucmax.paper.tune import command_options, plan_trials
 
 pytestmark = pytest.mark.xdist_group("experiments")
-LINES = ("ppd-sg",)
-STEPS = 800
-GRID = 5  # step sizes in the paper's grid
+NAME = "strong-digits-91-9-ppd-sg"
+RATES = (0.1, 0.05, 0.01)
+
+
+def command_line(out):
+    search = ("--tune-lr", *RATES, "--tune-steps", 200)
+    return options(out, *search, lines=["ppd-sg"], steps=600)
+
+
+def kill_the_search(out):
+    """SIGKILL: nobody is told, yet no worker outlives it for long."""
+    with Command(command_line(out)) as command:
+        command.wait_until(lambda: any(command.workers()))
+        with pytest.raises(ValueError, match="one command at a time"):
+            reproduce("figure1", out=out, progress=False)
+        command.wait_until(lambda: len(results(out, "trials")) >= 2)
+        command.kill()
+        assert command.wait() == -signal.SIGKILL
+
+
+def interrupt(out):
+    """Ctrl-C in a terminal reaches every process; one line says that it can go on."""
+    with Command(command_line(out), columns=80) as command:
+        train_on(command, out)
+        command.type("\x03")
+        assert command.wait() == 130, command.text()
+    text = command.text()
+    assert "tuning" in text
+    assert "training" in text
+    assert_bar(text[: text.index("training")], 80, closed=False)
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is back
+    said = [line for line in text.splitlines() if "aucmax: " in line]
+    assert len(said) == 1, said
+    assert said[0].startswith("aucmax: stopped; the same command goes on")
+
+
+def lose_a_worker(out):
+    """As when the machine runs out of memory."""
+    with Command(command_line(out)) as command:
+        train_on(command, out)
+        (worker,) = command.workers()
+        os.kill(worker, signal.SIGKILL)
+        assert command.wait() == 1
+    assert command.text() == ""
+    assert "Traceback" not in command.text("err")
+    (line,) = [line for line in command.text("err").splitlines() if "aucmax: " in line]
+    assert line.startswith(f"aucmax: error: a worker process died during {NAME}-seed0")
+    assert "the same command goes on" in line
 
 
 def train_on(command, out):
@@ -30,122 +80,67 @@ def train_on(command, out):
     assert min(seen) >= left - 5
 
 
-def kill(out):
-    """SIGKILL: nobody is told, yet no worker outlives it for long."""
-    with Command(options(out, lines=LINES, steps=STEPS)) as command:
-        command.wait_until(lambda: any(command.workers()))
-        with pytest.raises(ValueError, match="one command at a time"):
-            reproduce("figure1", out=out, progress=False)
-        train_on(command, out)
-        command.kill()
-        assert command.wait() == -signal.SIGKILL
-
-
-def interrupt(out):
-    """Ctrl-C in a terminal reaches every process; one line says that it can go on."""
-    with Command(options(out, lines=LINES, steps=STEPS), columns=80) as command:
-        train_on(command, out)
-        command.type("\x03")
-        assert command.wait() == 130, command.text()
-    text = command.text()
-    assert "Traceback" not in text
-    said = [line for line in text.splitlines() if "aucmax: " in line]
-    assert len(said) == 1, said
-    assert said[0].startswith("aucmax: stopped; the same command goes on")
-
-
-def lose_a_worker(out):
-    """As when the machine runs out of memory."""
-    with Command(options(out, lines=LINES, steps=STEPS)) as command:
-        train_on(command, out)
-        (worker,) = command.workers()
-        os.kill(worker, signal.SIGKILL)
-        assert command.wait() == 1
-    assert command.text() == ""
-    assert "Traceback" not in command.text("err")
-    (line,) = [line for line in command.text("err").splitlines() if "aucmax: " in line]
-    assert line.startswith(
-        "aucmax: error: a worker process died during strong-digits-91-9-ppd-sg-seed0"
-    )
-    assert "the same command goes on" in line
-
-
-def finish(out):
-    code, said, noise = run(options(out, lines=LINES, steps=STEPS))
-    assert code == 0, noise
-    return said, noise
-
-
-@pytest.fixture(autouse=True)
-def ready(tmp_path):
-    """What a call in this process needs is imported before a race begins."""
-    datasets.load("digits")
-
-
 def test_however_it_is_stopped_the_same_command_ends_with_the_same_results(tmp_path):
-    out = tmp_path / "stopped"
-    for stop in (kill, interrupt, lose_a_worker):
+    images = datasets.load("digits")  # imports what is needed before a race begins
+    out, unstopped = tmp_path / "stopped", Folder(tmp_path / "unstopped")
+    kill_the_search(out)
+    trials = {name: x for name, x in stamps(out).items() if name.startswith("trials/")}
+    assert 2 <= len(trials) < len(RATES), "it was killed too late"
+    for stop in (interrupt, lose_a_worker):
         stop(out)
-        assert len(results(out)) < len(LINES), f"{stop.__name__} came too late"
+        assert not results(out), f"{stop.__name__} came too late"
         assert records(out) >= 5, f"after {stop.__name__} nothing is left to go on from"
-    said, noise = finish(out)
-    whole = reproduce(
-        "figure1", protocols=["strong"], removed=[0.9], lines=LINES, seeds=1, steps=STEPS,
-        out=tmp_path / "whole", workers=2, progress=False,
-    ).parent  # fmt: skip
-    expected = results(whole)
-    assert len(expected) == len(LINES)
-    assert timeless(results(out)) == timeless(expected)
+    code, said, noise = run(command_line(out))
+    assert code == 0, noise
+    after = stamps(out)
+    assert [name for name, stamp in trials.items() if after[name] != stamp] == []
     assert not (out / "unfinished").exists()
+    assert_best_is_used(out)
     assert_tells(out, said, noise)
+    unstopped.store_images(images)
+    for wanted in wanted_runs(out):
+        train_run(wanted, unstopped, "cpu", at_once=2)
+    for place in ("trials", "runs"):
+        assert timeless(results(out, place)) == timeless(results(unstopped.path, place))
+
+
+def wanted_runs(out):
+    """The trials, and the run with the best options of them."""
+    asked = {"protocols": ["strong"], "removed": [0.9], "lines": ["ppd-sg"], "seeds": 1}
+    plan = make_plan("figure1", "digits", steps=600, **asked)
+    (trials,) = plan_trials(plan.runs, {"lr": RATES}, 200, None).values()
+    (best,) = json.loads((out / "tuned.json").read_text()).values()
+    how = command_options({"lr": RATES}, 200, None)
+    return [*trials, plan.runs[0].with_options(**best["options"], tuned=how)]
+
+
+def assert_best_is_used(out):
+    """Of the trials on validation data, and it says so."""
+    trials = {trial["configuration"]["lr"]: trial for trial in results(out, "trials").values()}
+    assert sorted(trials) == sorted(RATES)
+    assert {trial["steps"] for trial in trials.values()} == {200}
+    best = max(trials.values(), key=lambda trial: trial["history"][-1]["valid_auc_average"])
+    ((name, tuned),) = json.loads((out / "tuned.json").read_text()).items()
+    assert name == NAME
+    assert tuned["options"] == {"lr": best["configuration"]["lr"]}
+    assert tuned["valid_auc"] == best["history"][-1]["valid_auc_average"]
+    (result,) = results(out).values()
+    assert result["configuration"]["lr"] == best["configuration"]["lr"]
+    assert result["steps"] == 600
 
 
 def assert_tells(out, said, noise):
     """The table and the page on standard output; a line for each run on standard error."""
     lines = said.splitlines()
     assert lines[0].split()[:4] == ["Protocol", "Dataset", "Ratio", "Method"]
-    for result in results(out).values():
-        final = result["result"]["final"]
-        (row,) = [line for line in lines if result["label"] in line]
-        assert all(f"{final[which]:.4f}" in row for which in ("last", "average"))
-        shown = f"test AUC last {final['last']:.4f}, average {final['average']:.4f}"
-        name = f"strong-digits-91-9-{result['line']}-seed0"
-        assert len([line for line in noise.splitlines() if f"{name}: {shown}" in line]) == 1
+    (result,) = results(out).values()
+    final = result["result"]["final"]
+    (row,) = [line for line in lines if line.startswith("strong") and result["label"] in line]
+    assert all(f"{final[which]:.4f}" in row for which in ("last", "average"))
+    shown = f"test AUC last {final['last']:.4f}, average {final['average']:.4f}"
+    assert len([line for line in noise.splitlines() if f"{NAME}-seed0: {shown}" in line]) == 1
     assert str(out / "index.html") in lines[-1]
     assert "\x1b" not in said + noise
+    assert noise.splitlines()[0] == f"{len(RATES)} of {len(RATES)} runs were done before"
     assert "1/1  " in noise
-    assert len(noise.splitlines()) == 1
-
-
-# ---- Tuning ------------------------------------------------------------------------------------
-
-
-def test_a_search_that_is_killed_goes_on_and_its_best_is_used(tmp_path):
-    out = tmp_path / "tuned"
-    command = options(out, "--tune", "--tune-steps", 30, lines=["sgd"], steps=40)
-    with Command(command) as killed:
-        killed.wait_until(lambda: len(results(out, "trials")) >= 2)
-        killed.kill()
-        killed.wait()
-    before = {name: x for name, x in stamps(out).items() if name.startswith("trials/")}
-    assert 2 <= len(before) < GRID
-    code, text, _ = run(command, columns=80)
-    assert code == 0, text
-    assert_bar(text, 80)
-    assert "tuning" in text
-    assert "training" in text
-    trials, after = results(out, "trials"), stamps(out)
-    assert len(trials) == GRID
-    assert [name for name, stamp in before.items() if after[name] != stamp] == []
-    rates = {trial["configuration"]["lr"]: trial for trial in trials.values()}
-    assert sorted(rates) == [0.005, 0.008, 0.01, 0.05, 0.1]
-    assert {trial["steps"] for trial in trials.values()} == {30}
-    best = max(rates.values(), key=lambda trial: trial["history"][-1]["valid_auc_average"])
-    (found,) = json.loads((out / "tuned.json").read_text()).items()
-    assert found[0] == "strong-digits-91-9-sgd"
-    assert found[1]["options"] == {"lr": best["configuration"]["lr"]}
-    assert found[1]["valid_auc"] == best["history"][-1]["valid_auc_average"]
-    (result,) = results(out).values()
-    assert result["configuration"]["lr"] == best["configuration"]["lr"]
-    assert result["steps"] == 40
-    assert not (out / "unfinished").exists()
+    assert len(noise.splitlines()) == 2
