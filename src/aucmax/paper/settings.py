@@ -17,7 +17,7 @@ PROTOCOLS = ("paper", "strong")
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodSettings:
     """What of the settings a training method makes use of.
 
     Attributes:
@@ -33,14 +33,14 @@ class Method:
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
-METHODS = {
-    "ppd-sg": Method(("momentum", "weight_decay", "gamma"), stages.geometric),
-    "ppd-adagrad": Method(("gamma",), stages.geometric),
-    "pga": Method(("gamma",), stages.polynomial, fixed={"output": "last"}),
-    "oauc": Method(),
-    "sgd": Method(("momentum", "weight_decay"), loss=()),
-    "adagrad": Method(("weight_decay",), loss=()),
-    "libauc": Method(),
+METHOD_SETTINGS = {
+    "ppd-sg": MethodSettings(("momentum", "weight_decay", "gamma"), stages.geometric),
+    "ppd-adagrad": MethodSettings(("gamma",), stages.geometric),
+    "pga": MethodSettings(("gamma",), stages.polynomial, fixed={"output": "last"}),
+    "oauc": MethodSettings(),
+    "sgd": MethodSettings(("momentum", "weight_decay"), loss=()),
+    "adagrad": MethodSettings(("weight_decay",), loss=()),
+    "libauc": MethodSettings(),
 }
 """The methods that a line of ``settings.toml`` may name."""
 
@@ -117,9 +117,9 @@ class Run:
         return "trials" if self.trial else "runs"
 
     @property
-    def method(self) -> Method:
+    def method_settings(self) -> MethodSettings:
         """What its training method makes use of."""
-        return METHODS[self.options["method"]]
+        return METHOD_SETTINGS[self.options["method"]]
 
     def __str__(self) -> str:
         return self.name
@@ -214,7 +214,7 @@ def _options(
         if key != "title" and not isinstance(value, dict)
     }
     merged |= {"steps": steps, "eval_every": min(merged["eval_every"], max(1, steps // 40))}
-    if METHODS[merged["method"]].stages is None and not merged.get("staged"):
+    if METHOD_SETTINGS[merged["method"]].stages is None and not merged.get("staged"):
         del merged["first_stage"], merged["factor"]
     return merged
 

@@ -83,7 +83,7 @@ def fit_arguments(run: Run, model: nn.Module, device: str) -> dict[str, Any]:
 
 def fit_options(run: Run) -> dict[str, Any]:
     """The arguments of :func:`aucmax.fit` that the run's options stand for."""
-    o, method = run.options, run.method
+    o, method = run.options, run.method_settings
     pretrain = min(o["pretrain"], o["steps"] // 4) if o.get("pretrained") else 0
     steps = o["steps"] - pretrain
     in_stages = "first_stage" in o
@@ -109,7 +109,7 @@ def fit_options(run: Run) -> dict[str, Any]:
 
 def _stages(run: Run, steps: int) -> list[stages.Stage]:
     """So many stages as the steps need; the first has a share of them."""
-    o, rule = run.options, run.method.stages or stages.geometric
+    o, rule = run.options, run.method_settings.stages or stages.geometric
     first = math.ceil(o["first_stage"] * steps)
     growth = {"factor": o["factor"]} if rule is stages.geometric else {}
     count = 1

@@ -48,7 +48,7 @@ def plan_trials(
 
 def _trials(run: Run, grid: Grid, steps: int) -> list[Run]:
     """The grid's points, in the options that the line's method has, in a seeded random order."""
-    names = [name for name in grid if name == "lr" or run.method.stages is not None]
+    names = [name for name in grid if name == "lr" or run.method_settings.stages is not None]
     points = list(product(*(grid[name] for name in names)))
     random.Random(run.key.file_name).shuffle(points)
     every = max(1, min(run.options["eval_every"], steps // 10))
