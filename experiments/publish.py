@@ -34,12 +34,12 @@ def publish(folder: Path, docs: Path) -> str:
     first, name = runs[0], folder.name
     plan = make_plan(first.experiment, first.dataset)
     title = verdicts.full_title(plan.title, runs, plan.wanted_seeds, plan.wanted_steps)
-    for by in ("step", "seconds"):
-        drawn = paper.svg(paper.figure(runs, by=by))
+    svgs = {by: paper.svg(paper.figure(runs, by=by)) for by in ("step", "seconds")}
+    for by, drawn in svgs.items():
         (docs / f"{name}-{by}.svg").write_text(drawn, encoding="utf-8")
     paper.write_page(
         docs / "pages" / f"{name}-page.html", runs, title=plan.title, command=command_of(runs),
-        wanted_seeds=plan.wanted_seeds, wanted_steps=plan.wanted_steps,
+        wanted_seeds=plan.wanted_seeds, wanted_steps=plan.wanted_steps, svgs=svgs,
     )  # fmt: skip
     (docs / f"{name}.rst").write_text(_page(name, title, runs), encoding="utf-8")
     return name

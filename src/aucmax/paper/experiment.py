@@ -10,7 +10,7 @@ from typing import Any
 
 from aucmax import checks
 from aucmax.paper import datasets
-from aucmax.paper.figures import figure
+from aucmax.paper.figures import AXES, figure
 from aucmax.paper.folder import Folder
 from aucmax.paper.libauc import require_libauc
 from aucmax.paper.page import write_page
@@ -133,13 +133,13 @@ def _write_report(plan: Plan, runs: list[Run], folder: Folder) -> Path:
     rows = summarize(results)
     table = f"{text_table(rows)}\n{overview(rows)}\n".lstrip()
     (folder.path / "table.txt").write_text(table, encoding="utf-8")
-    for by in ("step", "seconds"):
-        drawn = svg(figure(results, by=by))
+    svgs = {by: svg(figure(results, by=by)) for by in AXES}
+    for by, drawn in svgs.items():
         (folder.path / f"by-{by}.svg").write_text(drawn, encoding="utf-8")
     page = folder.path / "index.html"
     write_page(
         page, results, title=plan.title, wanted_seeds=plan.wanted_seeds,
-        wanted_steps=plan.wanted_steps, command=command_of(results),
+        wanted_steps=plan.wanted_steps, command=command_of(results), svgs=svgs,
     )  # fmt: skip
     return page
 

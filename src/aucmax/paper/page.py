@@ -36,6 +36,7 @@ def write_page(
     command: str = "",
     wanted_seeds: int = 3,
     wanted_steps: int | None = None,
+    svgs: Mapping[str, str] | None = None,
 ) -> None:
     """Write the page of an experiment: what was found, curves, tables, and every run's settings.
 
@@ -49,6 +50,7 @@ def write_page(
         command: what to type to repeat the experiment.
         wanted_seeds: how many each line ought to have.
         wanted_steps: how many each run ought to have; None for as many as it has.
+        svgs: the figures by "step" and by "seconds" as :func:`svg` gives them; None draws them.
     """
     count("wanted_seeds", wanted_seeds)
     if wanted_steps is not None:
@@ -62,7 +64,7 @@ def write_page(
         overview=verdicts.overview(rows),
         paragraphs=[part.strip() for part in text.split("\n\n") if part.strip()],
         findings=verdicts.findings(rows),
-        curves=_curves(runs),
+        curves=_curves(runs, svgs or {}),
         numbers=Markup(text_tables.html_table(rows)),
         note=text_tables.NOTE.format(bold="Bold"),
         counts=_counts(runs),
@@ -72,15 +74,21 @@ def write_page(
     )
 
 
-def _curves(runs: Sequence[RunResult]) -> list[tuple[str, Drawing | None, str]]:
+def _curves(
+    runs: Sequence[RunResult], svgs: Mapping[str, str]
+) -> list[tuple[str, Drawing | None, str]]:
     """Title, figure and caption of the curves by iteration, and by time if it was recorded."""
-    by_step = drawing.draw(figures.figure(runs, "step"), "step", "Test AUC against iterations")
+
+    def drawn(by: str, label: str) -> Drawing:
+        text = svgs[by] if by in svgs else drawing.svg(figures.figure(runs, by))
+        return drawing.for_page(text, by, label)
+
     by_time, caption = None, ""
     if not all(math.isnan(run.seconds_per_step) for run in runs):
-        figure, label = figures.figure(runs, "seconds"), "Test AUC against seconds of training"
-        by_time, caption = drawing.draw(figure, "seconds", label), caption_of_seconds(runs)
+        by_time = drawn("seconds", "Test AUC against seconds of training")
+        caption = caption_of_seconds(runs)
     return [
-        ("Test AUC by iteration", by_step, CAPTION),
+        ("Test AUC by iteration", drawn("step", "Test AUC against iterations"), CAPTION),
         ("Test AUC by time", by_time, caption),
     ]
 

@@ -31,11 +31,18 @@ def draw(figure: Figure, name: str, label: str) -> Drawing:
         name: put before every id, so that several figures can stand on one page.
         label: what is read aloud in its place.
     """
-    text = svg(figure, prefix=f"{name}-")
+    return for_page(svg(figure), name, label)
+
+
+def for_page(text: str, name: str, label: str) -> Drawing:
+    """The same of a figure that is an ``<svg>`` element already, from :func:`svg`."""
+    width = re.search(r'\swidth="([\d.]+)pt"', text)
+    assert width is not None
+    text = _with_prefix(text, f"{name}-")
     for colour in page_colours():
         text = text.replace(colour.light, f"var(--{colour.name})")
     text = text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
-    return Drawing(Markup(text), figure.get_figwidth())
+    return Drawing(Markup(text), float(width[1]) / 72)
 
 
 def svg(figure: Figure, prefix: str = "") -> str:
@@ -51,8 +58,11 @@ def svg(figure: Figure, prefix: str = "") -> str:
     text = target.getvalue()
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'(?<=\sd=")[^"]+', lambda path: _rounded(path.group()), text)
-    text = re.sub(r'(\sid="|url\(#|href="#)', rf"\g<1>{prefix}", text) if prefix else text
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return _with_prefix("\n".join(line.rstrip() for line in text.splitlines()) + "\n", prefix)
+
+
+def _with_prefix(text: str, prefix: str) -> str:
+    return re.sub(r'(\sid="|url\(#|href="#)', rf"\g<1>{prefix}", text)
 
 
 def _rounded(path: str) -> str:
