@@ -1,32 +1,26 @@
 """The example scripts run as a reader would run them, and write where they are told to."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from scripts import Scripts
 
 pytestmark = pytest.mark.xdist_group("examples")
 EXAMPLES = Path(__file__).parents[1] / "examples"
-DIGITS = ["digits.py", "--steps", "2"]
-PL_RATES = ["pl_rates.py", "--iterations", "300", "--runs", "8"]
+DIGITS = [EXAMPLES / "digits.py", "--steps", "2"]
+PL_RATES = [EXAMPLES / "pl_rates.py", "--iterations", "300", "--runs", "8"]
 
 
-def run(script, *options, cwd, terminal=False):
-    environment = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR")}
-    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8", "COLUMNS": "90"}
-    if terminal:
-        environment["FORCE_COLOR"] = "1"  # rich draws its live bar
-    return subprocess.run(
-        [sys.executable, EXAMPLES / script, *options],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
+TERMINAL = {"FORCE_COLOR": "1", "NO_COLOR": None, "COLUMNS": "90"}  # rich draws its live bar
+PLAIN = TERMINAL | {"FORCE_COLOR": None}
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory):
+    imported = [DIGITS[0], PL_RATES[0]]
+    with Scripts(imported, tmp_path_factory.mktemp("said")) as scripts:
+        yield scripts
 
 
 def files_below(folder):
@@ -48,10 +42,10 @@ def check_figures(folder, name):
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
+def plain(tmp_path_factory, scripts):
     """A folder with the figures of the digits, what its script said, and the examples' files."""
     folder, before = tmp_path_factory.mktemp("plain"), files_below(EXAMPLES)
-    return folder, run(*DIGITS, "--out", "figures", cwd=folder), before
+    return folder, scripts.run(*DIGITS, "--out", "figures", cwd=folder, env=PLAIN), before
 
 
 @pytest.mark.parametrize(
@@ -73,23 +67,23 @@ def plain(tmp_path_factory):
     ],
     ids=["digits", "pl_rates"],
 )
-def test_script_draws_its_figure_and_nothing_else(tmp_path, plain, command, words):
+def test_script_draws_its_figure_and_nothing_else(tmp_path, scripts, plain, command, words):
     if command is DIGITS:
         tmp_path, result, before = plain
     else:
         before = files_below(EXAMPLES)
-        result = run(*command, "--out", "figures", cwd=tmp_path)
+        result = scripts.run(*command, "--out", "figures", cwd=tmp_path, env=PLAIN)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert [word for word in words if word not in result.stdout] == []
-    check_figures(tmp_path / "figures", Path(command[0]).stem)
+    check_figures(tmp_path / "figures", command[0].stem)
     assert [path.name for path in tmp_path.iterdir()] == ["figures"]
     assert files_below(EXAMPLES) == before
 
 
-def test_digits_repeats_itself_and_has_a_bar_in_a_terminal(tmp_path, plain):
+def test_digits_repeats_itself_and_has_a_bar_in_a_terminal(tmp_path, scripts, plain):
     folder, result, _ = plain
-    live = run(*DIGITS, "--out", "live", cwd=tmp_path, terminal=True)
+    live = scripts.run(*DIGITS, "--out", "live", cwd=tmp_path, env=TERMINAL)
     assert live.returncode == 0, live.stderr
     assert "━" in live.stdout
     assert "80/80" in live.stdout

@@ -1,15 +1,13 @@
 """The scripts for other frameworks train, and resume in a new process bit for bit."""
 
 import importlib.util
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from scripts import Scripts
 from sklearn.datasets import load_digits
 
 from aucmax.stages import geometric
@@ -37,20 +35,14 @@ STEPS, MID_STAGE, STAGE_END, LAST = 31, 62, 124, 403
 class Script:
     """One framework's script, run in a folder."""
 
-    def __init__(self, framework, folder):
+    def __init__(self, framework, folder, scripts):
         self.path = EXAMPLES / f"with_{framework}.py"
-        self.framework, self.folder = framework, folder
+        self.framework, self.folder, self.scripts = framework, folder, scripts
 
     def __call__(self, out, *options):
-        """Run it; a warning of aucmax, or of the framework about its use, is an error."""
-        command = [sys.executable, "-W", "error::UserWarning", self.path, "--steps", str(STEPS)]
-        result = subprocess.run(
-            [*command, "--out", out, *map(str, options)],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            encoding="utf-8",
-            timeout=300,
+        """Run it in a process of its own."""
+        result = self.scripts.run(
+            self.path, "--steps", STEPS, "--out", out, *options, cwd=self.folder
         )
         assert result.returncode == 0, result.stderr
         return result.stdout
@@ -162,8 +154,14 @@ def check_the_stages(script, out):
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_script_trains_in_stages_and_resumes_bit_for_bit(framework, tmp_path):
-    script = Script(framework, tmp_path)
+def test_script_trains_in_stages_and_resumes_bit_for_bit(framework, tmp_path, tmp_path_factory):
+    """A warning of aucmax, or of the framework about its use, is an error."""
+    path, folder = EXAMPLES / f"with_{framework}.py", tmp_path_factory.mktemp("said")
+    with Scripts([path], folder, flags=["-W", "error::UserWarning"]) as scripts:
+        check_script(Script(framework, tmp_path, scripts), tmp_path)
+
+
+def check_script(script, tmp_path):
     printed = script("cut")
     shutil.copytree(tmp_path / "cut", tmp_path / "whole")
     check_that_it_learned_to_rank(printed)

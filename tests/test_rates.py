@@ -162,7 +162,7 @@ def test_each_run_is_one_of_the_binary_loss(pl_rates, problem, method):
 
 
 def test_rates(pl_rates):
-    rates, drawn = pl_rates.measure(iterations=8_000, runs=512, seed=0)
+    rates, drawn = pl_rates.measure(iterations=5_000, runs=256, seed=0)
     ppd_sg, pga_drawn, pga_last = rates
     assert -1.25 < ppd_sg.slope < -0.8  # -1 in the long run, a little steeper this early
     assert ppd_sg.low < ppd_sg.slope < ppd_sg.high
