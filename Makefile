@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs demo results bench clean
+.PHONY: help test lint types unit docs soak demo results bench clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -28,6 +28,10 @@ unit: $(READY)   ## pytest on two cores, warnings are errors
 
 docs: $(READY)   ## Build the site in docs/_build/html, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+MINUTES ?= 10
+soak: $(READY)   ## Kill training runs at random for MINUTES=10, and compare them with runs left alone
+	$(BIN)/python tests/soak/resume.py --minutes $(MINUTES)
 
 demo: $(READY)   ## Fit a model on a table that comes along, and show what it made
 	$(BIN)/aucmax demo

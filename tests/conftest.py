@@ -32,6 +32,25 @@ def fresh_compiler():
     torch._dynamo.reset()
 
 
+# --- long tests come first, so that none is left over for one worker alone ------------------------
+
+LONG = {
+    "test_scikit_learns_own_checks",
+    "test_killed_it_goes_on",
+    "test_a_compiled_run_is_an_eager_run",
+    "test_script_trains_in_stages_and_resumes_bit_for_bit",
+    "test_the_results_on_the_site_are_those_of_the_runs",
+    "test_rates",
+    "test_recipes_run_and_rank",
+    "test_an_average_in_single_precision_does_not_stand_still_in_a_long_stage",
+}
+"""Of those in no group; xdist begins with the groups that have most tests."""
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: getattr(item, "originalname", None) not in LONG)
+
+
 # --- files whose tests share a fixture stay on one worker -----------------------------------------
 
 

@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aucmax._version import __version__ as __version__
 from aucmax.loss import (
     AUCLoss,
     AUCWithCrossEntropy,
@@ -21,6 +20,7 @@ from aucmax.optim import (
     averaged,
     update_batch_norm,
 )
+from aucmax.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from aucmax import history, metrics, stages

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 
 import tyro
 
-from aucmax._version import __version__
 from aucmax.cli._reproduce import reproduce
 from aucmax.cli._tables import demo, evaluate, export, fit, predict, report, tune
 from aucmax.processes import WorkerDiedError
 from aucmax.train import DivergedError
+from aucmax.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "fit": fit,

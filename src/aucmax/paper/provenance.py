@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from aucmax._version import __version__
+from aucmax.version import __version__
 
 
 def provenance(device: str) -> dict[str, Any]:

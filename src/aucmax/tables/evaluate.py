@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax._version import __version__
 from aucmax.judge.evaluation import Column, Evaluation, Importance, Part
 from aucmax.judge.interval import Interval
 from aucmax.tables.classifier import AUCClassifier
@@ -22,6 +21,7 @@ from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.labeled import as_words, read_labeled
 from aucmax.tables.split import fair_sample
+from aucmax.version import __version__
 
 MOST_ROWS, REPEATS, MOST_SECONDS = 2000, 3, 30.0
 """For the importance of columns: rows that are scored again, how often each is shuffled, and when

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import checks
-from aucmax._version import __version__
 from aucmax.disk import atomic_write
 from aucmax.judge.calibration import Temperature
 from aucmax.tables.classifier import AUCClassifier
+from aucmax.version import __version__
 
 ROWS = 3
 """Of the example that is traced; the file takes any number."""

@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 
 from aucmax import checks, disk
-from aucmax._version import __version__
 from aucmax.checks import NotFiniteError
 from aucmax.judge.peers import compare as compare_scores
 from aucmax.processes import WorkerPool
@@ -38,6 +37,7 @@ from aucmax.tables.split import hold_out
 from aucmax.train import DivergedError, Outcome, Sweep
 from aucmax.train.interrupts import Stopped, saying_so
 from aucmax.train.options import find_device
+from aucmax.version import __version__
 
 FOLDS = 3
 """Into which the training rows are cut: each is scored by a model of the others."""

@@ -12,8 +12,8 @@ import numpy as np
 from torch import nn
 
 from aucmax import checkpoint
-from aucmax._version import __version__
 from aucmax.train.metrics import ROC_AUC
+from aucmax.version import __version__
 
 NAME = "model"
 FORMAT = 1

@@ -1,6 +1,6 @@
 """Kill training runs at random moments for as long as asked; stop at the first difference.
 
-    python tests/helpers/soak_resume.py --minutes 60 [--seed 1]
+    python tests/soak/resume.py --minutes 60 [--seed 1]
 
 Every round takes a random case and a random seed of fit, kills the run up to five times, finishes
 it and compares it with one that was left alone. Not a test that pytest collects.
@@ -9,9 +9,12 @@ it and compares it with one that was left alone. Not a test that pytest collects
 import argparse
 import random
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from fit_helpers import CASES, Trainer, assert_same_run, configure, finished, kill_at_random
 
