@@ -62,11 +62,14 @@ def ppd_stages():
 
 def observe(task, optimizer):
     """v, alpha and their running averages, read out of the optimizer's state."""
-    running = {
-        id(p): optimizer._average(group, state) if "drift" in state else state["average"]
-        for group, p, state in optimizer._states()
-        if {"drift", "average"} & state.keys()
-    }
+    running = {}
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            state = optimizer.state.get(p, {})
+            if "drift" in state:
+                running[id(p)] = optimizer._average(state, state["step"].item())
+            elif "average" in state:
+                running[id(p)] = state["average"]
     average = flat([running[id(p)] for p in task.primal()])
     dual = running.get(id(task.loss.alpha))
     return *start_of(task), average, None if dual is None else flat([dual])

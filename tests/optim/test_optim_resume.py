@@ -82,8 +82,8 @@ def test_bfloat16_goes_on_bit_for_bit_with_its_state_in_float32(tmp_path, case):
 
     task, optimizer = build(case, seed=99, dtype=torch.bfloat16)
     load(tmp_path / "cut", task, optimizer)
-    states = [tensor for state in optimizer.state.values() for tensor in state.values()]
-    assert {tensor.dtype for tensor in states} == {torch.float32}
+    states = [x for state in optimizer.state.values() for x in state.values() if x.ndim]
+    assert {x.dtype for x in states} == {torch.float32}
 
     train(case, task, optimizer, step, LAST)
     expected_task, expected = uninterrupted(case, torch.bfloat16)
@@ -100,5 +100,5 @@ def test_a_loaded_optimizer_leaves_the_saved_counters_alone(dtype):
     task, loaded = build("oauc", seed=0, dtype=dtype)
     loaded.load_state_dict(saved)
     train("oauc", task, loaded, 3, 5)
-    assert [group["stage_steps"].item() for group in saved["param_groups"]] == [3, 3, 3]
-    assert [group["stage_steps"].item() for group in loaded.param_groups] == [5, 5, 5]
+    assert {state["step"].item() for state in saved["state"].values()} == {3}
+    assert {state["step"].item() for state in loaded.state.values()} == {5}

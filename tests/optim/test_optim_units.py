@@ -9,7 +9,7 @@ from torch import nn
 
 from aucmax import OAUC, PGA, PPDSG, PPDAdaGrad
 from aucmax.optim import staged
-from aucmax.optim.oauc import take_in
+from aucmax.optim.oauc import _move_towards
 
 ALL = pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad, PGA, OAUC])
 FOREACH = pytest.mark.parametrize("foreach", [None, False], ids=["foreach", "single"])
@@ -53,7 +53,7 @@ def columns_of(*shapes):
 )
 def test_blocks_hold_every_element_once_in_order_and_few_at_a_time(block, shapes):
     columns = columns_of(*shapes)
-    parts = list(staged.blocks(columns))
+    parts = list(staged.blocks(*columns))
     assert all(sum(x.numel() for x in part[0]) <= block for part in parts)
     for i, column in enumerate(columns):
         seen = [x.flatten() for part in parts for x in part[i]]
@@ -67,7 +67,7 @@ def test_blocks_hold_every_element_once_in_order_and_few_at_a_time(block, shapes
 
 def test_blocks_are_views_of_the_tensors(block):
     columns = columns_of((200,), (3,))
-    for part in staged.blocks(columns):
+    for part in staged.blocks(*columns):
         for x in part[0]:
             x.zero_()
     assert all((x == 0).all() for x in columns[0])
@@ -76,7 +76,7 @@ def test_blocks_are_views_of_the_tensors(block):
 def test_small_tensors_share_a_block_and_a_large_one_without_flat_memory_has_its_own(block):
     columns = columns_of((20,), (20,), (40, 5), (20,))
     columns[1][2] = columns[1][2].t().contiguous().t()
-    sizes = [[x.numel() for x in part[0]] for part in staged.blocks(columns)]
+    sizes = [[x.numel() for x in part[0]] for part in staged.blocks(*columns)]
     assert sizes == [[20, 20], [200], [20]]
 
 
@@ -94,7 +94,8 @@ def test_small_tensors_share_a_block_and_a_large_one_without_flat_memory_has_its
 )
 def test_state_is_a_copy_in_single_precision_or_better(dtype, kept):
     (p,) = make_params((3,), dtype=dtype)
-    copy = staged.copy_of(p)
+    with torch.no_grad():
+        copy = staged.copy_of(p)
     assert copy.dtype == kept
     assert not copy.requires_grad
     assert torch.equal(copy.to(dtype), p.detach())
@@ -102,10 +103,10 @@ def test_state_is_a_copy_in_single_precision_or_better(dtype, kept):
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.2, 0.8, 1.0, torch.tensor(0.2, dtype=torch.float64)])
-def test_take_in_moves_the_average_by_the_weight(weight):
+def test_a_share_moves_the_average_by_the_weight(weight):
     average, p = torch.tensor([1.0, -2.0]), torch.tensor([3.0, 5.0])
     expected = average + float(weight) * (p - average)
-    take_in(average, p, weight)
+    _move_towards(average, p, weight)
     torch.testing.assert_close(average, expected)
 
 
@@ -146,12 +147,11 @@ def test_a_captured_graph_is_refused(monkeypatch):
 def test_the_counters_live_on_the_cpu_whatever_the_default_device(cls):
     """They are read at every step; on an accelerator that would wait for it."""
     params = make_params((2,))
+    optimizer = cls(params)
+    set_grads(params, 0)
     with torch.device("meta"):
-        optimizer = cls(params)
-    counters = {k: v for k, v in optimizer.param_groups[0].items() if isinstance(v, torch.Tensor)}
-    assert {name: value.device.type for name, value in counters.items()} == dict.fromkeys(
-        counters, "cpu"
-    )
+        optimizer.step()
+    assert {x.device.type for x in optimizer.state[params[0]].values()} == {"cpu"}
 
 
 def test_pga_draws_whatever_the_default_device():
@@ -161,6 +161,75 @@ def test_pga_draws_whatever_the_default_device():
     with torch.device("meta"):
         optimizer.end_stage()
     assert "drawn" in optimizer.state[params[0]]
+
+
+# ---- torch's arguments -----------------------------------------------------------------------
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("flags", "error", "match"),
+    [
+        ({"foreach": "yes"}, ValueError, "foreach must be one of None, True, False, found 'yes'"),
+        ({"fused": 2}, ValueError, "fused must be one of None, True, False, found 2"),
+        ({"capturable": None}, ValueError, "capturable must be one of True, False, found None"),
+        ({"differentiable": "no"}, ValueError, "differentiable must be .*, found 'no'"),
+        ({"fused": True, "foreach": True}, RuntimeError, "`fused"),
+        ({"fused": True, "differentiable": True}, RuntimeError, "`fused"),
+        (
+            {"foreach": True, "differentiable": True},
+            RuntimeError,
+            "`foreach` does not support `differentiable`",
+        ),
+    ],
+)
+def test_flags_are_checked_of_optimizers_and_of_groups(cls, flags, error, match):
+    with pytest.raises(error, match=match):
+        cls(make_params((2,)), **flags)
+    with pytest.raises(error, match=match):
+        cls([{"params": make_params((2,)), **flags}])
+
+
+@pytest.mark.parametrize("cls", [PGA, OAUC])
+def test_fused_is_refused_where_there_is_no_kernel(cls):
+    with pytest.raises(RuntimeError, match=f"`fused=True` is not supported by {cls.__name__}"):
+        cls(make_params((2,)), fused=True)
+
+
+@pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad])
+def test_fused_is_refused_where_the_tensors_are_not_on_a_gpu(cls):
+    params = make_params((2,))
+    optimizer = cls(params, fused=True)
+    with pytest.raises(RuntimeError, match=r"`fused=True` requires .* found torch.float64"):
+        walk(optimizer, params, 1)
+
+
+DIFFERENTIABLE = {
+    "PPDSG": (PPDSG, {"gamma": 2.0, "momentum": 0.5, "weight_decay": 0.1}),
+    "PPDAdaGrad": (PPDAdaGrad, {"gamma": 2.0}),
+    "PGA": (PGA, {"gamma": 2.0, "radius": 0.8}),
+    "OAUC": (OAUC, {}),
+}
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_autograd_follows_two_steps(name, maximize):
+    """Through the parameter, its gradients and the step size."""
+    cls, options = DIFFERENTIABLE[name]
+
+    def two_steps(start, first, second, lr):
+        p = start.clone()
+        optimizer = cls([p], lr=lr, differentiable=True, maximize=maximize, **options)
+        for gradient in (first, second):
+            p.grad = gradient
+            optimizer.step()
+        shown = [x for _, x in optimizer.averages()]
+        return p, *shown
+
+    values = [p.detach().requires_grad_() for p in make_params((3,), (3,), (3,))]
+    lr = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(two_steps, (*values, lr))
 
 
 # ---- Settings at the edge ----------------------------------------------------------------------

@@ -7,14 +7,28 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from aucmax.kernels.packed import BLOCK, TYPES, WARPS, Table, column, read
+from aucmax.kernels.packed import (
+    BLOCK,
+    GROUP,
+    TYPES,
+    WARPS,
+    Table,
+    column,
+    own_block,
+    place,
+    read,
+)
+
+COLUMNS = ("grad",)
+GRAD = place(COLUMNS, "grad")
+WIDTH = tl.constexpr(len(COLUMNS))
 
 
 def note(table: Table, kind: torch.dtype, loss: Tensor, steps: Tensor, since: Tensor) -> None:
     """Write the step's number where something first is not finite.
 
     Args:
-        table: of one column, the gradients; a tensor's group is its entry in ``since``.
+        table: of the gradients; a tensor's group is its entry in ``since``.
         kind: the gradients' type.
         loss: a number of double precision that must be finite too.
         steps: how many there have been.
@@ -32,18 +46,15 @@ def _note(
     rows, owner, loss, steps, since, last,
     G: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    block = tl.program_id(0)
-    row = rows + tl.load(owner + block) * 4
-    start = (block - tl.load(row + 2)) * BLOCK
-    left = tl.load(row + 1) - start
-    g = column(row, 0, start, G, ALIGNED)
+    row, start, left = own_block(rows, owner, WIDTH, BLOCK)
+    g = column(row, GRAD, start, G, ALIGNED)
     if left >= BLOCK:
         x = read(g, left, False, BLOCK)
     else:
         x = read(g, left, True, BLOCK)
     if tl.sum(_bad(x)) > 0:
-        tl.atomic_min(since + tl.load(row + 3), tl.load(steps))
-    if block == 0:
+        tl.atomic_min(since + tl.load(row + GROUP), tl.load(steps))
+    if tl.program_id(0) == 0:
         if _bad(tl.load(loss)) > 0:
             tl.atomic_min(since + last, tl.load(steps))
 

@@ -1,13 +1,14 @@
 """Lists of tensors as one table on the device: a kernel works on all of them in one launch.
 
-A row of the table is a tensor: the addresses of its columns (0 where it has no such column), how
-many elements it has, its first block, and the group whose factors it takes. The elements are cut
-into blocks, a program works on one, and ``owner`` says whose it is.
+A row of the table is a tensor: how many elements it has, its first block, the group whose factors
+are its own, then the addresses of its columns (0 where it has no such column). The elements are cut
+into blocks, a program works on one, and ``owner`` says whose it is. Columns and factors are found
+by name: a kernel takes their places from the tuples of names that the table is built from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,16 @@ TYPES = {
     torch.float32: tl.float32,
     torch.float64: tl.float64,
 }
+HEADER = ("size", "first block", "group")
+
+
+def place(names: Sequence[str], name: str) -> Any:
+    """The place of a column or a factor among those of a kernel, as kernels read it."""
+    return tl.constexpr(names.index(name))
+
+
+SIZE, FIRST_BLOCK, GROUP = (place(HEADER, name) for name in HEADER)
+ADDRESSES = tl.constexpr(len(HEADER))  # where they begin in a row
 
 
 class Table(NamedTuple):
@@ -41,33 +52,38 @@ class Packed:
 
     Args:
         tensors: whose sizes and device the table is for.
-        addresses: of all their columns, a row for each tensor; column ``moving`` is given later.
+        columns: the names of the kernel's columns, in its order.
+        addresses: of each tensor, by column; 0 in the columns that are not there.
         groups: the number of each tensor's group.
+        factors: the names of the kernel's factors, in its order.
         moving: the column whose addresses change.
     """
 
     def __init__(
         self,
         tensors: Sequence[Tensor],
-        addresses: Sequence[Sequence[int]],
+        columns: Sequence[str],
+        addresses: Mapping[str, Sequence[int]],
         groups: Sequence[int],
-        moving: int,
+        factors: Sequence[str] = (),
+        moving: str = "grad",
     ) -> None:
         sizes = np.array([x.numel() for x in tensors], dtype=np.int64)
         blocks = -(-sizes // BLOCK)
         owner = np.repeat(np.arange(len(sizes), dtype=np.int32), blocks)
-        self.device, self.moving, self.blocks = tensors[0].device, moving, len(owner)
-        places = np.array(addresses, dtype=np.int64)
-        self.rows = np.column_stack([places, sizes, np.cumsum(blocks) - blocks, groups])
-        self.width = places.shape[1]
+        self.device, self.blocks, self.factors = tensors[0].device, len(owner), factors
+        self.moving = len(HEADER) + columns.index(moving)
+        nowhere = [0] * len(sizes)
+        places = [addresses.get(name, nowhere) for name in columns]
+        self.rows = np.column_stack([sizes, np.cumsum(blocks) - blocks, groups, *places])
         self.captured: list[Tensor] = []
         self.owner = self._send(torch.from_numpy(owner))
         self.sent: Any = None
         self.current: Table | None = None
         self.spare: Tensor | None = None
 
-    def table(self, places: list[int], factors: list[list[float]]) -> Table:
-        """The table with these addresses in the moving column.
+    def table(self, places: list[int], factors: Sequence[Mapping[str, float]] = ()) -> Table:
+        """The table with these addresses in the moving column, and these factors of each group.
 
         While a graph is captured it is written to pinned memory, which the graph reads at every
         replay: that must have been there before, and stays as it is.
@@ -75,7 +91,7 @@ class Packed:
         capturing = self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         if self.current is None or capturing or self.sent != (places, factors):
             self.rows[:, self.moving] = places
-            numbers = np.asarray(factors, dtype=np.float64).reshape(-1)
+            numbers = np.array([row[name] for row in factors for name in self.factors], np.float64)
             content = torch.from_numpy(np.concatenate([numbers.view(np.int64), self.rows.ravel()]))
             self.current = self._table(content, len(numbers), capturing)
             self.sent = None if capturing else (places, factors)
@@ -87,7 +103,7 @@ class Packed:
         elif self.device.type == "cuda" and self.spare is None:
             self.spare = torch.empty_like(content, pin_memory=True)
         sent = self._send(content)
-        aligned = not bool((self.rows[:, : self.width] % 16).any())
+        aligned = not bool((self.rows[:, len(HEADER) :] % 16).any())
         factors, rows = sent[:numbers].view(torch.float64), sent[numbers:]
         return Table(rows, factors, self.owner, self.blocks, aligned)
 
@@ -102,9 +118,24 @@ class Packed:
 
 
 @triton.jit
-def column(row, k: tl.constexpr, start, kind: tl.constexpr, ALIGNED: tl.constexpr):
-    """Where the block begins in column k of a row."""
-    pointer = tl.load(row + k).to(tl.pointer_type(kind))
+def own_block(rows, owner, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """The row of the tensor that this program works on, where its block starts, what is left."""
+    block = tl.program_id(0)
+    row = rows + tl.load(owner + block) * (ADDRESSES + WIDTH)
+    start = (block - tl.load(row + FIRST_BLOCK)) * BLOCK
+    return row, start, tl.load(row + SIZE) - start
+
+
+@triton.jit
+def address(row, COLUMN: tl.constexpr):
+    """What the row has in a column: where the tensor begins, 0 if there is none."""
+    return tl.load(row + ADDRESSES + COLUMN)
+
+
+@triton.jit
+def column(row, COLUMN: tl.constexpr, start, kind: tl.constexpr, ALIGNED: tl.constexpr):
+    """Where the block begins in a column of the row."""
+    pointer = address(row, COLUMN).to(tl.pointer_type(kind))
     if ALIGNED:
         pointer = tl.multiple_of(pointer, 16)
     return pointer + start

@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
-from aucmax.kernels.packed import BLOCK, TYPES, WARPS, Table, column, read, write
+from aucmax.kernels.packed import (
+    BLOCK,
+    GROUP,
+    TYPES,
+    WARPS,
+    Table,
+    address,
+    column,
+    own_block,
+    place,
+    read,
+    write,
+)
 
 
-def ppd_sg(table: Table, p: torch.dtype, g: torch.dtype, state: torch.dtype) -> None:
-    """Columns: parameter, gradient, reference, drift, momentum.
+class Kernel(NamedTuple):
+    """A step, and the names of what its table holds."""
 
-    Factors: step size, 1/gamma, weight decay, momentum, and -1 for the dual, else 1. The dual has
-    neither reference nor drift.
-    """
-    _launch(_ppd_sg, table, p, g, state)
+    function: Any
+    columns: tuple[str, ...]
+    factors: tuple[str, ...]
 
-
-def ppd_adagrad(table: Table, p: torch.dtype, g: torch.dtype, state: torch.dtype) -> None:
-    """Columns: parameter, gradient, reference, drift, sum of gradients, of their squares, centre.
-
-    Factors: step size, 1/gamma, delta, and -1 for the dual, else 1. The dual has neither reference
-    nor drift.
-    """
-    _launch(_ppd_adagrad, table, p, g, state)
+    def launch(self, table: Table, p: torch.dtype, g: torch.dtype, state: torch.dtype) -> None:
+        """Take the step on tensors, gradients and state of these types."""
+        kinds = [TYPES[kind] for kind in (p, g, state)]
+        self.function[(table.blocks,)](
+            table.rows, table.factors, table.owner, *kinds, table.aligned, BLOCK, num_warps=WARPS
+        )
 
 
-def _launch(kernel: Any, table: Table, *types: torch.dtype) -> None:
-    kinds = [TYPES[kind] for kind in types]
-    kernel[(table.blocks,)](
-        table.rows, table.factors, table.owner, *kinds, table.aligned, BLOCK, num_warps=WARPS
-    )
+SHARED = ("param", "grad", "reference", "drift")
+"""Columns of both; the dual has neither reference nor drift."""
+
+PARAM, GRAD, REFERENCE, DRIFT = (place(SHARED, name) for name in SHARED)
+
+
+# --- PPD-SG ---------------------------------------------------------------------------------------
+
+SG_COLUMNS = (*SHARED, "momentum_buffer")
+SG_FACTORS = ("lr", "pull", "weight_decay", "momentum", "sign")
+
+SG_WIDTH, SG_NUMBERS = tl.constexpr(len(SG_COLUMNS)), tl.constexpr(len(SG_FACTORS))
+MOMENTUM_BUFFER = place(SG_COLUMNS, "momentum_buffer")
+SG_LR, SG_PULL, SG_DECAY, SG_MOMENTUM, SG_SIGN = (place(SG_FACTORS, name) for name in SG_FACTORS)
 
 
 @triton.jit
@@ -47,10 +65,7 @@ def _ppd_sg(
     ALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    block = tl.program_id(0)
-    row = rows + tl.load(owner + block) * 8
-    start = (block - tl.load(row + 6)) * BLOCK
-    left = tl.load(row + 5) - start
+    row, start, left = own_block(rows, owner, SG_WIDTH, BLOCK)
     if left >= BLOCK:
         _ppd_sg_block(row, factors, start, left, P, G, S, ALIGNED, False, BLOCK)
     else:
@@ -70,31 +85,50 @@ def _ppd_sg_block(
     MASKED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    primal, heavy = tl.load(row + 2) != 0, tl.load(row + 4) != 0
-    p_at = column(row, 0, start, P, ALIGNED)
-    reference_at = column(row, 2, start, S, ALIGNED)
-    drift_at = column(row, 3, start, S, ALIGNED)
-    momentum_at = column(row, 4, start, S, ALIGNED)
+    primal, heavy = address(row, REFERENCE) != 0, address(row, MOMENTUM_BUFFER) != 0
+    p_at = column(row, PARAM, start, P, ALIGNED)
+    reference_at = column(row, REFERENCE, start, S, ALIGNED)
+    drift_at = column(row, DRIFT, start, S, ALIGNED)
+    buffer_at = column(row, MOMENTUM_BUFFER, start, S, ALIGNED)
     p = read(p_at, left, MASKED, BLOCK).to(S)
-    d = read(column(row, 1, start, G, ALIGNED), left, MASKED, BLOCK).to(S)
-    reference, drift, velocity = p, p, p
+    d = read(column(row, GRAD, start, G, ALIGNED), left, MASKED, BLOCK).to(S)
+    reference, drift, buffer = p, p, p
     if primal:
         reference = read(reference_at, left, MASKED, BLOCK)
         drift = read(drift_at, left, MASKED, BLOCK)
     if heavy:
-        velocity = read(momentum_at, left, MASKED, BLOCK)
+        buffer = read(buffer_at, left, MASKED, BLOCK)
 
-    f = factors + tl.load(row + 7) * 5
-    lr, pull, decay = tl.load(f).to(S), tl.load(f + 1).to(S), tl.load(f + 2).to(S)
-    momentum, sign = tl.load(f + 3).to(S), tl.load(f + 4).to(S)
-    d = d * sign + (p - reference) * pull + p * decay  # Alg. 2, line 6
+    f = factors + tl.load(row + GROUP) * SG_NUMBERS
+    lr, pull = tl.load(f + SG_LR).to(S), tl.load(f + SG_PULL).to(S)
+    decay, momentum = tl.load(f + SG_DECAY).to(S), tl.load(f + SG_MOMENTUM).to(S)
+    sign = tl.load(f + SG_SIGN).to(S)
+    d = d * sign + (p - reference) * pull + p * decay  # Alg. 2, lines 6 and 7: the direction
     if heavy:
-        d += velocity * momentum
-        write(momentum_at, d, left, MASKED, BLOCK)
-    p -= lr * d
+        d += buffer * momentum
+        write(buffer_at, d, left, MASKED, BLOCK)
+    p -= lr * d  # lines 6 and 7: the step
     write(p_at, p.to(P), left, MASKED, BLOCK)
     if primal:
         write(drift_at, drift + (p - reference), left, MASKED, BLOCK)  # line 10
+
+
+PPD_SG = Kernel(_ppd_sg, SG_COLUMNS, SG_FACTORS)
+
+
+# --- PPD-AdaGrad ----------------------------------------------------------------------------------
+
+ADAGRAD_COLUMNS = (*SHARED, "grad_sum", "square_sum", "centre")
+ADAGRAD_FACTORS = ("lr", "pull", "delta", "sign")
+
+ADAGRAD_WIDTH = tl.constexpr(len(ADAGRAD_COLUMNS))
+ADAGRAD_NUMBERS = tl.constexpr(len(ADAGRAD_FACTORS))
+GRAD_SUM = place(ADAGRAD_COLUMNS, "grad_sum")
+SQUARE_SUM = place(ADAGRAD_COLUMNS, "square_sum")
+CENTRE = place(ADAGRAD_COLUMNS, "centre")
+ADAGRAD_LR, ADAGRAD_PULL, ADAGRAD_DELTA, ADAGRAD_SIGN = (
+    place(ADAGRAD_FACTORS, name) for name in ADAGRAD_FACTORS
+)
 
 
 @triton.jit
@@ -108,10 +142,7 @@ def _ppd_adagrad(
     ALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    block = tl.program_id(0)
-    row = rows + tl.load(owner + block) * 10
-    start = (block - tl.load(row + 8)) * BLOCK
-    left = tl.load(row + 7) - start
+    row, start, left = own_block(rows, owner, ADAGRAD_WIDTH, BLOCK)
     if left >= BLOCK:
         _ppd_adagrad_block(row, factors, start, left, P, G, S, ALIGNED, False, BLOCK)
     else:
@@ -131,31 +162,36 @@ def _ppd_adagrad_block(
     MASKED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    primal, moved = tl.load(row + 2) != 0, tl.load(row + 2) != tl.load(row + 6)
-    p_at = column(row, 0, start, P, ALIGNED)
-    drift_at = column(row, 3, start, S, ALIGNED)
-    sum_at, square_at = column(row, 4, start, S, ALIGNED), column(row, 5, start, S, ALIGNED)
+    primal = address(row, REFERENCE) != 0
+    moved = address(row, CENTRE) != 0
+    p_at = column(row, PARAM, start, P, ALIGNED)
+    drift_at = column(row, DRIFT, start, S, ALIGNED)
+    sum_at = column(row, GRAD_SUM, start, S, ALIGNED)
+    square_at = column(row, SQUARE_SUM, start, S, ALIGNED)
     p = read(p_at, left, MASKED, BLOCK).to(S)
-    d = read(column(row, 1, start, G, ALIGNED), left, MASKED, BLOCK).to(S)
+    d = read(column(row, GRAD, start, G, ALIGNED), left, MASKED, BLOCK).to(S)
     total = read(sum_at, left, MASKED, BLOCK)
     squares = read(square_at, left, MASKED, BLOCK)
     reference, drift = p, p
     if primal:
-        reference = read(column(row, 2, start, S, ALIGNED), left, MASKED, BLOCK)
+        reference = read(column(row, REFERENCE, start, S, ALIGNED), left, MASKED, BLOCK)
         drift = read(drift_at, left, MASKED, BLOCK)
     centre = reference
     if moved:  # the dual, or a stage that began away from its reference
-        centre = read(column(row, 6, start, S, ALIGNED), left, MASKED, BLOCK)
+        centre = read(column(row, CENTRE, start, S, ALIGNED), left, MASKED, BLOCK)
 
-    f = factors + tl.load(row + 9) * 4
-    lr, pull = tl.load(f).to(S), tl.load(f + 1).to(S)
-    delta, sign = tl.load(f + 2).to(S), tl.load(f + 3).to(S)
-    d = d * sign + (p - reference) * pull
-    total += d  # Alg. 3, line 3
+    f = factors + tl.load(row + GROUP) * ADAGRAD_NUMBERS
+    lr, pull = tl.load(f + ADAGRAD_LR).to(S), tl.load(f + ADAGRAD_PULL).to(S)
+    delta, sign = tl.load(f + ADAGRAD_DELTA).to(S), tl.load(f + ADAGRAD_SIGN).to(S)
+    d = d * sign + (p - reference) * pull  # Alg. 3, line 3
+    total += d
     squares += d * d
     p = centre - lr * total / (tl.sqrt(squares) + delta)  # lines 4 and 5
     write(sum_at, total, left, MASKED, BLOCK)
     write(square_at, squares, left, MASKED, BLOCK)
     write(p_at, p.to(P), left, MASKED, BLOCK)
     if primal:
-        write(drift_at, drift + (p - centre), left, MASKED, BLOCK)
+        write(drift_at, drift + (p - centre), left, MASKED, BLOCK)  # Alg. 2, line 10
+
+
+PPD_ADAGRAD = Kernel(_ppd_adagrad, ADAGRAD_COLUMNS, ADAGRAD_FACTORS)

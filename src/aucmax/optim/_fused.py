@@ -2,121 +2,177 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from aucmax import kernels
-from aucmax.checks import is_sharded
 
-if TYPE_CHECKING:
-    from aucmax.optim.staged import StagedOptimizer
+Types = tuple[torch.dtype, torch.dtype]
 
 
 class FusedStep:
-    """Keeps the table that the kernel of an optimizer works on.
+    """The step of an optimizer by a kernel, and the tables of addresses that this works on.
 
-    Most steps find everything where it was; if gradients or step sizes are new the table is sent
-    again, and if anything else is, made again. Nothing is held but addresses, so that gradients are
-    freed as ever.
+    Most steps find everything where it was; if gradients or factors are new the tables are sent
+    again, and if anything else is, built again. Nothing is held but addresses, so that gradients
+    are freed as ever.
+
+    Args:
+        kernel: its name in :mod:`aucmax.kernels.steps`.
+        groups: the optimizer's parameters, a list for each group.
     """
 
-    def __init__(self, optimizer: StagedOptimizer) -> None:
-        self.optimizer = optimizer
-        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self.whole = not any(map(is_sharded, self.parameters))
+    def __init__(self, kernel: str, groups: Sequence[Sequence[Tensor]]) -> None:
+        self.kernel = kernel
+        self.params = [p for group in groups for p in group]
+        self.group_of = [k for k, group in enumerate(groups) for _ in group]
         self.structure: Any = None
-        self.parts: list[_Part] = []
-        self.captured: list[_Part] = []
+        self.tables: list[tuple[list[int], FusedTable]] = []
+        self.resting: list[Tensor] = []
+        self.captured: list[FusedTable] = []
 
-    def __call__(self) -> bool:
-        """Take the step; False if it is one for other ways."""
-        groups = self.optimizer.param_groups
-        factors = [self.optimizer._factors(group) for group in groups]
-        if not self.whole or any(isinstance(x, Tensor) for row in factors for x in row):
+    def __call__(
+        self,
+        factors: list[dict[str, Any]],
+        names: list[list[str]],
+        begin: Callable[[], object],
+        states: Mapping[Tensor, dict[str, Tensor]],
+    ) -> bool:
+        """Take the step; False if it is one for the other implementations.
+
+        Args:
+            factors: the numbers that the kernel reads for each group, by their names.
+            names: of each group's state.
+            begin: checks the gradients, and begins the state that is not there yet.
+            states: of all parameters.
+        """
+        if any(isinstance(x, Tensor) for numbers in factors for x in numbers.values()):
             return False
-        gradients = [p.grad for p in self.parameters]
-        structure = self._structure(gradients)
+        grads = [p.grad for p in self.params]
+        structure = self._structure(grads, names)
         if structure != self.structure:
-            if not all(map(_fits, self.parameters, gradients)):
+            if not all(map(_fits, self.params, grads)):
                 return False
-            self._gather(gradients)
+            begin()
+            self._build_tables(grads, states)
             self.structure = structure
-        for part in self.parts:
-            part(gradients, factors)
+        for rows, table in self.tables:
+            table.launch([grads[i] for i in rows], factors)
         return True
 
-    def _structure(self, gradients: list[Tensor | None]) -> tuple[Any, ...]:
-        """All that the table depends on but the gradients' addresses."""
-        places = [p.data_ptr() for p in self.parameters]
+    def _structure(self, grads: list[Tensor | None], names: list[list[str]]) -> tuple[Any, ...]:
+        """All that the tables depend on but the gradients' addresses."""
+        places = [p.data_ptr() for p in self.params]
         strides = [
             None if g is None else (g.stride() if g.layout is torch.strided else g.layout, g.dtype)
-            for g in gradients
+            for g in grads
         ]
-        names = [self.optimizer._names(group) for group in self.optimizer.param_groups]
         return places, strides, names
 
-    def _gather(self, gradients: list[Tensor | None]) -> None:
-        """Begin the states, and sort the tensors by their types; what graphs read stays alive."""
-        self.captured += [part for part in self.parts if part.packed.captured]
-        of_group = [k for k, g in enumerate(self.optimizer.param_groups) for _ in g["params"]]
-        for group in self.optimizer.param_groups:
-            self.optimizer._begin(group)
-        by_type: dict[Any, list[int]] = {}
-        for i, (p, g) in enumerate(zip(self.parameters, gradients, strict=True)):
-            if g is not None and p.numel():
-                by_type.setdefault((p.dtype, g.dtype), []).append(i)
-        self.parts = [
-            _Part(self, types, rows, [of_group[i] for i in rows]) for types, rows in by_type.items()
-        ]
+    def _build_tables(
+        self, grads: list[Tensor | None], states: Mapping[Tensor, dict[str, Tensor]]
+    ) -> None:
+        """Sort the tensors by their types; what graphs read stays alive."""
+        self.captured += [table for _, table in self.tables if table.packed.captured]
+        self.tables = []
+        self.resting = [p for p, g in zip(self.params, grads, strict=True) if g is None]
+        for rows, types in _by_types(self.params, grads):
+            params = [self.params[i] for i in rows]
+            own = [_in_order(states[p], p) for p in params]
+            groups = [self.group_of[i] for i in rows]
+            self.tables.append((rows, FusedTable(self.kernel, params, types, own, groups)))
 
 
-class _Part:
-    """The tensors of one combination of types."""
+class FusedTable:
+    """Tensors of the same types, with what a kernel must know of them.
 
-    def __init__(self, step: FusedStep, types: Any, rows: list[int], groups: list[int]) -> None:
+    Args:
+        kernel: its name in :mod:`aucmax.kernels.steps`.
+        params: dense.
+        types: of the parameters, and of their gradients.
+        states: of each parameter, by name, in the parameter's order in memory.
+        groups: the number of each parameter's group.
+    """
+
+    def __init__(
+        self,
+        kernel: str,
+        params: list[Tensor],
+        types: Types,
+        states: Sequence[Mapping[str, Tensor]],
+        groups: list[int],
+    ) -> None:
         from aucmax.kernels import packed, steps
 
-        optimizer, self.rows = step.optimizer, rows
-        self.parameters = [step.parameters[i] for i in rows]
-        names = optimizer.kernel_columns
-        states = [optimizer.state[p] for p in self.parameters]
-        for p, state in zip(self.parameters, states, strict=True):
-            state.update({k: _arranged(x, p) for k, x in state.items() if not _alike(x, p)})
-        columns = [
-            optimizer._kernel_state(optimizer.param_groups[k], state)
-            for k, state in zip(groups, states, strict=True)
-        ]
-        addresses = [
-            [p.data_ptr(), 0, *(x[name].data_ptr() if name in x else 0 for name in names)]
-            for p, x in zip(self.parameters, columns, strict=True)
-        ]
+        self.params = params
+        self.kernel: steps.Kernel = getattr(steps, kernel)
         exact = torch.float64 if types[0] == torch.float64 else torch.float32
         self.types = (*types, exact)
-        self.kernel = getattr(steps, optimizer.kernel or "")
-        self.packed = packed.Packed(self.parameters, addresses, groups, moving=1)
+        columns = [{"param": p, **state} for p, state in zip(params, states, strict=True)]
+        addresses = {
+            name: [x[name].data_ptr() if name in x else 0 for x in columns]
+            for name in self.kernel.columns
+        }
+        self.packed = packed.Packed(
+            params, self.kernel.columns, addresses, groups, self.kernel.factors
+        )
 
-    def __call__(self, gradients: list[Tensor | None], factors: list[list[float]]) -> None:
-        """Send what is new and launch."""
-        own = [gradients[i] for i in self.rows]
+    def launch(self, grads: Sequence[Tensor | None], factors: Sequence[Mapping[str, Any]]) -> None:
+        """Send what is new and take the step, given the gradients and each group's factors."""
         arranged = [
-            g if _alike(g, p) else _arranged(g, p)
-            for g, p in zip(own, self.parameters, strict=True)
+            g if _is_alike(g, p) else _arranged(g, p)
+            for g, p in zip(grads, self.params, strict=True)
         ]
         table = self.packed.table([g.data_ptr() for g in arranged if g is not None], factors)
-        self.kernel(table, *self.types)
+        self.kernel.launch(table, *self.types)
 
 
-def possible(optimizer: StagedOptimizer) -> bool:
-    """Whether the optimizer's tensors are where a kernel can move them."""
-    if optimizer.kernel is None or torch.compiler.is_compiling():
-        return False
-    groups = optimizer.param_groups
-    first = next((p for group in groups for p in group["params"]), None)
-    if first is None or not kernels.usable_on(first):
-        return False
-    return all(group["foreach"] is None for group in groups)
+def launch_once(
+    kernel: str, columns: Mapping[str, Sequence[Tensor]], factors: Mapping[str, Any]
+) -> None:
+    """Take the step of one group by a kernel: what functional forms do, which keep no tables.
+
+    Args:
+        kernel: its name in :mod:`aucmax.kernels.steps`.
+        columns: parameters, gradients and states as lists, by the names of the kernel's columns;
+            those of states that there are not may be empty.
+        factors: the numbers that the kernel reads, by their names.
+    """
+    params, grads = columns["param"], columns["grad"]
+    if any(isinstance(x, Tensor) for x in factors.values()):
+        raise RuntimeError("`fused=True` does not support options that are Tensors on a device")
+    for p, g in zip(params, grads, strict=True):
+        if not _fits(p, g):
+            raise RuntimeError(
+                "`fused=True` requires params and grads to be dense floating point Tensors on the "
+                f"current CUDA device, but found {p.dtype} and {g.dtype} on {p.device}"
+            )
+    rows = [
+        {name: column[i] for name, column in columns.items() if column and name != "grad"}
+        for i in range(len(params))
+    ]
+    for row in rows:
+        if not all(_is_alike(x, row["param"]) for x in row.values()):
+            raise RuntimeError("`fused=True` requires states with the strides of their params")
+    for own, types in _by_types(params, grads):
+        states, groups = [rows[i] for i in own], [0] * len(own)
+        table = FusedTable(kernel, [params[i] for i in own], types, states, groups)
+        table.launch([grads[i] for i in own], [factors])
+
+
+def _by_types(
+    params: Sequence[Tensor], grads: Sequence[Tensor | None]
+) -> Iterator[tuple[list[int], Types]]:
+    """The places of parameters that have elements and a gradient, by the types of both."""
+    by_types: dict[Types, list[int]] = {}
+    for i, (p, g) in enumerate(zip(params, grads, strict=True)):
+        if g is not None and p.numel():
+            by_types.setdefault((p.dtype, g.dtype), []).append(i)
+    for types, rows in by_types.items():
+        yield rows, types
 
 
 def _fits(p: Tensor, g: Tensor | None) -> bool:
@@ -124,10 +180,19 @@ def _fits(p: Tensor, g: Tensor | None) -> bool:
     if g is None:
         return True
     dense = p.is_contiguous() or p.is_contiguous(memory_format=torch.channels_last)
-    return g.layout is torch.strided and dense and kernels.usable_on(p) and p.is_floating_point()
+    plain = g.layout is torch.strided and p.is_floating_point()
+    return plain and dense and kernels.usable_on(p)
 
 
-def _alike(x: Any, p: Tensor) -> bool:
+def _in_order(state: dict[str, Tensor], p: Tensor) -> dict[str, Tensor]:
+    """A parameter's state, each element in the place that the parameter's own has."""
+    for name, x in state.items():
+        if name != "step" and not _is_alike(x, p):
+            state[name] = _arranged(x, p)
+    return state
+
+
+def _is_alike(x: Any, p: Tensor) -> bool:
     """Whether two tensors of one shape have their elements in the same order."""
     if x.stride() == p.stride():
         return True

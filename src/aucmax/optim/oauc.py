@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim.staged import StagedOptimizer, check_restart, copy_of, scalar
+from aucmax.optim.staged import (
+    Group,
+    StagedOptimizer,
+    State,
+    blocks,
+    check_restart,
+    copy_of,
+    default_to_fused_or_foreach,
+    in_single_precision,
+    scalar,
+    use_grad_for_differentiable,
+)
 
 
 class OAUC(StagedOptimizer):
@@ -32,8 +43,8 @@ class OAUC(StagedOptimizer):
     symbol                  argument            where it lives
     ======================  ==================  ==================================================
     :math:`\eta_0`          ``lr``              ``param_groups``
-    :math:`t`               --                  ``param_groups[i]["stage_steps"]``
-    :math:`\sum \eta_t`     --                  ``param_groups[i]["lr_sum"]``
+    :math:`t`               --                  ``state[p]["step"]``
+    :math:`\sum \eta_t`     --                  ``state[p]["lr_sum"]``
     :math:`\bar v_T`        --                  ``state[p]["average"]``
     ======================  ==================  ==================================================
 
@@ -45,8 +56,11 @@ class OAUC(StagedOptimizer):
         params: parameters or groups; :func:`aucmax.minmax_groups` builds them.
         lr: the first step's size :math:`\eta_0`.
         maximize: whether groups are dual unless they say otherwise.
-        foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+        foreach: False moves tensor by tensor in plain operations, True works on lists of tensors;
+            None works on lists, unless autograd or the compiler follows.
+        fused: True is refused: there is no kernel.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
+        differentiable: let autograd follow the step, on parameters that are not leaves.
 
     Example:
         >>> import torch, aucmax
@@ -59,8 +73,7 @@ class OAUC(StagedOptimizer):
         ...     scores = model(x)
     """
 
-    counters = ("stage_steps", "lr_sum")
-    lists_take_tensors = True
+    numbers = ("step", "lr_sum")
 
     def __init__(
         self,
@@ -69,10 +82,55 @@ class OAUC(StagedOptimizer):
         *,
         maximize: bool = False,
         foreach: bool | None = None,
+        fused: bool | None = None,
         capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
-        defaults = {"lr": lr, "maximize": maximize, "foreach": foreach, "capturable": capturable}
+        defaults = {
+            "lr": lr,
+            "maximize": maximize,
+            "foreach": foreach,
+            "fused": fused,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
         super().__init__(params, defaults)
+
+    @use_grad_for_differentiable
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss, as in every torch optimizer.
+        """
+        self._check_capture()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group, params, grads, states, resting in self._begin_step():
+            numbers = self._numbers_of(group)
+            total, size = numbers["lr_sum"], _size(group["lr"], numbers["step"])
+            size = torch.as_tensor(size, dtype=total.dtype, device=total.device)
+            # lists, since torch.compile loses what is added to a single number in double precision
+            torch._foreach_add_([total], [size])
+            oauc(
+                params,
+                grads,
+                [state["average"] for state in states],
+                numbers["step"],
+                numbers["lr_sum"],
+                foreach=group["foreach"],
+                fused=group["fused"],
+                differentiable=group["differentiable"],
+                lr=group["lr"],
+                maximize=group["maximize"],
+            )
+            weight = _weight(group["lr"], **numbers)
+            for p in resting:  # one more point in its average, equal to the last
+                if "average" in self.state[p]:
+                    _move_towards(self.state[p]["average"], p, weight)
+        return loss
 
     def end_stage(self, restart: str = "average") -> None:
         """Do nothing: the method has no stages."""
@@ -80,57 +138,99 @@ class OAUC(StagedOptimizer):
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter that has moved, with its step-weighted average."""
-        for _, p, state in self._states():
-            yield p, state["average"]
-
-    def _names(self, group: dict[str, Any]) -> list[str]:
-        return ["average"]
-
-    def _start(self, p: Tensor, state: dict[str, Tensor], names: list[str]) -> None:
-        state["average"] = copy_of(p)
-
-    def _lr(self, group: dict[str, Any]) -> Any:
-        return scalar(group["lr"]) / scalar(group["stage_steps"]) ** 0.5
-
-    def _weight(self, group: dict[str, Any]) -> Any:
-        """The share of this step's point in the average."""
-        lr, tiny = self._lr(group), 1e-300  # steps of size zero leave the average alone
-        return lr / (scalar(group["lr_sum"]) + lr + tiny)
-
-    def _finish(self) -> None:
         for group in self.param_groups:
             for p in group["params"]:
-                if p.grad is None and p in self.state:
-                    take_in(self.state[p]["average"], p, self._weight(group))
-            group["lr_sum"] += self._lr(group)
+                if "average" in self.state.get(p, ()):
+                    yield p, self.state[p]["average"]
 
-    def _move_one(
-        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
-    ) -> None:
-        take_in(state["average"], p, self._weight(group))
-        p.add_(g * lr if group["maximize"] else g * -lr)
+    def _state_names(self, group: Group) -> list[str]:
+        return ["average"]
 
-    def _move_many(
-        self,
-        group: dict[str, Any],
-        lr: float,
-        ps: list[Tensor],
-        gs: list[Tensor],
-        state: dict[str, list[Tensor]],
-    ) -> None:
-        weight = self._weight(group)
-        if isinstance(weight, Tensor):
-            gaps = torch._foreach_sub(ps, state["average"])
+    def _begin_state(self, p: Tensor, state: State, names: list[str]) -> None:
+        state["average"] = copy_of(p)
+
+
+def oauc(
+    params: list[Tensor],
+    grads: list[Tensor],
+    averages: list[Tensor],
+    step: Tensor,
+    lr_sum: Tensor,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    differentiable: bool = False,
+    *,
+    lr: float | Tensor,
+    maximize: bool,
+) -> None:
+    """Functional form: one step on one group, in place.
+
+    See :class:`OAUC` for details. ``step`` is the number of this step, from one on, and ``lr_sum``
+    the sum of the sizes of all steps with this one.
+    """
+    fused, foreach = default_to_fused_or_foreach(params, lr, foreach, fused, differentiable)
+    if fused:
+        raise RuntimeError("`fused=True` is not supported by OAUC")
+    func = _multi_tensor_oauc if foreach else _single_tensor_oauc
+    func(
+        params,
+        grads,
+        averages,
+        size=_size(lr, step),
+        weight=_weight(lr, step, lr_sum),
+        maximize=maximize,
+    )
+
+
+def _single_tensor_oauc(
+    params: list[Tensor],
+    grads: list[Tensor],
+    averages: list[Tensor],
+    *,
+    size: float | Tensor,
+    weight: float | Tensor,
+    maximize: bool,
+) -> None:
+    for i, param in enumerate(params):
+        with in_single_precision(param) as p:
+            g = grads[i].to(p.dtype)
+            _move_towards(averages[i], p, weight)  # the point that the gradient was taken at
+            p.add_(g * size if maximize else g * -size)
+
+
+def _multi_tensor_oauc(
+    params: list[Tensor],
+    grads: list[Tensor],
+    averages: list[Tensor],
+    *,
+    size: Any,
+    weight: Any,
+    maximize: bool,
+) -> None:
+    for ps, gs, means in blocks(params, grads, averages):
+        # the points that the gradients were taken at
+        if isinstance(size, Tensor):  # counted on the device
+            gaps = torch._foreach_sub(ps, means)
             torch._foreach_mul_(gaps, weight.to(ps[0].dtype))
-            torch._foreach_add_(state["average"], gaps)
-            gs = list(torch._foreach_mul(gs, lr.to(ps[0].dtype)))  # type: ignore[attr-defined]
-            lr = 1.0
+            torch._foreach_add_(means, gaps)
+            steps = torch._foreach_mul(gs, size.to(ps[0].dtype))
+            torch._foreach_add_(ps, steps, alpha=1.0 if maximize else -1.0)
         else:
-            torch._foreach_lerp_(state["average"], ps, weight)
-        torch._foreach_add_(ps, gs, alpha=lr if group["maximize"] else -lr)
+            torch._foreach_lerp_(means, ps, weight)
+            torch._foreach_add_(ps, gs, alpha=size if maximize else -size)
 
 
-def take_in(average: Tensor, p: Tensor, weight: Any) -> None:
+def _size(lr: float | Tensor, step: Tensor) -> Any:
+    return scalar(lr) / scalar(step) ** 0.5
+
+
+def _weight(lr: float | Tensor, step: Tensor, lr_sum: Tensor) -> Any:
+    """The share of this step's point in the average."""
+    tiny = 1e-300  # steps of size zero leave the average alone
+    return _size(lr, step) / (scalar(lr_sum) + tiny)
+
+
+def _move_towards(average: Tensor, p: Tensor, weight: Any) -> None:
     """Move the average towards ``p`` by the share ``weight``, a number or, compiled, a tensor."""
     if isinstance(weight, Tensor):
         average.add_((p - average).mul_(weight))

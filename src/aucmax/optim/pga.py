@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim.staged import StagedOptimizer, full, local
+from aucmax.optim.staged import (
+    Begun,
+    Group,
+    StagedOptimizer,
+    State,
+    blocks,
+    default_to_fused_or_foreach,
+    full,
+    in_single_precision,
+    local,
+    scalar,
+    use_grad_for_differentiable,
+)
 
 
 class PGA(StagedOptimizer):
@@ -54,8 +66,11 @@ class PGA(StagedOptimizer):
         output: "drawn" is the paper's; "last" shows the average of the last stage, which the
             theorem says less about and which is better in practice.
         maximize: whether groups are dual unless they say otherwise.
-        foreach: False moves tensor by tensor in plain operations, None and True work on lists.
+        foreach: False moves tensor by tensor in plain operations, True works on lists of tensors;
+            None works on lists, unless autograd or the compiler follows.
+        fused: True is refused: there is no kernel.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
+        differentiable: let autograd follow the step, on parameters that are not leaves.
 
     Example:
         >>> import torch, aucmax
@@ -85,7 +100,9 @@ class PGA(StagedOptimizer):
         output: str = "drawn",
         maximize: bool = False,
         foreach: bool | None = None,
+        fused: bool | None = None,
         capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
         if output not in ("drawn", "last"):
             raise ValueError(f"output must be 'drawn' or 'last', found {output!r}")
@@ -99,97 +116,171 @@ class PGA(StagedOptimizer):
             "stages_ended": 0,
             "maximize": maximize,
             "foreach": foreach,
+            "fused": fused,
             "capturable": capturable,
+            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
+
+    @use_grad_for_differentiable
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss, as in every torch optimizer.
+        """
+        self._check_capture()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group, params, grads, states, _ in self._begin_step():
+            pga(
+                params,
+                grads,
+                [state["reference"] for state in states],
+                foreach=group["foreach"],
+                fused=group["fused"],
+                differentiable=group["differentiable"],
+                lr=group["lr"],
+                gamma=group["gamma"],
+                maximize=group["maximize"],
+            )
+        self._project(dual=False)
+        self._project(dual=True)
+        for p, state in self.state.items():
+            if "drift" in state:
+                state["drift"].add_(p).sub_(state["reference"])  # Alg. 1, line 9
+        return loss
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter with its drawn stage average; in the first stage, with the running one.
 
         With ``output="last"`` always with the running stage's, or the last one's if none runs.
         """
-        for group, p, state in self._states():
-            running = "drift" in state and (group["output"] == "last" or "drawn" not in state)
-            yield p, self._average(group, state) if running else state["drawn"]
+        for group in self.param_groups:
+            steps = self._stage_steps(group)
+            for p in group["params"]:
+                state = self.state.get(p, {})
+                if "drift" in state and (group["output"] == "last" or "drawn" not in state):
+                    yield p, self._average(state, steps)
+                elif "drawn" in state:
+                    yield p, state["drawn"]
 
     @torch.no_grad()
     def end_stage(self, restart: str = "average") -> None:
         """End the stage: primal and dual go on from their averages, which may be the one drawn."""
         if restart != "average":
             raise ValueError(f"restart must be 'average' for PGA, found {restart!r}")
-        if all(group["stage_steps"] == 0 for group in self.param_groups):
+        if not any(self._stage_steps(group) for group in self.param_groups):
             return
         for group in self.param_groups:
             group["stages_ended"] += 1
         super().end_stage(restart)
 
-    def _names(self, group: dict[str, Any]) -> list[str]:
+    def _state_names(self, group: Group) -> list[str]:
         return ["reference", "drift"]
 
-    def _begin(self, group: dict[str, Any]) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
-        begun = super()._begin(group)
-        for p in group["params"]:
-            if "drawn" in self.state.get(p, ()) and "drift" not in self.state[p]:
-                self._start(p, self.state[p], self._names(group))  # projection may move it too
+    def _begin_group(self, group: Group) -> Begun:
+        begun = super()._begin_group(group)
+        for p in begun.resting:
+            if "drawn" in self.state[p] and "drift" not in self.state[p]:
+                # projection may move it too
+                self._begin_state(p, self.state[p], self._state_names(group))
         return begun
 
-    def _restart(
-        self, group: dict[str, Any], p: Tensor, state: dict[str, Tensor], restart: str
-    ) -> dict[str, Tensor]:
-        if "drift" not in state:
-            return state
-        average = self._average(group, state)
-        p.copy_(average)
-        first = self.param_groups[0]  # one draw for all
-        keep = group["output"] == "last" or _keeps(first["seed"], first["stages_ended"])
-        return {"drawn": average if keep or "drawn" not in state else state["drawn"]}
-
-    def _move_one(
-        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
-    ) -> None:
-        if group["maximize"]:
-            p.add_(g * lr)
-        else:
-            p.sub_((p - state["reference"]).div_(group["gamma"]).add_(g).mul_(lr))
-
-    def _move_many(
-        self,
-        group: dict[str, Any],
-        lr: float,
-        ps: list[Tensor],
-        gs: list[Tensor],
-        state: dict[str, list[Tensor]],
-    ) -> None:
-        if group["maximize"]:
-            torch._foreach_add_(ps, gs, alpha=lr)
-        else:
-            torch._foreach_lerp_(ps, state["reference"], lr / group["gamma"])
-            torch._foreach_add_(ps, gs, alpha=-lr)
-
-    def _finish(self) -> None:
-        """Project, and take the projected points into the averages."""
-        self._project(dual=False)
-        self._project(dual=True)
-        for _, p, state in self._states():
-            if "drift" in state:
-                state["drift"].add_(p).sub_(state["reference"])
+    def _end_stage_of(
+        self, group: Group, p: Tensor, state: State, average: Tensor | None, restart: str
+    ) -> State:
+        drawn = state.get("drawn")
+        if average is not None:
+            p.copy_(average)  # Alg. 1, line 3
+            first = self.param_groups[0]  # one draw for all
+            if (
+                drawn is None
+                or group["output"] == "last"
+                or _replaces_drawn(first["seed"], first["stages_ended"])
+            ):
+                drawn = average
+        return {} if drawn is None else {"drawn": drawn}
 
     def _project(self, dual: bool) -> None:
-        """Scale all primal, or all dual, coordinates back into their ball."""
+        """Scale all primal, or all dual, coordinates back into their ball (Alg. 1, lines 6, 7)."""
         groups = [group for group in self.param_groups if bool(group["maximize"]) == dual]
         radius = min([math.inf, *(g["dual_radius" if dual else "radius"] for g in groups)])
-        ps = [p for group in groups for p in group["params"] if p in self.state]  # no frozen ones
+        # those that never had a gradient are not trained
+        ps = [p for group in groups for p in group["params"] if "drift" in self.state[p]]
         if radius == math.inf or not ps:
             return
-        norms = [full(torch.linalg.vector_norm(p)) for p in ps]
+        differentiable = self.defaults["differentiable"]  # autograd keeps what the norm is of
+        norms = [full(torch.linalg.vector_norm(p.clone() if differentiable else p)) for p in ps]
         norm = torch.linalg.vector_norm(torch.stack(norms))
         torch._foreach_mul_([local(p) for p in ps], (radius / norm).clamp(max=1.0))
 
 
-def _keeps(seed: int, stage: int) -> bool:
+def pga(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    differentiable: bool = False,
+    *,
+    lr: float | Tensor,
+    gamma: float,
+    maximize: bool,
+) -> None:
+    """Functional form: one step on one group, in place, up to the projection.
+
+    See :class:`PGA` for details. The projection is that of several groups together, and the average
+    is that of the projected points.
+    """
+    fused, foreach = default_to_fused_or_foreach(params, lr, foreach, fused, differentiable)
+    if fused:
+        raise RuntimeError("`fused=True` is not supported by PGA")
+    func = _multi_tensor_pga if foreach else _single_tensor_pga
+    func(params, grads, references, lr=scalar(lr), gamma=gamma, maximize=maximize)
+
+
+def _single_tensor_pga(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    *,
+    lr: float | Tensor,
+    gamma: float,
+    maximize: bool,
+) -> None:
+    for i, param in enumerate(params):
+        with in_single_precision(param) as p:
+            g = grads[i].to(p.dtype)
+            if maximize:
+                p.add_(g * lr)  # Alg. 1, line 7
+            else:
+                p.sub_((p - references[i]).div_(gamma).add_(g).mul_(lr))  # line 6
+
+
+def _multi_tensor_pga(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    *,
+    lr: float,
+    gamma: float,
+    maximize: bool,
+) -> None:
+    for ps, gs, refs in blocks(params, grads, references):
+        if maximize:
+            torch._foreach_add_(ps, gs, alpha=lr)  # Alg. 1, line 7
+        else:
+            torch._foreach_lerp_(ps, refs, lr / gamma)  # line 6
+            torch._foreach_add_(ps, gs, alpha=-lr)
+
+
+def _replaces_drawn(seed: int, stage: int) -> bool:
     """Whether the stage that ends takes the drawn one's place, with probability 1 / stage.
 
-    So after k stages each of them is the drawn one with probability 1 / k.
+    So after k stages each of them is the drawn one with probability 1 / k (Alg. 1, line 11).
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + stage)
     return torch.rand((), generator=generator, device="cpu").item() * stage < 1.0

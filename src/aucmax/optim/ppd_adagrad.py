@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,7 +11,19 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from aucmax import checks
-from aucmax.optim.staged import StagedOptimizer, centre_of, copy_of
+from aucmax.optim._fused import launch_once
+from aucmax.optim.staged import (
+    Group,
+    StagedOptimizer,
+    State,
+    blocks,
+    centre_of,
+    copy_of,
+    default_to_fused_or_foreach,
+    in_single_precision,
+    scalar,
+    use_grad_for_differentiable,
+)
 
 
 class PPDAdaGrad(StagedOptimizer):
@@ -54,9 +67,13 @@ class PPDAdaGrad(StagedOptimizer):
             gradients' entries; a smaller one makes the early steps larger, and a much smaller one
             makes them fragile.
         maximize: whether groups are dual unless they say otherwise.
-        foreach: False moves tensor by tensor in plain operations, True works on lists; None moves
-            all tensors with one kernel on a GPU that has Triton, and works on lists elsewhere.
+        foreach: False moves tensor by tensor in plain operations, True works on lists of tensors;
+            None chooses, and so does None for ``fused``: lists, unless autograd or the compiler
+            follows.
+        fused: True moves all tensors with one kernel, on a GPU that has Triton; None does so where
+            it can and ``foreach`` is None too.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
+        differentiable: let autograd follow the step, on parameters that are not leaves.
 
     Example:
         >>> import torch, aucmax
@@ -69,8 +86,7 @@ class PPDAdaGrad(StagedOptimizer):
         True
     """
 
-    kernel = "ppd_adagrad"
-    kernel_columns = ("reference", "drift", "grad_sum", "square_sum", "centre")
+    kernel = "PPD_ADAGRAD"
 
     def __init__(
         self,
@@ -81,7 +97,9 @@ class PPDAdaGrad(StagedOptimizer):
         delta: float = 0.1,
         maximize: bool = False,
         foreach: bool | None = None,
+        fused: bool | None = None,
         capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -89,9 +107,46 @@ class PPDAdaGrad(StagedOptimizer):
             "delta": delta,
             "maximize": maximize,
             "foreach": foreach,
+            "fused": fused,
             "capturable": capturable,
+            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
+
+    @use_grad_for_differentiable
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss, as in every torch optimizer.
+        """
+        self._check_capture()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._step_fused():
+            return loss
+        for group, params, grads, states, resting in self._begin_step():
+            primal = [] if group["maximize"] else states
+            ppd_adagrad(
+                params,
+                grads,
+                [state["reference"] for state in primal],
+                [state["drift"] for state in primal],
+                [state["grad_sum"] for state in states],
+                [state["square_sum"] for state in states],
+                [centre_of(state) for state in states],
+                foreach=group["foreach"],
+                fused=group["fused"],
+                differentiable=group["differentiable"],
+                lr=group["lr"],
+                gamma=group["gamma"],
+                delta=group["delta"],
+                maximize=group["maximize"],
+            )
+            self._rest(resting)
+        return loss
 
     def should_stop(self, M: float, lipschitz: float) -> bool:
         r"""Whether the stage has reached the stopping time of Lemma 3, with c = 1/sqrt(d + 3).
@@ -113,9 +168,9 @@ class PPDAdaGrad(StagedOptimizer):
         """
         checks.positive("M", M, infinite=True)
         checks.non_negative("lipschitz", lipschitz)
-        sums = [s["square_sum"] for *_, s in self._states() if "square_sum" in s]
+        sums = [s["square_sum"] for s in self.state.values() if "square_sum" in s]
         sums = [x for x in sums if x.numel()]
-        steps = max(group["stage_steps"].item() for group in self.param_groups)
+        steps = max(self._stage_steps(group) for group in self.param_groups)
         if not sums or steps == 0:
             return False
         size = sum(x.numel() for x in sums)
@@ -127,76 +182,175 @@ class PPDAdaGrad(StagedOptimizer):
         by_noise = 2.0 * c * (total + size * largest)
         return bool(steps >= M * max(by_distance, by_noise))
 
-    def _names(self, group: dict[str, Any]) -> list[str]:
+    def _state_names(self, group: Group) -> list[str]:
         sums = ["grad_sum", "square_sum"]
         return ["centre", *sums] if group["maximize"] else ["reference", "drift", *sums]
 
-    def _start(self, p: Tensor, state: dict[str, Tensor], names: list[str]) -> None:
+    def _begin_state(self, p: Tensor, state: State, names: list[str]) -> None:
         if "centre" in names or "reference" in state:
             # The dual, or a primal that goes on from its last iterate: u_0 is where it is now.
             state["centre"] = copy_of(p)
-        super()._start(p, state, names)
+        super()._begin_state(p, state, names)
 
-    def _columns(
-        self, group: dict[str, Any], states: list[dict[str, Tensor]]
-    ) -> dict[str, list[Tensor]]:
-        return {**super()._columns(group, states), "centre": [centre_of(s) for s in states]}
+    def _factors(self, group: Group) -> dict[str, Any]:
+        return _factors(group["lr"], group["gamma"], group["delta"], group["maximize"])
 
-    def _factors(self, group: dict[str, Any]) -> list[Any]:
-        pull, sign = (0.0, -1.0) if group["maximize"] else (1.0 / group["gamma"], 1.0)
-        return [self._lr(group), pull, group["delta"], sign]
 
-    def _kernel_state(self, group: dict[str, Any], state: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {**super()._kernel_state(group, state), "centre": centre_of(state)}
+def ppd_adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    drifts: list[Tensor],
+    grad_sums: list[Tensor],
+    square_sums: list[Tensor],
+    centres: list[Tensor],
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    differentiable: bool = False,
+    *,
+    lr: float | Tensor,
+    gamma: float,
+    delta: float,
+    maximize: bool,
+) -> None:
+    """Functional form: one step on one group, in place.
 
-    def _move_one(
-        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
-    ) -> None:
-        d = -g if group["maximize"] else (p - state["reference"]).div_(group["gamma"]).add_(g)
-        state["grad_sum"].add_(d)  # Alg. 3, line 3
-        state["square_sum"].addcmul_(d, d)
-        d.copy_(state["square_sum"]).sqrt_().add_(group["delta"])  # line 4: H
-        p.copy_(state["centre"]).addcdiv_(state["grad_sum"], d.div_(-lr))  # line 5
-        if not group["maximize"]:
-            state["drift"].add_(p).sub_(state["centre"])
+    See :class:`PPDAdaGrad` for details. The centres are the references themselves, unless the stage
+    began elsewhere. The dual, ``maximize=True``, has no references and no drifts: empty lists.
+    """
+    fused, foreach = default_to_fused_or_foreach(params, lr, foreach, fused, differentiable)
+    if fused:
+        func = _fused_ppd_adagrad
+    elif foreach:
+        func = _multi_tensor_ppd_adagrad
+    else:
+        func = _single_tensor_ppd_adagrad
+    func(
+        params,
+        grads,
+        references,
+        drifts,
+        grad_sums,
+        square_sums,
+        centres,
+        lr=scalar(lr),
+        gamma=gamma,
+        delta=delta,
+        maximize=maximize,
+        differentiable=differentiable,
+    )
 
-    def _move_many(
-        self,
-        group: dict[str, Any],
-        lr: float,
-        ps: list[Tensor],
-        gs: list[Tensor],
-        state: dict[str, list[Tensor]],
-    ) -> None:
-        if len(ps) == 1 and not group["maximize"]:
-            _move_large(group, lr, ps[0], gs[0], {name: x[0] for name, x in state.items()})
-            return
-        if group["maximize"]:
+
+def _single_tensor_ppd_adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    drifts: list[Tensor],
+    grad_sums: list[Tensor],
+    square_sums: list[Tensor],
+    centres: list[Tensor],
+    *,
+    lr: float | Tensor,
+    gamma: float,
+    delta: float,
+    maximize: bool,
+    differentiable: bool,
+) -> None:
+    for i, param in enumerate(params):
+        with in_single_precision(param) as p:
+            g = grads[i].to(p.dtype)
+            d = -g if maximize else (p - references[i]).div_(gamma).add_(g)  # Alg. 3, line 3
+            grad_sums[i].add_(d)
+            square_sums[i].addcmul_(d, d)
+            if differentiable:  # autograd keeps what it works on
+                h, total = square_sums[i].sqrt().add(delta) / -lr, grad_sums[i].clone()
+            else:
+                h, total = d.copy_(square_sums[i]).sqrt_().add_(delta).div_(-lr), grad_sums[i]
+            p.copy_(centres[i]).addcdiv_(total, h)  # lines 4 and 5
+            if not maximize:
+                drifts[i].add_(p).sub_(centres[i])  # Alg. 2, line 10
+        del g, d, h  # before the next ones are there
+
+
+def _multi_tensor_ppd_adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    drifts: list[Tensor],
+    grad_sums: list[Tensor],
+    square_sums: list[Tensor],
+    centres: list[Tensor],
+    *,
+    lr: float,
+    gamma: float,
+    delta: float,
+    maximize: bool,
+    differentiable: bool,
+) -> None:
+    pull = 1.0 / gamma
+    for ps, gs, refs, sums, totals, squares, centre in blocks(
+        params, grads, references, drifts, grad_sums, square_sums, centres
+    ):
+        if len(ps) == 1 and not maximize:
+            # A large tensor in the fewest passes: ``out`` saves what lists must copy.
+            h = torch.add(gs[0], ps[0], alpha=pull).add_(refs[0], alpha=-pull)  # Alg. 3, line 3
+            totals[0].add_(h)
+            squares[0].addcmul_(h, h)
+            torch.sqrt(squares[0], out=h).add_(delta)  # line 4
+            torch.addcdiv(centre[0], totals[0], h, value=-lr, out=ps[0])  # line 5
+            sums[0].addcdiv_(totals[0], h, value=-lr)  # Alg. 2, line 10
+            del h  # before the next one is there
+            continue
+        if maximize:  # Alg. 3, line 3
             d = torch._foreach_neg(gs)
         else:
-            d = torch._foreach_add(gs, ps, alpha=1.0 / group["gamma"])
-            torch._foreach_add_(d, state["reference"], alpha=-1.0 / group["gamma"])
-        torch._foreach_add_(state["grad_sum"], d)
-        torch._foreach_addcmul_(state["square_sum"], d, d)
-        torch._foreach_copy_(d, state["square_sum"])
+            d = torch._foreach_add(gs, ps, alpha=pull)
+            torch._foreach_add_(d, refs, alpha=-pull)
+        torch._foreach_add_(totals, d)
+        torch._foreach_addcmul_(squares, d, d)
+        torch._foreach_copy_(d, squares)  # line 4
         torch._foreach_sqrt_(d)
-        dtype = d[0].dtype if len({x.dtype for x in d}) == 1 else torch.float64
-        delta = d[0].new_full((), group["delta"], dtype=dtype)
-        torch._foreach_add_(d, delta, alpha=1.0)  # a plain number takes three times as long
-        torch._foreach_copy_(ps, state["centre"])
-        torch._foreach_addcdiv_(ps, state["grad_sum"], d, value=-lr)
-        if not group["maximize"]:
-            torch._foreach_addcdiv_(state["drift"], state["grad_sum"], d, value=-lr)
+        # a plain number takes three times as long
+        torch._foreach_add_(d, d[0].new_full((), delta), alpha=1.0)
+        torch._foreach_copy_(ps, centre)  # line 5
+        torch._foreach_addcdiv_(ps, totals, d, value=-lr)
+        if not maximize:  # Alg. 2, line 10
+            torch._foreach_addcdiv_(sums, totals, d, value=-lr)
+        del d
 
 
-def _move_large(
-    group: dict[str, Any], lr: float, p: Tensor, g: Tensor, state: dict[str, Tensor]
+def _fused_ppd_adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    drifts: list[Tensor],
+    grad_sums: list[Tensor],
+    square_sums: list[Tensor],
+    centres: list[Tensor],
+    *,
+    lr: float,
+    gamma: float,
+    delta: float,
+    maximize: bool,
+    differentiable: bool,
 ) -> None:
-    """The primal's step on one tensor in the fewest passes: ``out`` saves what lists must copy."""
-    d = torch.add(g, p, alpha=1.0 / group["gamma"])
-    d.add_(state["reference"], alpha=-1.0 / group["gamma"])
-    state["grad_sum"].add_(d)
-    state["square_sum"].addcmul_(d, d)
-    torch.sqrt(state["square_sum"], out=d).add_(group["delta"])
-    torch.addcdiv(state["centre"], state["grad_sum"], d, value=-lr, out=p)
-    state["drift"].addcdiv_(state["grad_sum"], d, value=-lr)
+    columns = {
+        "param": params,
+        "grad": grads,
+        "reference": references,
+        "drift": drifts,
+        "grad_sum": grad_sums,
+        "square_sum": square_sums,
+        "centre": centres,
+    }
+    launch_once("PPD_ADAGRAD", columns, _factors(lr, gamma, delta, maximize))
+
+
+def _factors(lr: float | Tensor, gamma: float, delta: float, maximize: bool) -> dict[str, Any]:
+    """What the kernel is told: the dual goes uphill, and nothing pulls at it."""
+    return {
+        "lr": scalar(lr),
+        "pull": 0.0 if maximize else 1.0 / gamma,
+        "delta": delta,
+        "sign": -1.0 if maximize else 1.0,
+    }

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from aucmax.optim.staged import StagedOptimizer
+from aucmax.optim._fused import launch_once
+from aucmax.optim.staged import (
+    Group,
+    StagedOptimizer,
+    blocks,
+    default_to_fused_or_foreach,
+    in_single_precision,
+    scalar,
+    use_grad_for_differentiable,
+)
 
 
 class PPDSG(StagedOptimizer):
@@ -36,7 +46,7 @@ class PPDSG(StagedOptimizer):
     :math:`v_0^k`           --                  ``state[p]["reference"]``
     :math:`\bar v_k`        --                  :meth:`averages`; ``state[p]["drift"]`` is
                                                 :math:`\sum_t (v_t - v_0^k)`
-    :math:`t`               --                  ``param_groups[i]["stage_steps"]``
+    :math:`t`               --                  ``state[p]["step"]``
     ======================  ==================  ==================================================
 
     With ``gamma=math.inf`` the iterates are those of :class:`torch.optim.SGD`.
@@ -48,9 +58,13 @@ class PPDSG(StagedOptimizer):
         momentum: heavy-ball momentum as in torch's SGD; the paper's algorithm has none.
         weight_decay: L2 penalty of the primal.
         maximize: whether groups are dual unless they say otherwise.
-        foreach: False moves tensor by tensor in plain operations, True works on lists; None moves
-            all tensors with one kernel on a GPU that has Triton, and works on lists elsewhere.
+        foreach: False moves tensor by tensor in plain operations, True works on lists of tensors;
+            None chooses, and so does None for ``fused``: lists, unless autograd or the compiler
+            follows.
+        fused: True moves all tensors with one kernel, on a GPU that has Triton; None does so where
+            it can and ``foreach`` is None too.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
+        differentiable: let autograd follow the step, on parameters that are not leaves.
 
     Example:
         >>> import torch, aucmax
@@ -67,8 +81,7 @@ class PPDSG(StagedOptimizer):
         ...     loss.reset_dual(model(x), y)
     """
 
-    kernel = "ppd_sg"
-    kernel_columns = ("reference", "drift", "momentum")
+    kernel = "PPD_SG"
 
     def __init__(
         self,
@@ -80,7 +93,9 @@ class PPDSG(StagedOptimizer):
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
+        fused: bool | None = None,
         capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -89,64 +104,204 @@ class PPDSG(StagedOptimizer):
             "weight_decay": weight_decay,
             "maximize": maximize,
             "foreach": foreach,
+            "fused": fused,
             "capturable": capturable,
+            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
 
-    def _names(self, group: dict[str, Any]) -> list[str]:
+    @use_grad_for_differentiable
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss, as in every torch optimizer.
+        """
+        self._check_capture()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._step_fused():
+            return loss
+        for group, params, grads, states, resting in self._begin_step():
+            primal = [] if group["maximize"] else states
+            ppd_sg(
+                params,
+                grads,
+                [state["reference"] for state in primal],
+                [state["drift"] for state in primal],
+                [state["momentum_buffer"] for state in states if group["momentum"]],
+                foreach=group["foreach"],
+                fused=group["fused"],
+                differentiable=group["differentiable"],
+                lr=group["lr"],
+                gamma=group["gamma"],
+                momentum=group["momentum"],
+                weight_decay=group["weight_decay"],
+                maximize=group["maximize"],
+            )
+            self._rest(resting)
+        return loss
+
+    def _state_names(self, group: Group) -> list[str]:
         names = [] if group["maximize"] else ["reference", "drift"]
-        return [*names, "momentum"] if group["momentum"] else names
+        return [*names, "momentum_buffer"] if group["momentum"] else names
 
-    def _factors(self, group: dict[str, Any]) -> list[Any]:
-        lr, momentum = self._lr(group), group["momentum"]
-        if group["maximize"]:
-            return [lr, 0.0, 0.0, momentum, -1.0]
-        return [lr, 1.0 / group["gamma"], group["weight_decay"], momentum, 1.0]
+    def _factors(self, group: Group) -> dict[str, Any]:
+        return _factors(
+            group["lr"],
+            group["gamma"],
+            group["momentum"],
+            group["weight_decay"],
+            group["maximize"],
+        )
 
-    def _move_one(
-        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
-    ) -> None:
-        if group["maximize"]:
-            d = -g
-        else:
-            d = (p - state["reference"]).div_(group["gamma"]).add_(g)  # Alg. 2, line 6
-            if group["weight_decay"]:
-                d.add_(p, alpha=group["weight_decay"])
-        if group["momentum"]:
-            d = state["momentum"].mul_(group["momentum"]).add_(d)
-            p.sub_(d * lr)
-        else:
-            p.sub_(d.mul_(lr))
-        if not group["maximize"]:
-            state["drift"].add_(p).sub_(state["reference"])  # line 10
 
-    def _move_many(
-        self,
-        group: dict[str, Any],
-        lr: float,
-        ps: list[Tensor],
-        gs: list[Tensor],
-        state: dict[str, list[Tensor]],
-    ) -> None:
-        sign = -1.0 if group["maximize"] else 1.0
-        pull = 0.0 if group["maximize"] else 1.0 / group["gamma"]
-        decay = 0.0 if group["maximize"] else group["weight_decay"]
-        if group["momentum"]:
-            buffers = state["momentum"]
-            torch._foreach_mul_(buffers, group["momentum"])
+def ppd_sg(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    drifts: list[Tensor],
+    momentum_buffers: list[Tensor],
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    differentiable: bool = False,
+    *,
+    lr: float | Tensor,
+    gamma: float,
+    momentum: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """Functional form: one step on one group, in place.
+
+    See :class:`PPDSG` for details. The dual, ``maximize=True``, has no references and no drifts;
+    without momentum there are no buffers. Those lists are then empty.
+    """
+    fused, foreach = default_to_fused_or_foreach(params, lr, foreach, fused, differentiable)
+    if fused:
+        func = _fused_ppd_sg
+    elif foreach:
+        func = _multi_tensor_ppd_sg
+    else:
+        func = _single_tensor_ppd_sg
+    func(
+        params,
+        grads,
+        references,
+        drifts,
+        momentum_buffers,
+        lr=scalar(lr),
+        gamma=gamma,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        maximize=maximize,
+    )
+
+
+def _single_tensor_ppd_sg(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    drifts: list[Tensor],
+    momentum_buffers: list[Tensor],
+    *,
+    lr: float | Tensor,
+    gamma: float,
+    momentum: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    for i, param in enumerate(params):
+        with in_single_precision(param) as p:
+            g = grads[i].to(p.dtype)
+            if maximize:
+                d = -g  # Alg. 2, line 7
+            else:
+                d = (p - references[i]).div_(gamma).add_(g)  # line 6
+                if weight_decay:
+                    d.add_(p, alpha=weight_decay)
+            if momentum:
+                d = momentum_buffers[i].mul_(momentum).add_(d)
+                if isinstance(lr, Tensor) and lr.requires_grad:
+                    d = d.clone()  # autograd keeps it
+                p.sub_(d * lr)  # lines 6 and 7
+            else:
+                p.sub_(d.mul_(lr))
+            if not maximize:
+                drifts[i].add_(p).sub_(references[i])  # line 10
+        del g, d  # before the next ones are there
+
+
+def _multi_tensor_ppd_sg(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    drifts: list[Tensor],
+    momentum_buffers: list[Tensor],
+    *,
+    lr: float,
+    gamma: float,
+    momentum: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    sign = -1.0 if maximize else 1.0
+    pull = 0.0 if maximize else 1.0 / gamma
+    decay = 0.0 if maximize else weight_decay
+    for ps, gs, refs, sums, buffers in blocks(params, grads, references, drifts, momentum_buffers):
+        if momentum:  # Alg. 2, lines 6 and 7
+            torch._foreach_mul_(buffers, momentum)
             torch._foreach_add_(buffers, gs, alpha=sign)
             if pull + decay:
                 torch._foreach_add_(buffers, ps, alpha=pull + decay)
             if pull:
-                torch._foreach_add_(buffers, state["reference"], alpha=-pull)
+                torch._foreach_add_(buffers, refs, alpha=-pull)
             torch._foreach_add_(ps, buffers, alpha=-lr)
         else:
             if decay:  # p - lr (pull (p - r) + decay p)
                 torch._foreach_mul_(ps, 1.0 - lr * (pull + decay))
-                torch._foreach_add_(ps, state["reference"], alpha=lr * pull)
+                torch._foreach_add_(ps, refs, alpha=lr * pull)
             elif pull:
-                torch._foreach_lerp_(ps, state["reference"], lr * pull)
+                torch._foreach_lerp_(ps, refs, lr * pull)
             torch._foreach_add_(ps, gs, alpha=-lr * sign)
-        if not group["maximize"]:
-            torch._foreach_add_(state["drift"], ps)
-            torch._foreach_sub_(state["drift"], state["reference"])
+        if not maximize:  # line 10
+            torch._foreach_add_(sums, ps)
+            torch._foreach_sub_(sums, refs)
+
+
+def _fused_ppd_sg(
+    params: list[Tensor],
+    grads: list[Tensor],
+    references: list[Tensor],
+    drifts: list[Tensor],
+    momentum_buffers: list[Tensor],
+    *,
+    lr: float,
+    gamma: float,
+    momentum: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    columns = {
+        "param": params,
+        "grad": grads,
+        "reference": references,
+        "drift": drifts,
+        "momentum_buffer": momentum_buffers,
+    }
+    launch_once("PPD_SG", columns, _factors(lr, gamma, momentum, weight_decay, maximize))
+
+
+def _factors(
+    lr: float | Tensor, gamma: float, momentum: float, weight_decay: float, maximize: bool
+) -> dict[str, Any]:
+    """What the kernel is told: the dual goes uphill, and nothing pulls at it."""
+    return {
+        "lr": scalar(lr),
+        "pull": 0.0 if maximize else 1.0 / gamma,
+        "weight_decay": 0.0 if maximize else weight_decay,
+        "momentum": momentum,
+        "sign": -1.0 if maximize else 1.0,
+    }

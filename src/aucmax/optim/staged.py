@@ -2,109 +2,116 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from aucmax import checks
+from aucmax import checks, kernels
 from aucmax.checks import is_sharded
-from aucmax.optim._fused import FusedStep, possible
+from aucmax.optim._fused import FusedStep
 
 BLOCK = 1 << 19
 """Elements worked on at a time: a few arrays of that size fit the cache, so that a step of several
 operations reads main memory once, and its temporaries stay below two megabytes in float32."""
 
+Group = dict[str, Any]
+State = dict[str, Tensor]
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+_PLAIN = {Tensor, torch.nn.Parameter}
+
+
+class Begun(NamedTuple):
+    """A group at the beginning of a step; of tensors that are sharded, this rank's parts."""
+
+    group: Group
+    params: list[Tensor]
+    """Those that have a gradient."""
+    grads: list[Tensor]
+    states: list[State]
+    resting: list[Tensor]
+    """Parameters without a gradient."""
+
+
+def use_grad_for_differentiable(step: Step) -> Step:
+    """Run a step with gradients enabled if the optimizer is differentiable, else without.
+
+    torch's own decorator of this name loads the compiler at the first step: seconds.
+    """
+
+    @functools.wraps(step)
+    def run(self: StagedOptimizer, closure: Callable[[], Any] | None = None) -> Any:
+        with torch.set_grad_enabled(self.defaults["differentiable"]):
+            return step(self, closure)
+
+    return run  # type: ignore[return-value]
+
 
 class StagedOptimizer(Optimizer):
     """Base of the optimizers.
 
-    A parameter's state begins with its first gradient in a stage: until then it has not moved, so
+    ``state[p]["step"]`` counts the steps of the stage, those too in which a parameter has no
+    gradient: where it rests is a point of its average as well. So all parameters of a group count
+    alike, and share one tensor: to count for each would take as long as to move a small one. The
+    other state begins with the first gradient in a stage: until then a parameter has not moved, so
     its average is its value. The average is kept as the sum of the distances to a fixed point, the
     ``drift``: a running mean in single precision would stand still in a long stage, when a step's
     share of it falls below the last digit. A group with ``maximize=True`` is the dual. Parameters
     in half precision keep their state in single precision.
 
-    A subclass names a group's state (:meth:`_names`) and moves one tensor (:meth:`_move_one`) or a
-    list of tensors (:meth:`_move_many`); if it names a ``kernel``, that moves all of them at once
-    where they are on a GPU.
+    A subclass names a group's state (:meth:`_state_names`) and moves the parameters in ``step``;
+    if it names a ``kernel``, that moves all of them at once where they are on a GPU.
     """
 
-    counters: tuple[str, ...] = ("stage_steps",)
-    """Numbers that groups count in, tensors: on the CPU, or with ``capturable`` on the device of
-    the parameters, where a CUDA graph counts them at every replay."""
-
     counts_start = True
-    """Whether the average holds the stage's starting point (Algorithm 2, line 10)."""
+    """Whether the average holds the stage's starting point (Alg. 2, line 10)."""
 
-    lists_take_tensors = False
-    """Whether :meth:`_move_many` can scale by a tensor too, as it must within a CUDA graph if the
-    step size changes at every step."""
+    numbers: tuple[str, ...] = ("step",)
+    """State of one element, which a group's parameters share. It is in double precision, since
+    single precision counts to 2 ** 24 only, and on the CPU; with ``capturable`` it is on the device
+    of the parameters, where a CUDA graph counts at every replay."""
 
     kernel: str | None = None
-    """The function of :mod:`aucmax.kernels.steps` that takes the step, if there is one."""
-
-    kernel_columns: tuple[str, ...] = ()
-    """The state it works on, after the parameter and its gradient."""
+    """The kernel of :mod:`aucmax.kernels.steps` that takes the step, if there is one."""
 
     _fused: FusedStep | None = None
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: Group) -> None:
         """Add a group of parameters; it begins a stage of its own."""
-        for name, value in {**self.defaults, **param_group}.items():
+        options = {**self.defaults, **param_group}
+        for name, value in options.items():
             if name in ("lr", "momentum", "weight_decay"):
-                checks.non_negative(name, value)
+                checks.non_negative(name, value.detach() if isinstance(value, Tensor) else value)
             elif name in ("gamma", "delta", "radius", "dual_radius"):
                 checks.positive(name, value, infinite=True)
+            elif name in ("foreach", "fused"):
+                checks.choice(name, value, (None, True, False))
+            elif name in ("maximize", "capturable", "differentiable"):
+                checks.choice(name, value, (True, False))
             if name in ("momentum", "weight_decay") and value and name not in self.defaults:
                 raise ValueError(f"{type(self).__name__} has no {name}, found {value!r}")
+        if options["fused"] and self.kernel is None:
+            raise RuntimeError(f"`fused=True` is not supported by {type(self).__name__}")
+        if options["fused"] and options["foreach"]:
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        for name in ("fused", "foreach"):
+            if options[name] and options["differentiable"]:
+                raise RuntimeError(f"`{name}` does not support `differentiable`")
         super().add_param_group(param_group)
-        self._keep_counters()
         self.forget_tables()
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step.
-
-        Args:
-            closure: evaluates the model again and returns the loss, as in every torch optimizer.
-        """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        self._check_capture()
-        if not (possible(self) and self._step_fused()):
-            self._step_lists()
-        return loss
-
-    def _step_fused(self) -> bool:
-        """The step in one launch of the kernel; False if the tensors are not such."""
-        if self._fused is None:
-            self._fused = FusedStep(self)
-        if not self._fused():
-            return False
-        torch._foreach_add_([group["stage_steps"] for group in self.param_groups], 1.0)
-        if any(p.grad is None for p in self._fused.parameters):
-            self._finish()
-        return True
-
-    def _step_lists(self) -> None:
-        """The step list by list, or tensor by tensor."""
-        begun = [self._begin(group) for group in self.param_groups]
-        for group, (moving, states) in zip(self.param_groups, begun, strict=True):
-            group["stage_steps"] += 1
-            self._move(group, moving, states)
-        self._finish()
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each averaged parameter that has moved in the running stage, with its average."""
-        for group, p, state in self._states():
-            if "drift" in state:
-                yield p, self._average(group, state)
+        for group in self.param_groups:
+            steps = self._stage_steps(group)
+            for p in group["params"]:
+                if "drift" in self.state.get(p, ()):
+                    yield p, self._average(self.state[p], steps)
 
     @torch.no_grad()
     def end_stage(self, restart: str = "average") -> None:
@@ -120,11 +127,13 @@ class StagedOptimizer(Optimizer):
         """
         check_restart(restart)
         for group in self.param_groups:
+            steps = self._stage_steps(group)
             for p in group["params"]:
-                kept = self._restart(group, p, self.state.pop(p, {}), restart)
+                state = self.state.pop(p, {})
+                average = self._average(state, steps) if "drift" in state else None
+                kept = self._end_stage_of(group, p, state, average, restart)
                 if kept:
                     self.state[p] = kept
-            group["stage_steps"].zero_()
         self.forget_tables()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -135,14 +144,16 @@ class StagedOptimizer(Optimizer):
             super().load_state_dict(state_dict)
         finally:
             last_hook.remove()
-        self._keep_counters()
+        keys = (key for group in given["param_groups"] for key in group["params"])
+        for group in self.param_groups:
+            for p in group["params"]:
+                for name, x in given["state"].get(next(keys), {}).items():
+                    if name in self.numbers:
+                        place = p.device if group["capturable"] else "cpu"
+                        self.state[p][name] = x.to(place, torch.float64, copy=True)
+                    elif p.dtype in checks.LOW_PRECISION:
+                        self.state[p][name] = x.to(p.device, copy=True)
         self.forget_tables()
-        keys = [key for group in given["param_groups"] for key in group["params"]]
-        parameters = [p for group in self.param_groups for p in group["params"]]
-        for key, p in zip(keys, parameters, strict=True):
-            if p.dtype in checks.LOW_PRECISION:
-                saved = given["state"].get(key, {})
-                self.state[p] = {name: x.to(p.device, copy=True) for name, x in saved.items()}
 
     def forget_tables(self) -> None:
         """Forget the tables of addresses that a kernel works on; the next step makes them anew.
@@ -152,130 +163,160 @@ class StagedOptimizer(Optimizer):
         """
         self._fused = None
 
-    def _keep_counters(self) -> None:
-        """Every group has the counters, where they belong whatever a load or a default says."""
-        for group in self.param_groups:
-            place = group["params"][0].device if group["capturable"] else "cpu"
-            for name in self.counters:
-                count = group.get(name, 0.0)
-                group[name] = torch.as_tensor(count, dtype=torch.float64, device=place)
+    # What a subclass says and what its step is made of.
+
+    def _state_names(self, group: Group) -> list[str]:
+        """A group's state beside ``step``, in the order in which it begins."""
+        raise NotImplementedError
 
     def _check_capture(self) -> None:
         """Steps that are counted on the host are not counted when a captured graph is replayed."""
         if torch.compiler.is_compiling() or not torch.cuda.is_available():
             return
-        if torch.cuda.is_current_stream_capturing() and not self.defaults["capturable"]:
+        if torch.cuda.is_current_stream_capturing() and not all(
+            group["capturable"] for group in self.param_groups
+        ):
             raise RuntimeError(
                 "the step cannot be captured in a CUDA graph: build the optimizer with "
                 "capturable=True"
             )
 
-    def _states(self) -> Iterator[tuple[dict[str, Any], Tensor, dict[str, Tensor]]]:
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p in self.state:
-                    yield group, p, self.state[p]
+    def _step_fused(self) -> bool:
+        """Take the step on all groups in one launch of the kernel; False if that cannot be.
 
-    def _begin(self, group: dict[str, Any]) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
-        """The parameters that have a gradient, and the state of each, begun."""
-        moving = [p for p in group["params"] if p.grad is not None]
-        states = [self.state[p] for p in moving]
-        names = self._names(group)
-        for p, state in zip(moving, states, strict=True):
-            if p.grad.layout != torch.strided:
-                raise ValueError(f"gradients must be dense, found layout {p.grad.layout}")
-            if len(state) < len(names):
-                _check_real(p)
-                self._start(p, state, names)
-        return moving, states
+        Every group must ask for it, or leave the choice and be where it works.
+        """
+        groups = self.param_groups
+        first = next((p for group in groups for p in group["params"]), None)
+        if first is None or torch.compiler.is_compiling() or not kernels.usable_on(first):
+            return False
+        for group in groups:
+            left_open = group["fused"] is None and group["foreach"] is None
+            if not (group["fused"] or (left_open and not group["differentiable"])):
+                return False
+        if self._fused is None:
+            assert self.kernel is not None
+            self._fused = FusedStep(self.kernel, [group["params"] for group in groups])
+        factors = [self._factors(group) for group in groups]
+        names = [self._state_names(group) for group in groups]
+        if not self._fused(factors, names, self._begin_groups, self.state):
+            return False
+        self._count()
+        self._rest(self._fused.resting)
+        return True
 
-    def _start(self, p: Tensor, state: dict[str, Tensor], names: list[str]) -> None:
+    def _begin_step(self) -> list[Begun]:
+        """All groups, checked and begun before anything moves, and the step counted."""
+        begun = self._begin_groups()
+        self._count()
+        return begun
+
+    def _count(self) -> None:
+        numbers = [self._numbers_of(group) for group in self.param_groups if group["params"]]
+        torch._foreach_add_([of_group["step"] for of_group in numbers], 1.0)
+
+    def _begin_groups(self) -> list[Begun]:
+        return [self._begin_group(group) for group in self.param_groups if group["params"]]
+
+    def _begin_group(self, group: Group) -> Begun:
+        # Not `_init_group`: torch.compile relies on what a method of that name finds for good,
+        # while here every stage begins new state.
+        names, numbers = self._state_names(group), self._numbers_of(group)
+        params, grads, states, resting = [], [], [], []
+        for p in group["params"]:
+            state, grad = self.state[p], p.grad
+            if state.get("step") is not numbers["step"]:  # also after a load, or a move elsewhere
+                state.update(numbers)
+            if grad is None:
+                resting.append(p)
+                continue
+            if grad.layout is not torch.strided:
+                raise ValueError(f"gradients must be dense, found layout {grad.layout}")
+            if names and names[-1] not in state:
+                if not p.is_floating_point():
+                    raise ValueError(f"parameters must be real floating point, found {p.dtype}")
+                self._begin_state(p, state, names)
+            params.append(p)
+            grads.append(grad)
+            states.append(state)
+        if not _PLAIN.issuperset(map(type, params)):  # elementwise work is that of the shards
+            params, grads = [local(p) for p in params], [local(g) for g in grads]
+            states = [{name: local(x) for name, x in state.items()} for state in states]
+        return Begun(group, params, grads, states, resting)
+
+    def _begin_state(self, p: Tensor, state: State, names: list[str]) -> None:
         """Begin what the state lacks: a copy as the reference, sums at zero."""
         for name in names:
-            if name not in state:
+            if name in state:
+                continue
+            if name == "reference":
                 state[name] = copy_of(p)
-                if name == "drift":
-                    state[name].sub_(centre_of(state))
-                elif name != "reference":
-                    state[name].zero_()
+            elif name == "drift":
+                state[name] = copy_of(p).sub_(centre_of(state))
+                local(state[name]).mul_(scalar(state["step"]) + 1.0)  # it rested up to here
+            else:
+                state[name] = torch.zeros_like(p, dtype=exact_dtype(p))
 
-    def _restart(
-        self, group: dict[str, Any], p: Tensor, state: dict[str, Tensor], restart: str
-    ) -> dict[str, Tensor]:
-        """What of the state outlives the stage; the rest begins anew at the next step."""
-        if "drift" not in state:
+    def _rest(self, params: list[Tensor]) -> None:
+        """Parameters without a gradient stood still: one more equal point in their average."""
+        for p in params:
+            state = self.state[p]
+            if "drift" in state:
+                state["drift"].add_(p).sub_(centre_of(state))
+
+    def _factors(self, group: Group) -> dict[str, Any]:
+        """The numbers that the kernel reads for a group, by their names."""
+        raise NotImplementedError
+
+    def _numbers_of(self, group: Group) -> State:
+        """What the parameters of a group share, at zero if its stage has not begun."""
+        for p in group["params"]:
+            if p in self.state and "step" in self.state[p]:
+                return {name: self.state[p][name] for name in self.numbers}
+        place = group["params"][0].device if group["capturable"] and group["params"] else "cpu"
+        return {name: torch.zeros((), dtype=torch.float64, device=place) for name in self.numbers}
+
+    def _stage_steps(self, group: Group) -> float:
+        return self._numbers_of(group)["step"].item()
+
+    def _average(self, state: State, steps: float) -> Tensor:
+        share = 1.0 / (steps + self.counts_start)
+        return torch.add(centre_of(state), state["drift"], alpha=share)
+
+    def _end_stage_of(
+        self, group: Group, p: Tensor, state: State, average: Tensor | None, restart: str
+    ) -> State:
+        """Set a parameter for the next stage; returns what of its state outlives this one."""
+        if average is None:
             return {}
-        average = self._average(group, state)
         if restart == "last":
-            return {"reference": average}
+            return {"reference": average}  # Alg. 2, line 3
         p.copy_(average)
         return {}
 
-    def _average(self, group: dict[str, Any], state: dict[str, Tensor]) -> Tensor:
-        points = group["stage_steps"].item() + self.counts_start
-        return torch.add(centre_of(state), state["drift"], alpha=1.0 / points)
 
-    def _move(
-        self, group: dict[str, Any], moving: list[Tensor], states: list[dict[str, Tensor]]
-    ) -> None:
-        """Move the parameters that have a gradient, as lists or one by one."""
-        state = self._columns(group, states)
-        columns: list[list[Any]] = [moving, [p.grad for p in moving], *state.values()]
-        if any(map(is_sharded, moving)):  # elementwise work is that of the shards
-            columns = [[local(x) for x in column] for column in columns]
-            moving = columns[0]
-        lr = self._lr(group)
-        if wants_foreach(group, moving, None if self.lists_take_tensors else lr):
-            for ps, gs, *rest in blocks(columns):
-                self._move_many(group, lr, ps, gs, dict(zip(state, rest, strict=True)))
-            return
-        for p, g, *row in zip(*columns, strict=True):
-            with in_single_precision(p) as exact:
-                named = dict(zip(state, row, strict=True))
-                self._move_one(group, lr, exact, g.to(exact.dtype), named)
+def default_to_fused_or_foreach(
+    params: list[Tensor],
+    lr: float | Tensor,
+    foreach: bool | None,
+    fused: bool | None,
+    differentiable: bool,
+) -> tuple[bool, bool]:
+    """Whether to use the fused and the list implementation; torch's default is lists on a GPU only.
 
-    def _columns(
-        self, group: dict[str, Any], states: list[dict[str, Tensor]]
-    ) -> dict[str, list[Tensor]]:
-        """The state that moving needs, a list for each name."""
-        return {name: [state[name] for state in states] for name in self._names(group)}
-
-    def _lr(self, group: dict[str, Any]) -> Any:
-        return scalar(group["lr"])
-
-    def _finish(self) -> None:
-        """Parameters without a gradient stood still: one more equal point in their average."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None and "drift" in self.state.get(p, ()):
-                    state = self.state[p]
-                    state["drift"].add_(p).sub_(centre_of(state))
-
-    def _factors(self, group: dict[str, Any]) -> list[Any]:
-        """The numbers that the kernel takes for a group."""
-        raise NotImplementedError
-
-    def _kernel_state(self, group: dict[str, Any], state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What of a parameter's state there is for ``kernel_columns``."""
-        return {name: state[name] for name in self._names(group)}
-
-    def _names(self, group: dict[str, Any]) -> list[str]:
-        raise NotImplementedError
-
-    def _move_one(
-        self, group: dict[str, Any], lr: Any, p: Tensor, g: Tensor, state: dict[str, Tensor]
-    ) -> None:
-        raise NotImplementedError
-
-    def _move_many(
-        self,
-        group: dict[str, Any],
-        lr: float,
-        ps: list[Tensor],
-        gs: list[Tensor],
-        state: dict[str, list[Tensor]],
-    ) -> None:
-        raise NotImplementedError
+    Tensors are moved one by one where autograd or the compiler follows, which fuses single tensors
+    better, and in half precision, of which one copy is made at a time.
+    """
+    if torch.compiler.is_compiling():
+        return False, False
+    if fused or differentiable:
+        return bool(fused), False
+    on_device = isinstance(lr, Tensor) and not lr.is_cpu  # lists are scaled by Python numbers
+    if foreach and on_device:
+        raise ValueError("lr as a Tensor on an accelerator is not supported for foreach=True")
+    if foreach is None:
+        foreach = fused is None and not on_device
+    return False, foreach and {p.dtype for p in params}.isdisjoint(checks.LOW_PRECISION)
 
 
 def check_restart(restart: str) -> None:
@@ -287,17 +328,22 @@ def check_restart(restart: str) -> None:
 def scalar(x: float | Tensor) -> Any:
     """A Python number; while compiling a tensor stays one, so that a new value recompiles nothing.
 
-    So does one on an accelerator: reading it would wait for that, and a graph could not.
+    So does one that is differentiated by, and one on an accelerator: reading it would wait for
+    that, and a graph could not.
     """
-    if not isinstance(x, Tensor) or torch.compiler.is_compiling() or not x.is_cpu:
+    if not isinstance(x, Tensor) or torch.compiler.is_compiling():
         return x
-    return x.item()
+    return x.item() if x.is_cpu and not x.requires_grad else x
+
+
+def exact_dtype(p: Tensor) -> torch.dtype:
+    """The type of a parameter's state: single precision or better."""
+    return torch.float32 if p.dtype in checks.LOW_PRECISION else p.dtype
 
 
 def copy_of(p: Tensor) -> Tensor:
-    """A copy to keep as state, in single precision or better."""
-    exact = torch.float32 if p.dtype in checks.LOW_PRECISION else p.dtype
-    return p.detach().to(exact, copy=True)
+    """A copy to keep as state."""
+    return p.to(exact_dtype(p), copy=True)
 
 
 def local(x: Tensor) -> Tensor:
@@ -310,18 +356,9 @@ def full(x: Tensor) -> Tensor:
     return x.full_tensor() if is_sharded(x) else x  # type: ignore[attr-defined]
 
 
-def centre_of(state: dict[str, Tensor]) -> Tensor:
+def centre_of(state: State) -> Tensor:
     """The point that the drift is measured from."""
     return state["centre"] if "centre" in state else state["reference"]
-
-
-def wants_foreach(group: dict[str, Any], parameters: list[Tensor], lr: Any) -> bool:
-    """Whether to move the group's tensors as lists; the compiler fuses single tensors better."""
-    if group.get("foreach") is False or torch.compiler.is_compiling():
-        return False
-    if isinstance(lr, Tensor):  # lists are scaled by Python numbers only
-        return False
-    return not any(p.dtype in checks.LOW_PRECISION for p in parameters)
 
 
 @contextmanager
@@ -335,11 +372,26 @@ def in_single_precision(p: Tensor) -> Iterator[Tensor]:
     p.copy_(exact)
 
 
-def blocks(columns: list[list[Tensor]]) -> Iterator[list[list[Tensor]]]:
-    """Cut columns of tensors into parts of about ``BLOCK`` elements.
+def blocks(*columns: list[Tensor]) -> Iterator[list[list[Tensor]]]:
+    """Columns of tensors by device and dtype, in parts of about ``BLOCK`` elements.
 
-    Small tensors are taken together, a large contiguous one is cut into flat pieces.
+    Small tensors are taken together, a large contiguous one is cut into flat pieces. A column may
+    be empty, and then is so in every part.
     """
+    present = [column for column in columns if column]
+    if not present:
+        return
+    groups: list[Any] = [present]
+    if len({(p.dtype, p.get_device()) for p in present[0]}) > 1:  # else it takes a while in vain
+        grouped = Optimizer._group_tensors_by_device_and_dtype(present)  # type: ignore[arg-type]
+        groups = [alike for alike, _ in grouped.values()]
+    for alike in groups:
+        for part in _cut(alike):
+            parts = iter(part)
+            yield [next(parts) if column else [] for column in columns]
+
+
+def _cut(columns: list[list[Tensor]]) -> Iterator[list[list[Tensor]]]:
     first, size = 0, 0
     for i, p in enumerate(columns[0]):
         n = p.numel()
@@ -356,8 +408,3 @@ def blocks(columns: list[list[Tensor]]) -> Iterator[list[list[Tensor]]]:
             size += n
     if first < len(columns[0]):
         yield [column[first:] for column in columns]
-
-
-def _check_real(p: Tensor) -> None:
-    if not p.is_floating_point():
-        raise ValueError(f"parameters must be real floating point, found {p.dtype}")

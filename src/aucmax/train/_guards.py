@@ -111,10 +111,10 @@ class DeviceGuard:
         sizes = [(i, g.numel()) for i, g in present]
         if sizes != self._sizes:
             self._old_tables.append(self._table)  # a graph may read it
-            where, columns = [i for i, _ in present], [[0] for _ in present]
-            self._table = packed.Packed([g for _, g in present], columns, where, moving=0)
+            where, tensors = [i for i, _ in present], [g for _, g in present]
+            self._table = packed.Packed(tensors, guard.COLUMNS, {}, where)
             self._sizes = sizes
-        table = self._table.table([g.data_ptr() for _, g in present], [])
+        table = self._table.table([g.data_ptr() for _, g in present])
         guard.note(table, kinds.pop(), loss_sum, self.steps, self.since)
         return True
 

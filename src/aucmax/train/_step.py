@@ -24,7 +24,7 @@ from aucmax.train._result import DivergedError
 from aucmax.train.objectives import ModelWithLoss
 from aucmax.train.options import AMP, Options
 
-MOVING = ("drift", "momentum", "momentum_buffer")
+MOVING = ("drift", "momentum_buffer")
 """The optimizers' state that a step changes, by name."""
 
 
