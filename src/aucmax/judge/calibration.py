@@ -65,8 +65,8 @@ class Temperature:
 
     def logit(self, scores: Floats) -> Floats:
         """Their logarithms, each row's up to a constant."""
-        found: Floats = self.slope * np.asarray(scores, np.float64) + np.array(self.shifts)
-        return found
+        logits: Floats = self.slope * np.asarray(scores, np.float64) + np.array(self.shifts)
+        return logits
 
     def to_dict(self) -> dict[str, Any]:
         """As plain numbers."""

@@ -19,7 +19,7 @@ from aucmax.judge.training import Training
 from aucmax.report import drawing
 from aucmax.report.drawing import Drawing
 from aucmax.report.style import COLOURS, INK, PAPER
-from aucmax.report.words import ITERATES, quoted, short, threshold_text
+from aucmax.report.words import quoted, short, threshold_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +37,7 @@ COARSE = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 FINE = (0.0002, 0.0005, 0.002, 0.005, 0.02, 0.05, 0.2, 0.3, 0.7, 0.8, 0.95, 0.98, 0.995, 0.998)
 ROOT_TICKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)
 MOST_BARS, MOST_LETTERS = 20, 22
+ITERATES = {"last": "latest weights", "average": "averaged weights"}
 
 
 def draw(

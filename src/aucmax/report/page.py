@@ -32,7 +32,8 @@ def write_model_page(path: Path, evaluation: Evaluation) -> None:
         Path(path),
         "classifier.html",
         title=f"Predicting {words.quoted(evaluation.target, 60)}",
-        headline=words.headline(rows, evaluation.auc),
+        cases=words.of_hundred(evaluation.auc),
         layout=layout,
         bodies=bodies,
+        **shared,
     )

@@ -14,8 +14,8 @@ from aucmax.report import words
 from aucmax.report.style import page_colours
 
 FILTERS = (
-    words.capitalized, words.percent, words.plural, words.quoted, words.short, words.thousands,
-    words.unbroken,
+    words.capitalized, words.listed, words.loss, words.percent, words.plural, words.quoted,
+    words.short, words.thousands, words.unbroken,
 )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ PARTS = {
 }
 PANEL = 2.1  # inches
 MOST_PANELS, MOST_CELLS, SMALL = 12, 20, 7  # classes with a curve, in a matrix, in half a page
+FEW = 30  # rows of a class
 MOST_MISTAKES = 3  # in words
 DARKEST = 45  # percent of colour in a cell
 LONGEST = 2000  # letters of a note, or of the command
@@ -78,8 +79,8 @@ def answer(evaluation: Evaluation, rows: Rows) -> Content:
     """What the AUC says, the numbers to remember, and whether other models do as well."""
     auc = evaluation.auc
     content = {
-        "against_guessing": words.against_guessing(auc),
-        "on_size": words.on_size(rows),
+        "interval": auc,
+        "few": FEW,
         "verdict": words.verdict(auc.value, evaluation.peers),
         "significant": SIGNIFICANT,
         "peers": _peer_lines(evaluation) if evaluation.peers else [],
@@ -95,6 +96,7 @@ def answer(evaluation: Evaluation, rows: Rows) -> Content:
         "mean_recall": (right / counts).mean(),
         "base_rate": counts[most] / counts.sum(),
         "most_frequent": rows.labels[most],
+        "small": [quoted(rows.labels[int(k)]) for k in np.flatnonzero(counts < FEW)],
     }
 
 
@@ -204,7 +206,6 @@ def calibration(evaluation: Evaluation, rows: Rows) -> Content:
         "judged": judged,
         "mean": judged.probability.mean(),
         "groups": groups,
-        "agreement": words.on_groups(judged.level, groups),
         "stretched": figures.is_crowded(judged.probability),
         "lines": lines,
     }
@@ -218,7 +219,7 @@ def training(evaluation: Evaluation, rows: Rows) -> Content:
     if scores.evaluations > 1:
         label = f"Validation {scores.label} by training step"
         drawing = figures.draw("training", label, figures.training, scores, height=figures.FLAT)
-    return {"drawing": drawing, "summary": words.on_training(scores), "scores": scores}
+    return {"drawing": drawing, "scores": scores, "iterates": figures.ITERATES}
 
 
 @section("Thresholds", "Where to put the threshold")
@@ -251,7 +252,7 @@ def importance(evaluation: Evaluation, rows: Rows) -> Content:
     if top:
         label, height = "Loss of AUC by shuffled column", 0.7 + 0.23 * len(top)
         drawing = figures.draw("importance", label, figures.importance, top, height=height)
-    return {"drawing": drawing, "others": words.on_other_columns(rest)}
+    return {"drawing": drawing, "rest": rest, "drops": np.array([x.drop for x in rest])}
 
 
 @section("Data", "The data")

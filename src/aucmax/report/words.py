@@ -6,13 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from aucmax.judge.binary import BinaryRows, Group
-from aucmax.judge.evaluation import SIGNIFICANT, Importance, Peer, compare_aucs
+from aucmax.judge.evaluation import SIGNIFICANT, Peer, compare_aucs
 from aucmax.judge.interval import Interval
-from aucmax.judge.multiclass import MulticlassRows
-from aucmax.judge.training import Training
 
-FEW = 30  # rows of a class
 MOST_NAMED = 4  # names in a sentence; the others are counted
 UNKNOWN = "–"
 NO_BREAK = "\N{NO-BREAK SPACE}"  # between a number and its unit
@@ -21,7 +17,6 @@ KINDS = {
     "same": "It is not distinguishable from {}: the difference may be chance.",
     "worse": "It ranks worse than {}.",
 }
-ITERATES = {"last": "latest weights", "average": "averaged weights"}
 
 
 def short(text: object, most: int = 40) -> str:
@@ -81,6 +76,11 @@ def auc_texts(auc: Interval, digits: int | None = None) -> tuple[str, str]:
     return f"{auc.value:.{digits}f}", f"{auc.low:.{digits}f} to {auc.high:.{digits}f}"
 
 
+def loss(value: float) -> str:
+    """A loss of AUC, with a minus sign where it is a gain."""
+    return f"{value:.4f}".replace("-", "−")
+
+
 def signed(value: float, digits: int) -> str:
     """A difference with its sign."""
     text = f"{abs(value):.{digits}f}"
@@ -135,49 +135,9 @@ def listed(names: Iterable[object]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def headline(rows: BinaryRows | MulticlassRows, auc: Interval) -> str:
-    """What the AUC means."""
-    value, low, high = of_hundred(auc)
-    interval = f"({level_text(auc.level)} interval {low} to {high})"
-    if isinstance(rows, MulticlassRows):
-        return (
-            f"Given a row of each of two classes, it tells which is which in {value} of 100 cases "
-            f"{interval}, on average over all pairs of classes."
-        )
-    return (
-        f"Ranks a random {quoted(rows.yes)} above a random {quoted(rows.no)} in {value} of 100 "
-        f"cases {interval}."
-    )
-
-
 def level_text(level: float) -> str:
     """A level of confidence: 95 %."""
     return f"{100 * level:g}{NO_BREAK}%"
-
-
-def against_guessing(auc: Interval) -> str:
-    """Whether it is better than nothing."""
-    said = "Guessing would be right in 50, a perfect model in 100."
-    if auc.low > 0.5:
-        return said
-    if auc.high < 0.5:
-        return f"{said} This model is worse than guessing: something is the wrong way round."
-    return f"{said} The interval holds 50: it is not shown that the model is better than guessing."
-
-
-def on_size(rows: BinaryRows | MulticlassRows) -> str:
-    """A warning if a class is small."""
-    if isinstance(rows, BinaryRows):
-        count, label = min(zip(rows.counts[::-1], (rows.yes, rows.no), strict=True))
-        if count >= FEW:
-            return ""
-        said = f"Only {count} of the test rows are {quoted(label)}"
-        return f"{said}: all numbers on this page are rough."
-    few = [label for label, count in zip(rows.labels, rows.counts, strict=True) if count < FEW]
-    if not few:
-        return ""
-    which = "all numbers" if len(few) == len(rows.labels) else "numbers that depend on them"
-    return f"Fewer than {FEW} test rows are {listed(map(quoted, few))}: {which} are rough."
 
 
 def verdict(ours: float, peers: Sequence[Peer]) -> str:
@@ -199,44 +159,3 @@ def verdict(ours: float, peers: Sequence[Peer]) -> str:
     else:
         said.append("As far as ranking goes, it was worth it.")
     return " ".join(said)
-
-
-def on_groups(level: float, groups: Sequence[Group]) -> str:
-    """How well predicted and observed shares agree."""
-    agree = sum(group.agrees for group in groups)
-    if len(groups) == 1:
-        near = "lies" if agree else "does not lie"
-        return f"There is one group only, and what was predicted {near} in its interval."
-    return (
-        f"In {agree} of {len(groups)} groups the interval holds what was predicted; if the "
-        f"probabilities are right, about {level_text(level)} of such groups do."
-    )
-
-
-def on_training(training: Training) -> str:
-    """Which weights were kept."""
-    best, count = training.best, training.evaluations
-    if best is None and not training.steps:
-        return "No history was recorded."
-    if best is None:
-        return (
-            f"Trained for {plural(training.steps, 'step')} without validation rows, so there is no "
-            "curve and no step to choose."
-        )
-    said = f"{training.label} {best.score:.4f} on the validation rows at step {best.step:,.0f}"
-    if count == 1:
-        return f"Evaluated once: {said}."
-    return f"Kept: the {ITERATES[best.iterate]} with {said}, the best of {count:,} evaluations."
-
-
-def on_other_columns(columns: Sequence[Importance]) -> str:
-    """What the columns that have no bar lose."""
-    if not columns:
-        return ""
-    drops = [column.drop for column in columns]
-    low, high, added = (f"{x:.4f}".replace("-", "−") for x in (min(drops), max(drops), sum(drops)))
-    below = " A loss below zero is chance, or a column that misleads the model."
-    said = f"The other {len(columns):,} columns lose from {low} to {high} each, {added} added up."
-    if len(columns) == 1:
-        said = f"One more column, {quoted(columns[0].column, 40)}, loses {high}."
-    return said + (below if min(drops) < 0 else "")
