@@ -1,8 +1,8 @@
 """Runs ResNet-20's fused kernels in Triton's interpreter and prints how far from torch's they are.
 
 A process of its own, since Triton chooses between interpreter and GPU when it is imported. The
-interpreter has no bfloat16 products, so the kernels work here in float32 or float16. The network
-is one with a block of each kind; images are few and small.
+interpreter has no bfloat16 products, so the kernels work here in float32 or float16. Networks have
+few blocks; images are few and small.
 """
 
 import copy
@@ -19,7 +19,6 @@ from aucmax.kernels.resnet.settings import SETTINGS, Setting
 from aucmax.kernels.resnet.step import pooled_features
 from aucmax.models import resnet
 
-resnet.WIDTHS = (16, 16, 32, 32)
 SMALL = {
     # Several programs, several tiles each, the last one not full.
     "forward": Setting(64, 128, 4, 2),
@@ -65,8 +64,9 @@ def distances(found, expected):
     return [max(part) for part in parts]
 
 
-def make(seed, channels=3, **options):
+def make(seed, channels=3, widths=(16, 32, 32), **options):
     torch.manual_seed(seed)
+    resnet.WIDTHS = widths
     model = resnet.resnet20(channels=channels, **options).train()
     with torch.no_grad():
         for p in model.parameters():
@@ -101,12 +101,15 @@ def zip_parameters(model, other):
 
 
 def many_tiles():
-    """Reals of one channel, channels first, not square, in many small tiles; backward twice."""
+    """Reals of one channel, channels first, not square, in many small tiles; backward twice.
+
+    The network has a block of each kind.
+    """
     for kernel, channels, stride in SETTINGS:
         if kernel in SMALL:
             pixels = SETTINGS[kernel, channels, stride].pixels
             SETTINGS[kernel, channels, stride] = SMALL[kernel]._replace(pixels=pixels)
-    model = make(1, channels=1)
+    model = make(1, channels=1, widths=(16, 16, 32, 32))
     other = copy.deepcopy(model)
     images, weights = torch.randn(3, 1, 8, 12), torch.randn(3, 1)
     expected = step(plain_scores, other, images, weights)
@@ -121,7 +124,6 @@ def many_tiles():
 
 def half():
     """Float16, beside what autocast to bfloat16 does, which has an eighth of its precision."""
-    resnet.WIDTHS = (16, 32, 32)
     model = make(2)
     images, weights = torch.randn(4, 3, 8, 8), torch.randn(4, 1)
     ways = (plain_scores, fused_scores(torch.float16), autocast_scores)

@@ -53,7 +53,7 @@ def label_by_label(loss, scores, target, weight=None):
             continue
         binary = AUCLoss(prior, margin=loss.margin, link=loss.link, normalize=loss.normalize)
         binary.load_state_dict({k: getattr(loss, k)[i : i + 1] for k in ("a", "b", "alpha")})
-        binary.to(loss.a.dtype)
+        binary.to(loss.a.dtype).eval()  # in training it would warn of an odd alpha
         x = scores[known, i].detach().requires_grad_()
         w = None if weight is None else (weight[:, i] if weight.ndim == 2 else weight)[known]
         one = binary(x, target[known, i], w) / len(PRIORS)
