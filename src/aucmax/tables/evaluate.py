@@ -42,27 +42,27 @@ class ScoredRows(NamedTuple):
     ranking: NDArray[np.float64]
 
     @classmethod
-    def of(cls, model: AUCClassifier, table: Columns) -> ScoredRows:
-        """Those of a table."""
-        encoded = model.encoder_.transform(table)
+    def of(cls, model: AUCClassifier, encoded: Encoded) -> ScoredRows:
+        """Score rows that the model's encoder has encoded."""
         scores = model.score_encoded(encoded)
         probability = model.calibration_(scores)
         return cls(encoded, probability, scores if scores.ndim == 1 else probability)
 
 
 def importance(
-    model: AUCClassifier, encoded: Encoded, classes: NDArray[np.int64], seed: int = 0
+    model: AUCClassifier, scored: ScoredRows, classes: NDArray[np.int64], seed: int = 0
 ) -> tuple[Importance, ...]:
     """By how much the AUC falls when a column is shuffled, the largest first.
 
     Of wide tables only as many columns are asked as there is time for.
     """
     random, began = np.random.default_rng(seed), time.perf_counter()
+    encoded, ranking = scored.encoded, scored.ranking
     if len(classes) > MOST_ROWS:
         chosen = fair_sample(classes, MOST_ROWS, random)
-        encoded, classes = encoded.select(chosen), classes[chosen]
-    rows = np.arange(len(classes))
-    whole = _auc(model, encoded, classes)
+        encoded, ranking, classes = encoded.select(chosen), ranking[chosen], classes[chosen]
+    auc_of = metrics.roc_auc if ranking.ndim == 1 else metrics.hand_till
+    rows, whole = np.arange(len(classes)), auc_of(ranking, classes)
     columns = []
     for name, numeric, codes in model.encoder_.places():
         if time.perf_counter() - began > MOST_SECONDS:
@@ -73,16 +73,9 @@ def importance(
             other = Encoded(encoded.numeric.copy(), encoded.categorical.copy())
             other.numeric[:, numeric] = encoded.numeric[order][:, numeric]
             other.categorical[:, codes] = encoded.categorical[order][:, codes]
-            drops.append(whole - _auc(model, other, classes))
+            drops.append(whole - auc_of(ScoredRows.of(model, other).ranking, classes))
         columns.append(Importance(name, float(np.mean(drops)), float(np.std(drops))))
     return tuple(sorted(columns, key=lambda column: -column.drop))
-
-
-def _auc(model: AUCClassifier, encoded: Encoded, classes: NDArray[np.int64]) -> float:
-    scores = model.score_encoded(encoded)
-    if scores.ndim == 1:
-        return metrics.roc_auc(scores, classes)
-    return metrics.hand_till(model.calibration_(scores), classes)
 
 
 def describe_columns(encoder: TableEncoder, table: Columns) -> tuple[Column, ...]:
@@ -139,7 +132,7 @@ def evaluate_file(folder: str | Path, data: str | Path) -> Evaluation:
     if counts.min() == 0:
         absent = rows.labels[int(counts.argmin())]
         raise ValueError(f"{before.target} must hold every label, found no {absent!r} in {data}")
-    scored = ScoredRows.of(model, rows.table)
+    scored = ScoredRows.of(model, model.encoder_.transform(rows.table))
     return Evaluation(
         target=before.target,
         labels=before.labels,

@@ -70,7 +70,7 @@ def fit_file(
     began = time.perf_counter()
     model = fit_rows(train, seed, time_limit=time_limit, verbose=progress, **options)
     seconds = round(time.perf_counter() - began, 3)
-    scored = ScoredRows.of(model, test.table)
+    scored = ScoredRows.of(model, model.encoder_.transform(test.table))
     evaluation = judge(
         model, train, test, scored, target=target, command=command, seconds=seconds, compare=compare
     )
@@ -147,7 +147,7 @@ def judge(
         auc=Interval.of_auc(scored.ranking, test.classes),
         threshold=model.threshold_ if len(test.labels) == 2 else None,
         peers=tuple(peers),
-        importance=evaluate.importance(model, scored.encoded, test.classes),
+        importance=evaluate.importance(model, scored, test.classes),
         columns=evaluate.describe_columns(encoder, train.table),
         history=tuple({k: plain_number(v) for k, v in r.items()} for r in model.history_),
         metric=find_metric(model.metric).name,

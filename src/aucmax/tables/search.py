@@ -205,7 +205,7 @@ def tune_file(
         began = time.perf_counter()
         model = fit_rows(train, seed, **{"verbose": progress, **tuning.best.options})
         seconds = round(time.perf_counter() - began, 3)
-        scored = ScoredRows.of(model, test.table)
+        scored = ScoredRows.of(model, model.encoder_.transform(test.table))
         evaluation = judge(
             model, train, test, scored, target=target, command=command, seconds=seconds,
             compare=compare,
@@ -294,10 +294,11 @@ def _compared(
     if defaults.validation_auc is None:
         return defaults
     try:
-        ranking = ScoredRows.of(fit_rows(train, seed, **defaults.options), test.table).ranking
+        model = fit_rows(train, seed, **defaults.options)
+        theirs = ScoredRows.of(model, model.encoder_.transform(test.table))
     except (DivergedError, NotFiniteError):
         return defaults
-    peer = compare_scores("the defaults", ranking, test.classes, scored.ranking)
+    peer = compare_scores("the defaults", theirs.ranking, test.classes, scored.ranking)
     return replace(defaults, test_auc=peer.auc.value, p_value=peer.p_value)
 
 

@@ -81,6 +81,7 @@ def fit_stream(
     if len(labels) > 2:
         raise ValueError(f"target must have two classes for streaming, found {len(labels)}")
     rows = Labeled(table, label_numbers(words, labels, target), labels, notes)
+    rows = rows._replace(notes=[*notes, *hints(rows, target)])
     train, valid, test = (rows.select(np.flatnonzero(parts == k)) for k in range(3))
     counts = [np.bincount(part.classes, minlength=2).tolist() for part in (train, valid, test)]
     if min(counts[1] + counts[2]) == 0:
@@ -110,8 +111,7 @@ def fit_stream(
         progress=progress,
     )
     seconds = round(time.perf_counter() - began, 3)
-    notes += hints(rows, target)
-    scored = ScoredRows.of(model, test.table)
+    scored = ScoredRows.of(model, model.encoder_.transform(test.table))
     evaluation = judge(
         model, train, test, scored, target=target, command=command, seconds=seconds, compare=False
     )
