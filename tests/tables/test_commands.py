@@ -20,6 +20,7 @@ from aucmax import AUCClassifier
 from aucmax.cli import main
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file
+from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.labeled import read_labeled
 
 pytestmark = pytest.mark.xdist_group("shell")
@@ -439,6 +440,28 @@ def test_a_peer_that_cannot_cope_is_a_note(folder, monkeypatch):
     ).evaluation
     assert [peer.name for peer in found.peers] == ["logistic regression"]
     assert "not compared with gradient boosting: too many" in found.notes
+
+
+def test_each_step_hands_its_result_on(folder, tmp_path, monkeypatch):
+    """One encoder for the split and one for the model; test rows scored once; nothing read back."""
+    place, _ = folder
+    calls = []
+
+    def watch(owner, name):
+        real = getattr(owner, name)
+
+        def watched(*given, **options):
+            calls.append(name)
+            return real(*given, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(TableEncoder, "fit")
+    watch(AUCClassifier, "score_encoded")
+    watch(Evaluation, "read")
+    monkeypatch.setattr("aucmax.tables.evaluate.MOST_SECONDS", 0.0)  # no column is shuffled
+    fit_file(place / "train.csv", "churned", out=tmp_path / "m", **QUICK | {"max_steps": 5})
+    assert calls == ["fit", "fit", "score_encoded"]
 
 
 def test_very_many_categories(tmp_path):

@@ -204,12 +204,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         encoded = self._build(table, seed)
         train, valid = hold_out(encoded, numbers, weight, float(self.validation_fraction), seed)
         rows = Rows.of(encoded, numbers, weight)
-        used, held = rows.select(train), rows.select(valid) if len(valid) else None
-        self.rows_ = {
-            "train": used.counts(len(self.classes_)),
-            "valid": [0] * len(self.classes_) if held is None else held.counts(len(self.classes_)),
-        }
-        return Training(self._arguments(used, held, seed), used if held is None else held)
+        used, held = rows.select(train), rows.select(valid)
+        parts = {"train": used, "valid": held}
+        self.rows_ = {name: part.counts(len(self.classes_)) for name, part in parts.items()}
+        return Training(self._arguments(used, held, seed), held if len(held) else used)
 
     def _finish(self, result: FitResult, rows: Rows) -> Self:
         """What comes after training: calibration and threshold, on rows that chose the weights."""
@@ -328,7 +326,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.network_ = network.build(self.network_spec_, factory, generator)
         return encoded
 
-    def _arguments(self, train: Rows, valid: Rows | None, seed: int) -> dict[str, Any]:
+    def _arguments(self, train: Rows, valid: Rows, seed: int) -> dict[str, Any]:
         """How to train: the arguments of fit, but for device and progress."""
         batch = min(self.batch_size, max(2, len(train) // 4))
         per_epoch = max(1, len(train) // batch)
@@ -337,13 +335,13 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {
             "model": self.network_,
             "train": train.for_fit(),
-            "valid": None if valid is None else valid.for_fit(),
+            "valid": valid.for_fit() if len(valid) else None,
             "steps": steps,
             "batch_size": batch,
             "probe": 2,
             "eval_every": min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS))),
             "seed": seed,
-            "patience": None if valid is None else self.patience,
+            "patience": self.patience if len(valid) else None,
             **self._recipe(steps),
         }
 
