@@ -94,7 +94,7 @@ def write(path, runs, **options):
 
 
 def plain(text):
-    return text.replace("&nbsp;", " ")
+    return text.replace("\xa0", " ")
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -626,30 +626,31 @@ def parse(text):
     return parser
 
 
-def test_the_page_is_whole_html_that_loads_nothing(tmp_path):
-    text = write(tmp_path / "new" / "page.html", make_runs(), command="aucmax reproduce figure1")
-    parser = parse(text)
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A page that several tests look at, in a folder that was not there."""
+    path = tmp_path_factory.mktemp("page") / "new" / "page.html"
+    text = write(path, make_runs(), text="One.\n\nTwo.", command="repeat me")
+    assert list(path.parent.iterdir()) == [path]
+    return text
+
+
+def test_the_page_is_whole_html_that_loads_nothing(page):
+    parser = parse(page)
     assert parser.tags.count("svg") == 2
     assert parser.tags.count("h1") == 1
     assert not {"script", "link", "img", "iframe"} & set(parser.tags)
     assert len(set(parser.ids)) == len(parser.ids)
-    addresses = re.findall(r'(\S*?)="?https?://', text)
+    addresses = re.findall(r'(\S*?)="?https?://', page)
     assert set(addresses) <= {"xmlns", "xmlns:xlink"}
-    assert not re.search(r"@import|url\((?!#)", text)
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["page.html"]
+    assert not re.search(r"@import|url\((?!#)", page)
+    referred = re.findall(r'(?:url\(|href=")#([^)"]+)', page)
+    assert referred
+    assert set(referred) <= set(parser.ids)
 
 
-def test_what_a_figure_refers_to_is_in_that_figure(tmp_path):
-    text = write(tmp_path / "page.html", make_runs())
-    ids = set(parse(text).ids)
-    found = re.findall(r'(?:url\(|href=")#([^)"]+)', text)
-    assert found
-    assert set(found) <= ids
-
-
-def test_the_page_has_the_numbers_and_where_they_come_from(tmp_path):
-    runs = make_runs()
-    text = plain(write(tmp_path / "page.html", runs, text="One.\n\nTwo.", command="repeat me"))
+def test_the_page_has_the_numbers_and_where_they_come_from(page):
+    runs, text = make_runs(), plain(page)
     for row in summarize(runs):
         assert f"{row.average.mean:.4f} ± {row.average.sd:.4f}" in text
     for expected in ("<p>One.</p>", "<p>Two.</p>", "repeat me", "abc1234", "torch 2.11.0"):
@@ -682,16 +683,15 @@ def test_everything_from_data_is_escaped(tmp_path):
     assert "&lt;b&gt;&amp;" in text
 
 
-def test_the_page_is_coloured_by_variables(tmp_path):
-    text = write(tmp_path / "page.html", make_runs())
-    head, body = text.split("</style>", 1)
+def test_the_page_is_coloured_by_variables(page):
+    head, body = page.split("</style>", 1)
     for light, dark in style.COLOURS:
         assert light in head
         assert dark in head
         assert light not in body
     assert "stroke: var(--line-0)" in body
-    used = set(re.findall(r"var\((--[\w-]+)\)", text))
-    assert all(f"{name}: " in text for name in used)
+    used = set(re.findall(r"var\((--[\w-]+)\)", page))
+    assert all(f"{name}: " in page for name in used)
 
 
 def test_the_page_says_what_diverged(tmp_path):
@@ -704,29 +704,27 @@ def test_the_page_says_what_diverged(tmp_path):
     assert "PGA, seed 0: CIFAR-10, 91/9, paper&#39;s protocol (diverged)" in text
 
 
-def test_the_title_of_a_page_says_what_is_missing(tmp_path):
-    text = write(tmp_path / "page.html", [make_run()], wanted_steps=80_000)
+def test_a_page_of_next_to_nothing_says_what_is_missing(tmp_path):
+    empty = {"counts": None, "configuration": None, "versions": None, "seconds_per_step": None}
+    run = {**diverged(make_run()), **empty}
+    text = write(tmp_path / "page.html", [run], wanted_steps=80_000)
+    parse(text)
     for tag in ("h1", "title"):
         assert f"<{tag}>Figure 1 — 1 seed, 3,000 of 80,000 steps</{tag}>" in text
-
-
-def test_a_page_of_next_to_nothing(tmp_path):
-    empty = {"counts": None, "configuration": None, "versions": None, "seconds_per_step": None}
-    text = write(tmp_path / "page.html", [{**diverged(make_run()), **empty}])
-    parse(text)
     assert "No run has recorded its time." in text
     assert "<td>–</td><td>–</td><td>–</td>" in text
 
 
-def test_the_same_runs_give_the_same_page(tmp_path):
-    runs = make_runs(["ppd-sg", "sgd"])
-    assert write(tmp_path / "a.html", runs) == write(tmp_path / "b.html", runs)
+def test_the_same_runs_give_the_same_page(page, tmp_path):
+    again = write(tmp_path / "a.html", make_runs(), text="One.\n\nTwo.", command="repeat me")
+    assert again == page
 
 
 def test_a_page_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "page.html"
     path.write_text("old")
     monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
+    monkeypatch.setattr("aucmax.paper.page._curves", lambda *_: [])
     with pytest.raises(ZeroDivisionError):
         write(path, [make_run()])
     assert path.read_text() == "old"
