@@ -7,8 +7,10 @@ import pkgutil
 import re
 import textwrap
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+import test_architecture
 
 import aucmax
 
@@ -68,6 +70,24 @@ def test_every_public_name_is_in_the_api_reference() -> None:
 def test_modules_shown_whole_document_each_public_name(module) -> None:
     assert module.__all__
     assert all(getattr(module, name).__doc__ for name in module.__all__)
+
+
+def test_the_files_that_the_page_on_architecture_names_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.rst").read_text()
+    names = set(re.findall(r"``([\w/.]+(?:\.py|\.toml|\.rst|/))``", page))
+    assert "train/_loop.py" in names
+    roots = (ROOT, ROOT / "src" / "aucmax")
+    assert [name for name in names if not any((root / name).exists() for root in roots)] == []
+
+
+def test_the_map_shows_every_package_where_the_imports_have_it() -> None:
+    drawn = ElementTree.parse(ROOT / "docs" / "_static" / "architecture.svg").getroot()
+    boxes = [text for text in drawn.iter() if text.get("class") == "name"]
+    height = {text.text: -float(text.get("y", "")) for text in boxes}
+    assert height.keys() == test_architecture.LEVEL.keys() - {"__main__"}
+    for name, level in test_architecture.LEVEL.items():
+        lower = [x for x in height if test_architecture.LEVEL[x] < level]
+        assert all(height[x] <= height.get(name, 0.0) for x in lower), name
 
 
 def test_versions_agree() -> None:
