@@ -11,7 +11,7 @@ from aucmax import kernels
 from aucmax.data import BatchSampler
 from aucmax.data.augment import CropAndFlip
 from aucmax.data.sources import ArraySource, Batch, Place
-from aucmax.kernels import packed, saddle
+from aucmax.kernels import guard, packed, saddle
 
 CLOSE = {torch.float32: 3e-6, torch.float64: 1e-13, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 OPTIMIZERS = {
@@ -192,6 +192,26 @@ def test_fused_may_be_asked_for(name, mixed):
     found = two_steps({"fused": True}, {"foreach": False} if mixed else {"fused": True})
     expected = two_steps({"foreach": False}, {"foreach": False})
     assert difference(found, expected) < CLOSE[torch.float32]
+
+
+@pytest.mark.usefixtures("with_kernels")
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_the_first_step_with_a_bad_gradient_or_loss_is_noted(bad):
+    grads = [torch.zeros(n, device=DEVICE) for n in (3, packed.BLOCK + 5, 2)]
+    since = torch.full((5,), 99, dtype=torch.int64, device=DEVICE)
+    loss = torch.zeros((), dtype=torch.float64, device=DEVICE)
+    table = packed.Packed(grads, guard.COLUMNS, {}, groups=[0, 1, 3]).table(
+        [g.data_ptr() for g in grads]
+    )
+    steps = torch.zeros((), dtype=torch.int64, device=DEVICE)
+    for _ in range(4):
+        steps += 1
+        if steps == 2:
+            grads[1][-1] = bad
+        if steps == 3:
+            grads[2][0] = loss[...] = bad
+        guard.note(table, torch.float32, loss, steps, since)
+    assert since.tolist() == [99, 2, 99, 3, 3]
 
 
 # --- loss -----------------------------------------------------------------------------------------

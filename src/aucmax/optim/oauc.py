@@ -22,6 +22,8 @@ from aucmax.optim.staged import (
     use_grad_for_differentiable,
 )
 
+__all__ = ["OAUC", "oauc"]
+
 
 class OAUC(StagedOptimizer):
     r"""Primal-dual stochastic gradient with a step size that decays as :math:`1/\sqrt t`.

@@ -24,6 +24,8 @@ from aucmax.optim.staged import (
     use_grad_for_differentiable,
 )
 
+__all__ = ["PGA", "pga"]
+
 
 class PGA(StagedOptimizer):
     r"""Proximally guided primal-dual stochastic gradient (Algorithm 1; Rafique et al., 2018).

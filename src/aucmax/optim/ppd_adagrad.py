@@ -25,6 +25,8 @@ from aucmax.optim.staged import (
     use_grad_for_differentiable,
 )
 
+__all__ = ["PPDAdaGrad", "ppd_adagrad"]
+
 
 class PPDAdaGrad(StagedOptimizer):
     r"""Proximal primal-dual AdaGrad (Algorithm 3): dual averaging within each stage.

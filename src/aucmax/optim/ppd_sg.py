@@ -20,6 +20,8 @@ from aucmax.optim.staged import (
     use_grad_for_differentiable,
 )
 
+__all__ = ["PPDSG", "ppd_sg"]
+
 
 class PPDSG(StagedOptimizer):
     r"""Proximal primal-dual stochastic gradient (Algorithm 2).
