@@ -15,16 +15,25 @@ from aucmax.paper.training import make_parts
 pytestmark = pytest.mark.xdist_group("images")
 
 
-def test_the_real_cifar10(real_root, unpack):  # noqa: F811
-    data = datasets.load("cifar10", real_root)
-    assert data.x_train.shape == (50_000, 32, 32, 3)
-    assert data.x_test.shape == (10_000, 32, 32, 3)
-    assert np.bincount(data.y_train).tolist() == [5_000] * 10
-    assert np.bincount(data.y_test).tolist() == [1_000] * 10
-    assert data.classes == tuple(CIFAR10_NAMES)
+@pytest.fixture(scope="module")
+def cifar10(real_root):  # noqa: F811
+    return datasets.load("cifar10", real_root)
+
+
+@pytest.fixture(scope="module")
+def catdog(real_root):  # noqa: F811
+    return datasets.load("catdog", real_root)
+
+
+def test_the_real_cifar10(cifar10, unpack):  # noqa: F811
+    assert cifar10.x_train.shape == (50_000, 32, 32, 3)
+    assert cifar10.x_test.shape == (10_000, 32, 32, 3)
+    assert np.bincount(cifar10.y_train).tolist() == [5_000] * 10
+    assert np.bincount(cifar10.y_test).tolist() == [1_000] * 10
+    assert cifar10.classes == tuple(CIFAR10_NAMES)
     expected = unpack.cifar10_arrays()
     for key in ("x_train", "y_train", "x_test", "y_test"):
-        assert np.array_equal(getattr(data, key), expected[key]), key
+        assert np.array_equal(getattr(cifar10, key), expected[key]), key
 
 
 def test_one_altered_bit_in_the_real_cifar10(real_root, tmp_path):  # noqa: F811
@@ -39,38 +48,37 @@ def test_one_altered_bit_in_the_real_cifar10(real_root, tmp_path):  # noqa: F811
         datasets.load("cifar10", tmp_path)
 
 
-def test_the_real_catdog(real_root, unpack):  # noqa: F811
-    data = datasets.load("catdog", real_root)
-    assert data.x_train.shape == (19_999, 32, 32, 3)
-    assert data.x_test.shape == (4_999, 32, 32, 3)
+def test_the_real_catdog(catdog, unpack):  # noqa: F811
+    assert catdog.x_train.shape == (19_999, 32, 32, 3)
+    assert catdog.x_test.shape == (4_999, 32, 32, 3)
     with zipfile.ZipFile(unpack.HERE / "catdog32.zip") as archive:
         index = np.load(io.BytesIO(archive.read("index.npz")), allow_pickle=False)
         tiles = unpack.mosaics(archive, "32_test")[: len(index["y_test"])]
     order = np.argsort(index["y_test"], kind="stable")
-    assert np.array_equal(data.x_test, tiles[order])
-    assert np.array_equal(data.y_test, index["y_test"][order])
-    assert np.array_equal(np.bincount(data.y_train), np.bincount(index["y_train"]))
+    assert np.array_equal(catdog.x_test, tiles[order])
+    assert np.array_equal(catdog.y_test, index["y_test"][order])
+    assert np.array_equal(np.bincount(catdog.y_train), np.bincount(index["y_train"]))
 
 
 # ---- Prepared for the experiments --------------------------------------------------------------
 
 
-def test_the_real_cifar10_at_91_to_9(real_root):  # noqa: F811
+def test_the_real_cifar10_at_91_to_9(cifar10):
     """The paper's counts: 25,000 to 2,500 before the split, all test images."""
-    data = datasets.load("cifar10", real_root)
-    train, test = prepare.distinct(data.x_train, data.x_test)
+    train, test = prepare.distinct(cifar10.x_train, cifar10.x_test)
     assert (len(train), len(test)) == (50_000, 10_000)  # no two are alike
     run = make_plan("figure1", "cifar10", removed=[0.9], lines=["sgd"]).runs[0]
     assert run.ratio == "91/9"
-    parts = make_parts(run, data)
+    parts = make_parts(run, cifar10)
     counts = parts.counts()
     assert counts["valid"] == [4_545, 455]
     assert counts["train"] == [25_000 - 4_545, 2_500 - 455]
     assert counts["test"] == [5_000, 5_000]
-    assert np.array_equal(parts.test[0].permute(0, 2, 3, 1).numpy(), data.x_test)
-    assert np.array_equal(parts.test[1].numpy(), data.y_test >= 5)
+    assert np.array_equal(parts.test[0].permute(0, 2, 3, 1).numpy(), cifar10.x_test)
+    assert np.array_equal(parts.test[1].numpy(), cifar10.y_test >= 5)
     label = {
-        image.tobytes(): int(y) >= 5 for image, y in zip(data.x_train, data.y_train, strict=True)
+        image.tobytes(): int(y) >= 5
+        for image, y in zip(cifar10.x_train, cifar10.y_train, strict=True)
     }
     for x, y in (parts.train, parts.valid):
         found = [label.pop(image.tobytes()) for image in x.permute(0, 2, 3, 1).numpy()]
@@ -89,12 +97,11 @@ def first_of_each(*parts):
     return kept
 
 
-def test_the_real_catdog_without_repeats(real_root):  # noqa: F811
-    data = datasets.load("catdog", real_root)
-    train, test = prepare.distinct(data.x_train, data.x_test)
-    expected_test, expected_train = first_of_each(data.x_test, data.x_train)
+def test_the_real_catdog_without_repeats(catdog):
+    train, test = prepare.distinct(catdog.x_train, catdog.x_test)
+    expected_test, expected_train = first_of_each(catdog.x_test, catdog.x_train)
     assert (train.tolist(), test.tolist()) == (expected_train, expected_test)
-    (once,) = first_of_each(data.x_train)
-    within_train, within_test = len(data.x_train) - len(once), len(data.x_test) - len(test)
+    (once,) = first_of_each(catdog.x_train)
+    within_train, within_test = len(catdog.x_train) - len(once), len(catdog.x_test) - len(test)
     shared = len(once) - len(train)
     assert (within_train, within_test, shared) == (18, 3, 9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,6 @@ from aucmax.paper.settings import LineKey, Run
 from aucmax.train.metrics import ITERATES
 
 FORMAT = 1
-NEEDED = (
-    "experiment", "protocol", "dataset", "ratio", "line", "label", "seed", "steps", "iterate",
-    "history",
-)  # fmt: skip
-"""Fields without which a file is no result."""
 
 
 @dataclass(frozen=True)
@@ -177,12 +172,12 @@ def parse_result(content: Mapping[str, Any], where: str) -> RunResult:
     """
     if content.get("format") != FORMAT:
         raise ValueError(f"{where} must have format {FORMAT}, found {content.get('format')!r}")
-    missing = [name for name in NEEDED if name not in content]
-    if missing:
+    needed = [f.name for f in fields(RunResult) if f.default is f.default_factory is MISSING]
+    if missing := [name for name in needed if name not in content]:
         raise ValueError(f"{where} must be the result of a run, found no {', '.join(missing)}")
     if content["iterate"] not in ITERATES:
         raise ValueError(f"iterate must be 'last' or 'average', {where} has {content['iterate']!r}")
-    names = [field.name for field in fields(RunResult)]
+    names = [f.name for f in fields(RunResult)]
     known = {name: content[name] for name in names if content.get(name) is not None}
     for name in {"seconds_per_step", "seconds"} & known.keys():
         known[name] = number(known[name], name)
