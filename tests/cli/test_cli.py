@@ -133,7 +133,7 @@ def test_tuning_without_optuna_says_what_to_install(tmp_path, capfd, monkeypatch
 def test_in_a_terminal_a_bar_counts_steps(tmp_path):
     """What is said of the run stands above it, the table below."""
     out = tmp_path / "out"
-    with Command(options(out, lines=["sgd"], steps=120), columns=40) as command:
+    with Command(options(out, lines=["sgd"], steps=40), columns=40) as command:
         assert command.wait() == 0
     text = command.text()
     assert_bar(text, 40)

@@ -48,7 +48,10 @@ def test_scikit_learns_own_checks():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(
-            quick(max_steps=40), expected_failed_checks=expected, on_fail=None, on_skip=None
+            quick(max_steps=20, width=8, blocks=1),
+            expected_failed_checks=expected,
+            on_fail=None,
+            on_skip=None,
         )
     assert len(results) > 50
     failed = {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"}

@@ -5,8 +5,8 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from sklearn.metrics import roc_auc_score
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
+from aucmax.cli._tables import fit
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file
 from aucmax.tables.encoder import TableEncoder
@@ -51,15 +52,6 @@ def folder(tmp_path_factory):
     customers(300, seed=1).to_csv(place / "new.csv", index=False)
     fitted = fit_file(place / "train.csv", "churned", out=place / "model", drop=["id"], **QUICK)
     return place, fitted
-
-
-def shell(*arguments, folder=None):
-    """A real process: exit code, standard output and error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "aucmax", *map(str, arguments)], cwd=folder, text=True,
-        capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120,
-    )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
 
 
 def refused(capsys, *arguments):
@@ -348,13 +340,15 @@ def test_an_altered_model_is_refused(folder, capsys, tmp_path):
     assert "altered" in refused(capsys, "predict", copy, place / "new.csv")
 
 
-# ---- Real processes ------------------------------------------------------------------------------
+# ---- The demo ------------------------------------------------------------------------------------
 
 
-def test_the_demo_in_a_shell(tmp_path, monkeypatch, capsys):
-    """A real process makes the model; what follows is called here."""
-    code, out, err = shell("demo", folder=tmp_path)
-    assert code == 0, err
+def test_the_demo_and_what_one_does_with_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["aucmax", "demo"])
+    monkeypatch.setattr("aucmax.cli._tables.fit", partial(fit, time_limit=0.5))
+    main(["demo"])
+    out = capsys.readouterr().out
     assert "aucmax fit demo-model-data.csv --target malignant --out demo-model" in out
     assert "interval" in out
     assert "against logistic regression" in out
@@ -363,7 +357,6 @@ def test_the_demo_in_a_shell(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "demo-model" / "report.html").exists()
     evaluation = json.loads((tmp_path / "demo-model" / "evaluation.json").read_text())["state"]
     assert "aucmax demo" in json.dumps(evaluation)
-    monkeypatch.chdir(tmp_path)
     main(["evaluate", "demo-model", "demo-model-data.csv"])
     assert "569 rows: 357 'no', 212 'yes'" in capsys.readouterr().out
     main(["report", "demo-model"])

@@ -79,7 +79,8 @@ def test_a_pass_after_the_other_in_another_order(tmp_path):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr("aucmax.tables.streaming.BATCH", 100)
+    monkeypatch.setattr(streaming, "BATCH", 100)
+    monkeypatch.setattr(streaming, "EVALUATIONS", 12)
 
 
 def test_a_model_from_disk(tmp_path, small_batches):
@@ -106,23 +107,24 @@ def test_hints_come_from_the_sample(tmp_path):
 
 def test_killed_it_goes_on(tmp_path, small_batches):
     """A real SIGKILL in the middle; the same call then ends as if nothing had been."""
-    pattern = write_parts(tmp_path, rows=15000)
+    pattern = write_parts(tmp_path, rows=9000)
     script = (
-        "import sys; from aucmax.tables import streaming; streaming.BATCH = 100;"
+        "import sys; from aucmax.tables import streaming;"
+        "streaming.BATCH = 100; streaming.EVALUATIONS = 12;"
         "streaming.fit_stream(sys.argv[1], 'y', drop=['row'], out=sys.argv[2], members=2, width=16,"
         " n_jobs=1, progress=False)"
     )
     command = [sys.executable, "-c", script, str(pattern), str(tmp_path / "killed")]
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
     history = tmp_path / "killed.unfinished" / "history.jsonl"
-    while not (history.exists() and len(history.read_text().splitlines()) > 5):
+    while not (history.exists() and len(history.read_text().splitlines()) > 3):
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "killed").exists()
     steps = json.loads(history.read_text().splitlines()[-1])["step"]
-    assert steps < 120
+    assert steps < 72
     one, two = (
         fit_stream(pattern, "y", drop=["row"], out=tmp_path / name, **QUICK).model
         for name in ("killed", "whole")
