@@ -14,7 +14,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-test: lint types docs unit  ## Lint, type-check, build the docs, run the tests
+test: $(READY)   ## Lint, type-check, build the docs, run the tests
+	$(MAKE) --no-print-directory --jobs=2 lint types docs
+	$(MAKE) --no-print-directory unit
 
 lint: $(READY)   ## ruff: style and formatting
 	$(BIN)/ruff check .
