@@ -166,6 +166,27 @@ def test_lists_are_used_if_asked_for(how):
     assert p[0].item() == pytest.approx(0.9)
 
 
+class Sharded(torch.Tensor):
+    """A shard of a parameter, whose memory is not the parameter's own."""
+
+    def data_ptr(self):
+        raise RuntimeError("no storage")
+
+    def to_local(self):
+        return self.as_subclass(torch.Tensor)
+
+
+@pytest.mark.usefixtures("with_kernels")
+def test_lists_are_used_if_any_parameter_is_sharded():
+    ps = [torch.ones(3, device=DEVICE, requires_grad=True), torch.ones(3, device=DEVICE)]
+    ps[1] = ps[1].as_subclass(Sharded).requires_grad_()
+    optimizer = aucmax.PPDSG(ps, lr=0.1)
+    for p in ps:
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    assert [p[0].item() for p in ps] == pytest.approx([0.9, 0.9])
+
+
 FUNCTIONAL = {
     "PPDSG": (aucmax.PPDSG, {"gamma": 5.0, "momentum": 0.9, "weight_decay": 0.01}),
     "PPDAdaGrad": (aucmax.PPDAdaGrad, {"gamma": 5.0}),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aucmax import kernels
+from aucmax.checks import is_sharded
 
 Types = tuple[torch.dtype, torch.dtype]
 
@@ -28,6 +29,7 @@ class FusedStep:
     def __init__(self, kernel: str, groups: Sequence[Sequence[Tensor]]) -> None:
         self.kernel = kernel
         self.params = [p for group in groups for p in group]
+        self.whole = not any(map(is_sharded, self.params))
         self.group_of = [k for k, group in enumerate(groups) for _ in group]
         self.structure: Any = None
         self.tables: list[tuple[list[int], FusedTable]] = []
@@ -49,7 +51,7 @@ class FusedStep:
             begin: checks the gradients, and begins the state that is not there yet.
             states: of all parameters.
         """
-        if any(isinstance(x, Tensor) for numbers in factors for x in numbers.values()):
+        if not self.whole or any(isinstance(x, Tensor) for row in factors for x in row.values()):
             return False
         grads = [p.grad for p in self.params]
         structure = self._structure(grads, names)

@@ -212,8 +212,9 @@ class StagedOptimizer(Optimizer):
         return begun
 
     def _count(self) -> None:
-        numbers = [self._numbers_of(group) for group in self.param_groups if group["params"]]
-        torch._foreach_add_([of_group["step"] for of_group in numbers], 1.0)
+        groups = [group for group in self.param_groups if group["params"]]
+        if groups:
+            torch._foreach_add_([self._numbers_of(group)["step"] for group in groups], 1.0)
 
     def _begin_groups(self) -> list[Begun]:
         return [self._begin_group(group) for group in self.param_groups if group["params"]]
