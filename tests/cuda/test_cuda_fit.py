@@ -333,5 +333,5 @@ def test_a_search_over_a_tables_options_runs_in_this_process(tmp_path, monkeypat
         tmp_path / "data.csv", "y", out=tmp_path / "m", trials=5, max_steps=120, workers=2,
         compare=False, progress=False,
     )  # fmt: skip
-    assert len(tuning["trials"]) == 5
-    assert tuning["best"]["validation_auc"] > 0.8
+    assert len(tuning.trials) == 5
+    assert tuning.best.validation_auc > 0.8
