@@ -40,11 +40,9 @@ def save(folder: Path, name: str, state: Any) -> None:
     tensors: dict[str, Tensor] = {}
     tree = _pack(state, name="", tensors=tensors)
     spread = {key: tensors.pop(key) for key in list(tensors) if is_sharded(tensors[key])}
-    shards = {}
-    if spread:
-        files = sharding.write(folder / f"{name}.shards", spread)
-        shards = {path.name: disk.sha256(path) for path in files} if distributed.rank() == 0 else {}
+    files = sharding.write(folder / f"{name}.shards", spread) if spread else []
     if distributed.rank() == 0:
+        shards = {path.name: disk.sha256(path) for path in files}
         layout = {k: [list(x.shape), str(x.dtype).split(".")[1]] for k, x in spread.items()}
         digest = _write_tensors(folder / f"{name}.safetensors", tensors)
         notes = {"sha256": digest, "shards": shards, "layout": layout, "state": tree}
@@ -163,8 +161,7 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
     from safetensors.torch import save
 
     # Copies: safetensors refuses memory that two names share, as tied weights do.
-    own = {key: x.detach().to("cpu", copy=True).contiguous() for key, x in tensors.items()}
-    content = save(own)
+    content = save({k: x.detach().to("cpu", copy=True).contiguous() for k, x in tensors.items()})
     with disk.atomic_write(path) as temporary:
         temporary.write_bytes(content)
     return hashlib.sha256(content).hexdigest()

@@ -91,15 +91,14 @@ def configure_torch(threads: int) -> None:
 def _start_worker(threads: int) -> None:
     configure_torch(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who then tells us
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A worker that went on without its parent would stand in the next one's way."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    wait_for([parent.sentinel])
-    os._exit(1)
+
+    def end_with_parent() -> None:  # or it would stand in the way of the next one's workers
+        wait_for([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _run(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -58,7 +58,18 @@ def check(labels: Tensor, task: str) -> None:
     if len(labels) == 0:
         raise ValueError("train must have rows, found none")
     if task == "multiclass":
-        _check_classes(labels)
+        if labels.ndim != 1 or labels.is_floating_point():
+            raise ValueError(
+                f"multiclass targets must be integers of shape (N,), "
+                f"found {labels.dtype} of shape {tuple(labels.shape)}"
+            )
+        if int(labels.min()) < 0:
+            raise ValueError(f"multiclass targets must be 0 or more, found {int(labels.min())}")
+        counts = torch.bincount(labels.cpu().long()).tolist()
+        if len(counts) < 2 or 0 in counts:
+            raise ValueError(
+                f"train must hold every class from 0 on, at least two, found counts {counts}"
+            )
     elif task == "binary":
         check_both_classes("train", labels)
     elif labels.ndim != 2:
@@ -86,14 +97,11 @@ def shares(labels: Tensor, weight: Tensor | None, task: str) -> float | list[flo
     y = labels.cpu()
     if task == "multiclass":
         mass = torch.zeros(int(y.max()) + 1, dtype=torch.float64).index_add(0, y.long(), w)
-        per_class: list[float] = (mass / mass.sum()).tolist()
-        return per_class
+        return list((mass / mass.sum()).tolist())
     if task == "binary":
         return float((w * y.double()).sum() / w.sum())
-    w = w if w.ndim == 2 else w[:, None]
-    known = w * ~y.isnan()
-    per_label: list[float] = ((known * y.double().nan_to_num()).sum(0) / known.sum(0)).tolist()
-    return per_label
+    known = (w if w.ndim == 2 else w[:, None]) * ~y.isnan()
+    return list(((known * y.double().nan_to_num()).sum(0) / known.sum(0)).tolist())
 
 
 def check_both_classes(whose: str, labels: Tensor) -> None:
@@ -106,20 +114,4 @@ def check_both_classes(whose: str, labels: Tensor) -> None:
         raise ValueError(
             f"{whose} must hold both classes, found {ones} positives "
             f"and {len(labels) - ones} negatives"
-        )
-
-
-def _check_classes(labels: Tensor) -> None:
-    if labels.ndim != 1 or labels.is_floating_point():
-        raise ValueError(
-            f"multiclass targets must be integers of shape (N,), "
-            f"found {labels.dtype} of shape {tuple(labels.shape)}"
-        )
-    if int(labels.min()) < 0:
-        raise ValueError(f"multiclass targets must be 0 or more, found {int(labels.min())}")
-    counts = torch.bincount(labels.cpu().long())
-    if len(counts) < 2 or int(counts.min()) == 0:
-        raise ValueError(
-            f"train must hold every class from 0 on, at least two, "
-            f"found counts {counts.long().tolist()}"
         )

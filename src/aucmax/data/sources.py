@@ -150,8 +150,7 @@ class ArraySource(_SampledSource):
         (rows,) = drawn
         if type(augment) is CropAndFlip:  # a subclass may take a batch alone
             return self.arrays.pick(rows, augment(self.arrays.x, rows))
-        batch = self.arrays.pick(rows)
-        return batch if augment is None else batch._replace(x=augment(batch.x))
+        return super().load(self.arrays.pick(rows), augment)
 
 
 class DatasetSource(_SampledSource):
@@ -351,8 +350,7 @@ class _SeededBatches(Dataset[Any]):
         seed, rows = key
         with random_state.Isolated(seed):
             fetch: Callable[..., Any] | None = getattr(self.dataset, "__getitems__", None)
-            items = fetch(rows) if fetch else [self.dataset[i] for i in rows]
-            return default_collate(items)
+            return default_collate(fetch(rows) if fetch else [self.dataset[i] for i in rows])
 
 
 def _next(iterator: Iterator[Any]) -> Any:

@@ -115,8 +115,7 @@ def _points_to_draw(x: Floats, y: Floats) -> NDArray[np.bool_]:
     """The first point in each cell of a fine grid, the one before it, and the last of all."""
     cells = np.rint(FINEST * np.stack([x, y]))
     first = np.append(True, (cells[:, 1:] != cells[:, :-1]).any(axis=0))
-    drawn: NDArray[np.bool_] = first | np.append(first[1:], True)
-    return drawn
+    return np.asarray(first | np.append(first[1:], True))
 
 
 def calibration_groups(rows: BinaryRows) -> list[Group]:

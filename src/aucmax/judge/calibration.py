@@ -36,8 +36,7 @@ class Platt:
 
     def __call__(self, scores: Floats) -> Floats:
         """The probabilities of the positive class."""
-        probabilities: Floats = np.exp(-np.logaddexp(0.0, -self.logit(scores)))
-        return probabilities
+        return np.asarray(np.exp(-np.logaddexp(0.0, -self.logit(scores))))
 
     def logit(self, scores: Floats) -> Floats:
         """Their log-odds."""
@@ -65,8 +64,7 @@ class Temperature:
 
     def logit(self, scores: Floats) -> Floats:
         """Their logarithms, each row's up to a constant."""
-        logits: Floats = self.slope * np.asarray(scores, np.float64) + np.array(self.shifts)
-        return logits
+        return self.slope * np.asarray(scores, np.float64) + np.asarray(self.shifts, np.float64)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain numbers."""
@@ -131,8 +129,7 @@ def fit_temperature(
 def softmax(z: Floats) -> Floats:
     """Of each row."""
     z = np.exp(z - z.max(axis=1, keepdims=True))
-    shares: Floats = z / z.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(z / z.sum(axis=1, keepdims=True))
 
 
 def _logistic(s: Floats, t: Floats, w: Floats) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from aucmax.judge.binary import BinaryRows
 from aucmax.judge.interval import Interval
 from aucmax.judge.multiclass import MulticlassRows
 
-NAME = "evaluation"
+NAME, ARRAYS = "evaluation", ("probability", "classes")
 SIGNIFICANT = 0.05
 """A p value below it counts as a difference."""
 
@@ -183,7 +183,6 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """The file's content: plain values, and arrays of the test rows."""
-        counts = {part: about.counts for part, about in self.parts.items() if about.counts}
         plain = {
             "target": self.target,
             "labels": list(self.labels),
@@ -191,7 +190,11 @@ class Evaluation:
             "probability": self.probability,
             "classes": self.classes,
             "auc": asdict(self.auc),
-            "peers": [_flat(peer) for peer in self.peers],
+            "peers": [
+                {"name": x.name, "auc": x.auc.value, "low": x.auc.low, "high": x.auc.high}
+                | {"p_value": x.p_value, "seconds": x.seconds}
+                for x in self.peers
+            ],
             "importance": [asdict(column) for column in self.importance],
             "columns": [asdict(column) for column in self.columns],
             "history": [dict(record) for record in self.history],
@@ -201,8 +204,9 @@ class Evaluation:
             "command": self.command,
             "made": dict(self.versions),
         }
+        counts = {part: list(about.counts) for part, about in self.parts.items() if about.counts}
         if isinstance(self.rows, MulticlassRows):
-            return {**plain, "counts": {part: list(each) for part, each in counts.items()}}
+            return {**plain, "counts": counts}
         positives = {part: each[1] for part, each in counts.items()}
         return {**plain, "positives": positives, "threshold": self.threshold}
 
@@ -224,7 +228,10 @@ class Evaluation:
             classes=content["classes"],
             auc=Interval(**content["auc"]),
             threshold=content.get("threshold"),
-            peers=tuple(map(_peer, content["peers"])),
+            peers=tuple(
+                Peer(x["name"], Interval(x["auc"], x["low"], x["high"]), x["p_value"], x["seconds"])
+                for x in content["peers"]
+            ),
             importance=tuple(Importance(**column) for column in content["importance"]),
             columns=tuple(Column(**column) for column in content["columns"]),
             history=tuple(content["history"]),
@@ -237,9 +244,9 @@ class Evaluation:
 
     def write(self, folder: Path) -> None:
         """Keep it beside the model of a folder."""
-        arrays = {"probability": self.probability, "classes": self.classes}
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        checkpoint.save(folder, NAME, {**self.to_dict(), **tensors})
+        content = self.to_dict()
+        tensors = {name: torch.from_numpy(content[name]) for name in ARRAYS}
+        checkpoint.save(folder, NAME, {**content, **tensors})
 
     @classmethod
     def read(cls, folder: Path) -> Evaluation:
@@ -254,15 +261,5 @@ class Evaluation:
                 f"model saved from Python does not know its target's name"
             )
         content = checkpoint.load(folder, NAME)
-        arrays = {name: content[name].numpy() for name in ("probability", "classes")}
+        arrays = {name: content[name].numpy() for name in ARRAYS}
         return cls.from_dict({**content, **arrays})
-
-
-def _flat(peer: Peer) -> dict[str, Any]:
-    auc = {"auc": peer.auc.value, "low": peer.auc.low, "high": peer.auc.high}
-    return {"name": peer.name, **auc, "p_value": peer.p_value, "seconds": peer.seconds}
-
-
-def _peer(content: Mapping[str, Any]) -> Peer:
-    auc = Interval(content["auc"], content["low"], content["high"])
-    return Peer(content["name"], auc, content["p_value"], content["seconds"])

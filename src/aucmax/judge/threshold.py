@@ -38,10 +38,8 @@ class Counts(NamedTuple):
     ) -> Counts:
         """Those of rows with this probability and above flagged."""
         flagged = probability >= threshold
-        hits, positives = int((flagged & positive).sum()), int(positive.sum())
-        false_alarms = int(flagged.sum()) - hits
-        negatives = len(positive) - positives
-        return cls(hits, false_alarms, positives - hits, negatives - false_alarms)
+        cells = (flagged & positive, flagged & ~positive, ~flagged & positive, ~flagged & ~positive)
+        return cls(*(int(cell.sum()) for cell in cells))
 
     @property
     def rows(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup, escape
 
-from aucmax.report.style import MATPLOTLIB, page_colours
+from aucmax.report.style import MATPLOTLIB, PAGE_COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,23 +23,18 @@ class Drawing(NamedTuple):
     width: float
 
 
-def draw(figure: Figure, name: str, label: str) -> Drawing:
-    """The figure in the colours of a page's style sheet.
+def for_page(text: str, name: str, label: str) -> Drawing:
+    """A figure from :func:`svg` in the colours of a page's style sheet.
 
     Args:
-        figure: of matplotlib.
+        text: the ``<svg>`` element.
         name: put before every id, so that several figures can stand on one page.
         label: what is read aloud in its place.
     """
-    return for_page(svg(figure), name, label)
-
-
-def for_page(text: str, name: str, label: str) -> Drawing:
-    """The same of a figure that is an ``<svg>`` element already, from :func:`svg`."""
     width = re.search(r'\swidth="([\d.]+)pt"', text)
     assert width is not None
     text = _with_prefix(text, f"{name}-")
-    for colour in page_colours():
+    for colour in PAGE_COLOURS:
         text = text.replace(colour.light, f"var(--{colour.name})")
     text = text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
     return Drawing(Markup(text), float(width[1]) / 72)
@@ -57,17 +52,16 @@ def svg(figure: Figure, prefix: str = "") -> str:
         figure.savefig(target, format="svg", metadata=dict.fromkeys(("Date", "Creator")))
     text = target.getvalue()
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = re.sub(r'(?<=\sd=")[^"]+', lambda path: _rounded(path.group()), text)
+
+    def rounded(path: re.Match[str]) -> str:  # to hundredths of a point, finer than any screen
+        return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.2f}", path[0])
+
+    text = re.sub(r'(?<=\sd=")[^"]+', rounded, text)
     return _with_prefix("\n".join(line.rstrip() for line in text.splitlines()) + "\n", prefix)
 
 
 def _with_prefix(text: str, prefix: str) -> str:
     return re.sub(r'(\sid="|url\(#|href="#)', rf"\g<1>{prefix}", text)
-
-
-def _rounded(path: str) -> str:
-    """The path with hundredths of a point, which is finer than any screen."""
-    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number.group()):.2f}", path)
 
 
 def short(value: float) -> str:

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 WIDTH, SQUARE, FLAT = 4.3, 4.1, 3.0  # inches: a phone shows it whole
 BLUE, VERMILION = COLOURS[0][0], COLOURS[1][0]
 REFERENCE: Any = {"color": INK, "linewidth": 1.0, "dashes": (3, 3)}
-CUT: Any = {"color": INK, "linewidth": 1.3, "dashes": (6, 2)}
-SPOT: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.8, "zorder": 5}
-LEGEND: Any = {"handlelength": 2.6, "columnspacing": 1.2, "frameon": False}
 LEAST, BINS = 1e-4, 30  # the smallest probability with a place of its own; bars
 COARSE = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 FINE = (0.0002, 0.0005, 0.002, 0.005, 0.02, 0.05, 0.2, 0.3, 0.7, 0.8, 0.95, 0.98, 0.995, 0.998)
@@ -66,7 +63,7 @@ def draw(
         warnings.filterwarnings("ignore", "Matplotlib currently does not support")
         figure = Figure(figsize=(width, height), layout="constrained")
         paint(figure, *args)
-        return drawing.draw(figure, name, label)
+        return drawing.for_page(drawing.svg(figure), name, label)
 
 
 def roc(figure: Figure, rows: BinaryRows, curves: Curves) -> None:
@@ -83,10 +80,9 @@ def roc(figure: Figure, rows: BinaryRows, curves: Curves) -> None:
 def small_roc(figure: Figure, curves: Curves) -> None:
     """The ROC curve with its band, as one of several panels."""
     ax = _square(figure)
-    ax.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+    ticks = (0, 0.5, 1)
+    ax.set(xticks=ticks, yticks=ticks, xlabel="flagged by mistake", ylabel="found")
     _roc_lines(ax, curves)
-    ax.set_xlabel("flagged by mistake")
-    ax.set_ylabel("found")
 
 
 def _roc_lines(ax: Axes, curves: Curves) -> None:
@@ -101,8 +97,7 @@ def precision_recall(figure: Figure, rows: BinaryRows, curves: Curves) -> None:
     """Precision against recall, with the base rate and the model's threshold."""
     ax = _square(figure)
     ax.plot([0, 1], [rows.base_rate] * 2, label="guessing", **REFERENCE)
-    line = {"drawstyle": "steps-pre", "color": BLUE, "label": "this model"}
-    ax.plot(curves.recall, curves.precision, **line)  # type: ignore[arg-type]
+    ax.plot(curves.recall, curves.precision, drawstyle="steps-pre", color=BLUE, label="this model")
     counts = rows.at_threshold
     if counts.precision is not None:
         _spot(ax, counts.recall, counts.precision, "its threshold")
@@ -113,10 +108,13 @@ def precision_recall(figure: Figure, rows: BinaryRows, curves: Curves) -> None:
 
 def histogram(figure: Figure, rows: BinaryRows) -> None:
     """A panel of probabilities per class; what is not flagged is pale."""
+    from matplotlib.ticker import MaxNLocator
+
     by_odds = is_by_odds(rows.probability)
     place = _log_odds if by_odds else np.asarray
     x, cut = place(rows.probability), float(place(np.array(rows.threshold)))
     edges = _edges(x, cut)
+    flagged = edges[:-1] >= cut
     counts = rows.at_threshold
     top, bottom = figure.subplots(2, 1, sharex=True)
     positives = f"{counts.missed:,} missed", f"{counts.hits:,} found"
@@ -126,7 +124,13 @@ def histogram(figure: Figure, rows: BinaryRows) -> None:
         (bottom, ~rows.positive, BLUE, rows.no, negatives),
     )
     for ax, of_class, colour, label, (below, above) in panels:
-        _bars(ax, np.histogram(x[of_class], edges)[0], edges, cut, colour)
+        heights = np.histogram(x[of_class], edges)[0]
+        for bars, alpha in ((~flagged, 0.3), (flagged, None)):
+            look: Any = {"color": colour, "edgecolor": colour, "linewidth": 0.7, "alpha": alpha}
+            ax.bar(edges[:-1][bars], heights[bars], np.diff(edges)[bars], align="edge", **look)
+        ax.axvline(cut, color=INK, linewidth=1.3, dashes=(6, 2))
+        ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        ax.yaxis.set_major_formatter(lambda value, _: drawing.short(value))
         ax.set_title(f"{quoted(label, 12)}: {below}", loc="left", fontsize=9)
         ax.set_title(above, loc="right", fontsize=9)
         ax.set_ylabel("rows")
@@ -153,22 +157,19 @@ def calibration(figure: Figure, rows: BinaryRows, groups: Sequence[Group], obser
     x, y, low, high, *_ = np.array(groups).T
     end = min(1.0, 1.05 * max(*high, *x, 0.01))
     ax.plot([0, end], [0, end], label="as it should be", **REFERENCE)
-    look = {"color": BLUE, "capsize": 2.5, "elinewidth": 1.0, "label": "test rows"}
-    ax.errorbar(x, y, yerr=np.maximum([y - low, high - y], 0), fmt="o", clip_on=False, **look)  # type: ignore[arg-type]
+    look: Any = {"color": BLUE, "capsize": 2.5, "elinewidth": 1.0, "label": "test rows"}
+    ax.errorbar(x, y, yerr=np.maximum([y - low, high - y], 0), fmt="o", clip_on=False, **look)
     if is_crowded(rows.probability):
         _stretch(ax, end)
     else:
         ax.set(xlim=(0, end), ylim=(0, end))
         _in_percent(ax.xaxis, ax.yaxis)
-    ax.set_aspect("equal")
-    ax.set_xlabel("predicted probability, mean of a group")
-    ax.set_ylabel(observed)
+    ax.set(aspect="equal", xlabel="predicted probability, mean of a group", ylabel=observed)
     _legend(figure)
 
 
 def training(figure: Figure, scores: Training) -> None:
     """Validation score by step, the kept weights marked."""
-    best = scores.best
     looks: dict[str, Any] = {
         "last": {"color": VERMILION, "dashes": (5, 2), "marker": "s", "markersize": 3},
         "average": {"color": BLUE, "marker": "o", "markersize": 3},
@@ -178,10 +179,9 @@ def training(figure: Figure, scores: Training) -> None:
         steps, values = [x.step for x in curve], [x.score for x in curve]
         every = max(1, len(curve) // 12)
         ax.plot(steps, values, label=ITERATES[iterate], markevery=every, **looks[iterate])
-    if best is not None:
+    if (best := scores.best) is not None:
         _spot(ax, best.step, best.score, "kept")
-    ax.set_xlabel("training step")
-    ax.set_ylabel(f"{scores.label} on the validation rows")
+    ax.set(xlabel="training step", ylabel=f"{scores.label} on the validation rows")
     ax.xaxis.set_major_formatter(lambda value, _: drawing.short(value))
     _legend(figure)
 
@@ -189,8 +189,8 @@ def training(figure: Figure, scores: Training) -> None:
 def importance(figure: Figure, columns: Sequence[Importance]) -> None:
     """A bar per column with its spread, the longest on top."""
     ax = figure.subplots()
-    places, drops = np.arange(len(columns))[::-1], [x.drop for x in columns]
-    spread = [x.sd for x in columns]
+    places = np.arange(len(columns))[::-1]
+    drops, spread = [x.drop for x in columns], [x.sd for x in columns]
     look: Any = {"ecolor": INK, "capsize": 2, "error_kw": {"elinewidth": 1.0}}
     ax.barh(places, drops, 0.62, xerr=spread, color=BLUE, alpha=0.7, **look)
     ax.axvline(0, color=INK, linewidth=0.8)
@@ -216,9 +216,13 @@ def _in_percent(*axes: Axis) -> None:
 
 def _stretch(ax: Axes, end: float) -> None:
     """Both axes by the root, which leaves the diagonal straight and has a zero."""
+
+    def root(x: Floats) -> Any:
+        return np.sqrt(np.maximum(x, 0))
+
     ticks = _spaced([x for x in ROOT_TICKS if x <= end], math.sqrt, 0.115 * math.sqrt(end))
     for axis in ("x", "y"):
-        getattr(ax, f"set_{axis}scale")("function", functions=(_root, np.square))
+        getattr(ax, f"set_{axis}scale")("function", functions=(root, np.square))
         getattr(ax, f"set_{axis}lim")(0, end)
         getattr(ax, f"set_{axis}ticks")(ticks, [f"{100 * x:g} %" for x in ticks])
 
@@ -232,25 +236,21 @@ def _spaced(ticks: Sequence[float], place: Callable[[float], float], least: floa
     return spaced
 
 
-def _root(x: Floats) -> Floats:
-    root: Floats = np.sqrt(np.maximum(x, 0))
-    return root
-
-
 def _legend(figure: Figure) -> None:
     """Below the panel, where it hides nothing."""
-    figure.legend(loc="outside lower center", ncols=3, **LEGEND)
+    look: Any = {"handlelength": 2.6, "columnspacing": 1.2, "frameon": False}
+    figure.legend(loc="outside lower center", ncols=3, **look)
 
 
 def _spot(ax: Axes, x: float, y: float, label: str) -> None:
     """A marked point on a line."""
-    ax.plot([x], [y], "D", color=INK, markersize=7, label=label, clip_on=False, **SPOT)
+    look: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.8, "zorder": 5}
+    ax.plot([x], [y], "D", color=INK, markersize=7, label=label, clip_on=False, **look)
 
 
 def _log_odds(probability: Floats) -> Floats:
     p = np.clip(probability, LEAST, 1 - LEAST)
-    odds: Floats = np.log(p / (1 - p))
-    return odds
+    return np.asarray(np.log(p / (1 - p)))
 
 
 def _edges(x: Floats, cut: float) -> Floats:
@@ -261,20 +261,6 @@ def _edges(x: Floats, cut: float) -> Floats:
     edges: Floats = cut + width * np.arange(first, last + 1)
     edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
     return edges
-
-
-def _bars(ax: Axes, heights: Any, edges: Floats, cut: float, colour: str) -> None:
-    """Bars, pale below the cut."""
-    from matplotlib.ticker import MaxNLocator
-
-    for flagged in (False, True):
-        here = (edges[:-1] >= cut) == flagged
-        look: Any = {"edgecolor": colour, "linewidth": 0.7, "color": colour}
-        look |= {"alpha": None if flagged else 0.3}
-        ax.bar(edges[:-1][here], heights[here], np.diff(edges)[here], align="edge", **look)
-    ax.axvline(cut, **CUT)
-    ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    ax.yaxis.set_major_formatter(lambda value, _: drawing.short(value))
 
 
 def _probability_ticks(ax: Axes, edges: Floats) -> None:

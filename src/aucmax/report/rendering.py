@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from aucmax.disk import write_text
 from aucmax.report import words
-from aucmax.report.style import page_colours
+from aucmax.report.style import PAGE_COLOURS
 
 FILTERS = (
     words.capitalized, words.listed, words.loss, words.percent, words.plural, words.quoted,
@@ -35,7 +35,7 @@ def environment(*folders: Path) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {function.__name__: function for function in FILTERS}
-    environment.globals["colours"] = page_colours()
+    environment.globals["colours"] = PAGE_COLOURS
     return environment
 
 

@@ -78,12 +78,18 @@ def shared(evaluation: Evaluation) -> Content:
 def answer(evaluation: Evaluation, rows: Rows) -> Content:
     """What the AUC says, the numbers to remember, and whether other models do as well."""
     auc = evaluation.auc
+    digits, seconds = words.decimals(auc), words.seconds_text(evaluation.seconds)
+    lines = [["this model", *words.auc_texts(auc, digits), UNKNOWN, UNKNOWN, seconds]]
+    for peer in evaluation.peers:
+        difference = words.signed(auc.value - peer.auc.value, digits)
+        tested = difference, words.p_text(peer.p_value), words.seconds_text(peer.seconds)
+        lines.append([short(peer.name), *words.auc_texts(peer.auc, digits), *tested])
     content = {
         "interval": auc,
         "few": FEW,
         "verdict": words.verdict(auc.value, evaluation.peers),
         "significant": SIGNIFICANT,
-        "peers": _peer_lines(evaluation) if evaluation.peers else [],
+        "peers": lines if evaluation.peers else [],
     }
     if isinstance(rows, BinaryRows):
         threshold = words.threshold_text(rows.threshold)
@@ -98,18 +104,6 @@ def answer(evaluation: Evaluation, rows: Rows) -> Content:
         "most_frequent": rows.labels[most],
         "small": [quoted(rows.labels[int(k)]) for k in np.flatnonzero(counts < FEW)],
     }
-
-
-def _peer_lines(evaluation: Evaluation) -> list[list[str]]:
-    """This model, and others on the same rows."""
-    auc = evaluation.auc
-    digits, seconds = words.decimals(auc), words.seconds_text(evaluation.seconds)
-    lines = [["this model", *words.auc_texts(auc, digits), UNKNOWN, UNKNOWN, seconds]]
-    for peer in evaluation.peers:
-        difference = words.signed(auc.value - peer.auc.value, digits)
-        tested = difference, words.p_text(peer.p_value), words.seconds_text(peer.seconds)
-        lines.append([short(peer.name), *words.auc_texts(peer.auc, digits), *tested])
-    return lines
 
 
 @section("ROC curve", "Found, and flagged by mistake: ROC curve")
@@ -146,18 +140,9 @@ def classes(evaluation: Evaluation, rows: MulticlassRows) -> Content:
     digits = max(words.decimals(x.auc) for x in results)
     lines = []
     for label, count, x in zip(rows.labels, rows.counts, results, strict=True):
-        interval = f"{x.auc.low:.{digits}f} to {x.auc.high:.{digits}f}"
-        shares = percent(count / len(rows.classes)), percent(x.precision), percent(x.recall)
-        lines.append(
-            [
-                short(label),
-                f"{count:,}",
-                shares[0],
-                f"{x.auc.value:.{digits}f}",
-                interval,
-                *shares[1:],
-            ]
-        )
+        about = short(label), f"{count:,}", percent(count / len(rows.classes))
+        auc = words.auc_texts(x.auc, digits)
+        lines.append([*about, *auc, percent(x.precision), percent(x.recall)])
     hardest = sorted(range(len(results)), key=lambda k: results[k].auc.value)[:MOST_PANELS]
     panels = []
     for k in sorted(hardest):
@@ -187,21 +172,15 @@ def calibration(evaluation: Evaluation, rows: Rows) -> Content:
         judged, observed = rows, f"share of {quoted(rows.yes, 16)} observed"
     else:
         judged, observed = rows.right_or_wrong(), "share of right labels"
-    groups = calibration_groups(judged)
-    lines = [
-        (
-            percent(group.predicted),
-            percent(group.observed),
-            f"{percent(group.low)} to {percent(group.high)}",
-            f"{group.positives:,} of {group.rows:,}",
-        )
-        for group in groups
-    ]
+    groups, lines = calibration_groups(judged), []
+    for group in groups:
+        interval = f"{percent(group.low)} to {percent(group.high)}"
+        count = f"{group.positives:,} of {group.rows:,}"
+        lines.append([percent(group.predicted), percent(group.observed), interval, count])
     label = "Observed shares against predicted probabilities"
+    shown = (figures.calibration, judged, groups, observed)
     return {
-        "drawing": figures.draw(
-            "calibration", label, figures.calibration, judged, groups, observed
-        ),
+        "drawing": figures.draw("calibration", label, *shown),
         "beside": isinstance(rows, MulticlassRows) and len(rows.labels) > SMALL,
         "judged": judged,
         "mean": judged.probability.mean(),
@@ -258,16 +237,10 @@ def importance(evaluation: Evaluation, rows: Rows) -> Content:
 @section("Data", "The data")
 def data(evaluation: Evaluation, rows: Rows) -> Content:
     """How many rows each part has, and what the columns are like."""
-    columns = [
-        (
-            short(column.name),
-            short(column.kind),
-            percent(column.missing),
-            f"{column.distinct:,}",
-            short(column.typical, 30),
-        )
-        for column in evaluation.columns
-    ]
+    columns = []
+    for x in evaluation.columns:
+        values = percent(x.missing), f"{x.distinct:,}", short(x.typical, 30)
+        columns.append([short(x.name), short(x.kind), *values])
     kinds = Counter(short(column.kind) for column in evaluation.columns).most_common()
     in_words = ", ".join(f"{count:,} {kind}" for kind, count in kinds)
     by = _rows_by_part if isinstance(rows, BinaryRows) else _rows_by_class

@@ -58,8 +58,7 @@ class PageColour(NamedTuple):
     dark: str
 
 
-def page_colours() -> list[PageColour]:
-    """Those of lines, and of ink, paper and grid."""
-    lines = [PageColour(f"line-{i}", *pair) for i, pair in enumerate(COLOURS)]
-    grounds = zip(("ink", "paper", "grid"), DARK_GROUND.items(), strict=True)
-    return [*lines, *(PageColour(name, *pair) for name, pair in grounds)]
+PAGE_COLOURS = [
+    *(PageColour(f"line-{i}", *pair) for i, pair in enumerate(COLOURS)),
+    *map(PageColour, ("ink", "paper", "grid"), DARK_GROUND.keys(), DARK_GROUND.values()),
+]

@@ -36,9 +36,7 @@ def percent(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     edge = 100 * min(value, 1 - value)
-    if edge <= 0:
-        return f"{100 * value:.0f}{NO_BREAK}%"
-    return f"{100 * value:.{_digits(edge)}f}{NO_BREAK}%"
+    return f"{100 * value:.{_digits(edge) if edge > 0 else 0}f}{NO_BREAK}%"
 
 
 def threshold_text(value: float) -> str:
@@ -84,8 +82,7 @@ def loss(value: float) -> str:
 def signed(value: float, digits: int) -> str:
     """A difference with its sign."""
     text = f"{abs(value):.{digits}f}"
-    zero = not float(text)
-    return text if zero else f"{'+' if value > 0 else '−'}{text}"
+    return f"{'+' if value > 0 else '−'}{text}" if float(text) else text
 
 
 def p_text(p: float) -> str:
