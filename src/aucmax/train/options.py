@@ -221,11 +221,13 @@ def takes(
     """Gives a function of one dataclass the arguments of that dataclass."""
 
     def decorate(function: Callable[[Given], Result]) -> Callable[P, Result]:
+        signature = inspect.signature(options)
+
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+            signature.bind(*args, **kwargs)  # an error that does not speak of the dataclass
             return function(options(*args, **kwargs))
 
-        signature = inspect.signature(options)
         returned = inspect.signature(function).return_annotation
         call.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
         return call
