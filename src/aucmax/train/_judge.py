@@ -115,6 +115,18 @@ class Judge:
         return value
 
     @torch.no_grad()
+    def restore_good_weights(self, step: int) -> int:
+        """Put what is not finite back to the best weights so far; returns the weights' step."""
+        model, best = self.model, self.best
+        if not is_finite(model.parameters()):
+            model.load_state_dict(best.weights)
+            return best.step
+        for name, buffer in model.named_buffers():
+            if name in best.weights and not is_finite([buffer]):
+                buffer.copy_(best.weights[name])
+        return step
+
+    @torch.no_grad()
     def _weights(self) -> dict[str, Tensor]:
         return {name: x.clone() for name, x in self.model.state_dict().items()}
 

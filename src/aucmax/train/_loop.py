@@ -14,7 +14,6 @@ from aucmax.data.sources import BatchSource
 from aucmax.history import History, read
 from aucmax.stages import Stage
 from aucmax.train._captured import make_step
-from aucmax.train._divergence import explained
 from aucmax.train._folder import RunFolder
 from aucmax.train._judge import Judge
 from aucmax.train._phases import Phase
@@ -370,7 +369,18 @@ class Loop:
     def _in_plain_words(self, error: BaseException) -> BaseException:
         """What has ended the run, for the user to read."""
         if isinstance(error, DivergedError):
-            return explained(error, self.judge.best, self.source, self.options, self.at.step)
+            step, ago = self.at.step, error.steps_ago
+            failed = step + 1 if self.options.where.type == "cpu" else step - ago
+            batch = self.source.position(ago * self.options.accumulate)
+            when = f"at step {failed:,} ({batch})"
+            if error.among_fresh_samples:
+                when = f"after step {step:,} (fresh samples up to {self.source.position()})"
+            advice = "Look at that batch" if error.bad_inputs else "Lower lr, or set clip_norm"
+            kept = self.judge.restore_good_weights(step)
+            return DivergedError(
+                f"training diverged {when}: {error}. "
+                f"The model holds the weights of step {kept:,}. {advice}"
+            )
         if isinstance(error, ValueError) and self.folder is not None:
             self.folder.abandon()
         if isinstance(error, RuntimeError) and "DataLoader worker (pid" in str(error):
