@@ -12,6 +12,7 @@ from aucmax.kernels.packed import (
     GROUP,
     TYPES,
     WARPS,
+    Constant,
     Table,
     column,
     own_block,
@@ -21,7 +22,7 @@ from aucmax.kernels.packed import (
 
 COLUMNS = ("grad",)
 GRAD = place(COLUMNS, "grad")
-WIDTH = tl.constexpr(len(COLUMNS))
+WIDTH = Constant(len(COLUMNS))
 
 
 def note(table: Table, kind: torch.dtype, loss: Tensor, steps: Tensor, since: Tensor) -> None:

@@ -13,6 +13,7 @@ from aucmax.kernels.packed import (
     GROUP,
     TYPES,
     WARPS,
+    Constant,
     Table,
     address,
     column,
@@ -49,7 +50,7 @@ PARAM, GRAD, REFERENCE, DRIFT = (place(SHARED, name) for name in SHARED)
 SG_COLUMNS = (*SHARED, "momentum_buffer")
 SG_FACTORS = ("lr", "pull", "weight_decay", "momentum", "sign")
 
-SG_WIDTH, SG_NUMBERS = tl.constexpr(len(SG_COLUMNS)), tl.constexpr(len(SG_FACTORS))
+SG_WIDTH, SG_NUMBERS = Constant(len(SG_COLUMNS)), Constant(len(SG_FACTORS))
 MOMENTUM_BUFFER = place(SG_COLUMNS, "momentum_buffer")
 SG_LR, SG_PULL, SG_DECAY, SG_MOMENTUM, SG_SIGN = (place(SG_FACTORS, name) for name in SG_FACTORS)
 
@@ -121,8 +122,8 @@ PPD_SG = Kernel(_ppd_sg, SG_COLUMNS, SG_FACTORS)
 ADAGRAD_COLUMNS = (*SHARED, "grad_sum", "square_sum", "centre")
 ADAGRAD_FACTORS = ("lr", "pull", "delta", "sign")
 
-ADAGRAD_WIDTH = tl.constexpr(len(ADAGRAD_COLUMNS))
-ADAGRAD_NUMBERS = tl.constexpr(len(ADAGRAD_FACTORS))
+ADAGRAD_WIDTH = Constant(len(ADAGRAD_COLUMNS))
+ADAGRAD_NUMBERS = Constant(len(ADAGRAD_FACTORS))
 GRAD_SUM = place(ADAGRAD_COLUMNS, "grad_sum")
 SQUARE_SUM = place(ADAGRAD_COLUMNS, "square_sum")
 CENTRE = place(ADAGRAD_COLUMNS, "centre")
