@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aucmax.tables import _values
-from aucmax.tables._scale import Scale
 from aucmax.tables._values import Numbers, Values
 
 DAY = np.timedelta64(1, "D")
 HOUR = np.timedelta64(1, "h")
+
+LIMIT = 5.0
+"""No score is beyond it."""
+
+CLOSEST = 1e-290
+"""Knots are no closer, so that no slope between them overflows."""
 
 
 class Settings(NamedTuple):
@@ -23,6 +30,84 @@ class Settings(NamedTuple):
     quantiles: int
     max_categories: int
     min_count: int
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A line from value to score through some of the training values, flat beyond its ends.
+
+    Attributes:
+        knots: values, increasing.
+        scores: what each knot becomes.
+        fill: what a missing value becomes: the score of the median.
+    """
+
+    knots: Numbers
+    scores: Numbers
+    fill: float
+
+    @classmethod
+    def fit(cls, values: Numbers, quantiles: int) -> Scale | None:
+        """The normal quantile of each value's rank, about unit; None if only one value occurs.
+
+        Through the distinct values, or if they are too many those among evenly spaced quantiles.
+        A value's rank is the middle of its ties. Columns with a few rare values would need scores
+        beyond the limit to have unit variance: they get as near as it lets them.
+        """
+        values = np.sort(values[~np.isnan(values)])
+        knots = _distinct(values)
+        if len(knots) > quantiles:
+            even = np.linspace(0, len(values) - 1, quantiles).round().astype(int)
+            knots = _distinct(values[even])
+        with np.errstate(over="ignore"):
+            apart = np.diff(knots) > CLOSEST
+        knots = np.delete(knots, 1 + np.flatnonzero(~apart))
+        if len(knots) < 2:
+            return None
+        ranks = (np.searchsorted(values, knots) + np.searchsorted(values, knots, "right")) / 2
+        normal = NormalDist()
+        scores = np.array([normal.inv_cdf(p) for p in (ranks / len(values)).tolist()])
+        scores = scores.clip(-LIMIT, LIMIT)
+        spread = np.interp(values, knots, scores).std()
+        scores *= min(1 / spread, LIMIT / np.abs(scores).max())
+        # Of float32's precision, so that rounding to it cannot put a value above the next knot.
+        scores = scores.astype(np.float32).astype(np.float64)
+        return cls(knots, scores, _fill(values, knots, scores))
+
+    @classmethod
+    def flag(cls, values: Numbers) -> Scale | None:
+        """0 and 1 as they are; None if only one of them occurs."""
+        ends = np.array([0.0, 1.0])
+        if values.min() == values.max():
+            return None
+        return cls(ends, ends, _fill(np.sort(values), ends, ends))
+
+    def encode(self, values: Numbers, missing: NDArray[np.bool_]) -> Numbers:
+        """The score of each value."""
+        scores: Numbers = np.interp(values, self.knots, self.scores)
+        scores[missing] = self.fill
+        return scores
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"knots": self.knots.tolist(), "scores": self.scores.tolist(), "fill": self.fill}
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Scale:
+        """From JSON."""
+        knots, scores = (np.array(d[key], dtype=np.float64) for key in ("knots", "scores"))
+        return cls(knots, scores, float(d["fill"]))
+
+
+def _distinct(ordered: Numbers) -> Numbers:
+    return np.delete(ordered, 1 + np.flatnonzero(ordered[1:] == ordered[:-1]))
+
+
+def _fill(ordered: Numbers, knots: Numbers, scores: Numbers) -> float:
+    """The score of the median."""
+    half = len(ordered) // 2
+    median = ordered[half] / 2 + ordered[-half - 1] / 2  # halved first: the sum may overflow
+    return float(np.interp(median, knots, scores))
 
 
 @dataclass(frozen=True)
@@ -93,12 +178,11 @@ class Field:
             categorical[:, 0] = [codes.get(text, 0) for text in texts]
             return
         parts = numeric_parts(self.kind, self.name, values)
-        absent = np.isnan(next(iter(parts.values())))
-        missing = absent if absent.any() else None
+        missing = np.isnan(next(iter(parts.values())))
         for j, (output, scale) in enumerate(self.scales.items()):
             numeric[:, j] = scale.encode(parts[output], missing)
         if self.indicator:
-            numeric[:, -1] = absent
+            numeric[:, -1] = missing
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -107,12 +191,8 @@ class Field:
         if self.kind == "text":
             return {"name": self.name, "kind": self.kind, "categories": list(self.categories)}
         scales = [{"name": output, **scale.to_dict()} for output, scale in self.scales.items()]
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "scales": scales,
-            "indicator": self.indicator,
-        }
+        own = {"scales": scales, "indicator": self.indicator}
+        return {"name": self.name, "kind": self.kind, **own}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Field:
@@ -129,29 +209,24 @@ def numeric_parts(kind: str, name: str, values: Values) -> dict[str, Numbers]:
     Raises:
         ValueError: if a value is infinite, or cannot be read as this kind.
     """
-    if kind == "date":
-        return _date_parts(name, _values.to_dates(name, values))
     if kind == "bool":
         return {name: _values.to_flags(name, values)}
-    numbers = np.ascontiguousarray(_values.to_numbers(name, values))  # read more than once
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        row = int(np.argmax(infinite))
-        raise ValueError(f"column {name!r} must be finite, found {numbers[row]} in row {row}")
-    return {name: numbers}
-
-
-def _date_parts(name: str, dates: Values) -> dict[str, Numbers]:
-    """Days since 1970 with the time of day as their fraction, and the calendar's numbers."""
+    if kind == "number":
+        numbers = np.ascontiguousarray(_values.to_numbers(name, values))  # read more than once
+        infinite = np.isinf(numbers)
+        if infinite.any():
+            row = int(np.argmax(infinite))
+            raise ValueError(f"column {name!r} must be finite, found {numbers[row]} in row {row}")
+        return {name: numbers}
+    dates = _values.to_dates(name, values)
     days, months, years = (dates.astype(f"datetime64[{unit}]") for unit in "DMY")
     start = np.datetime64("1970-01-01")
-    whole = (days - start) / DAY
     parts = {
-        "days": (dates - start) / DAY,
+        "days": (dates - start) / DAY,  # with the time of day as their fraction
         "year": (years - np.datetime64("1970", "Y")) / np.timedelta64(1, "Y") + 1970,
         "month": (months - years.astype("datetime64[M]")) / np.timedelta64(1, "M") + 1,
         "day": (days - months.astype("datetime64[D]")) / DAY + 1,
-        "weekday": (whole + 3) % 7,  # 0 is Monday
+        "weekday": ((days - start) / DAY + 3) % 7,  # 0 is Monday
         "hour": (dates - days) / HOUR,
     }
-    return {f"{name}: {part}": values for part, values in parts.items()}
+    return {f"{name}: {part}": numbers for part, numbers in parts.items()}

@@ -12,8 +12,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from aucmax import checks, metrics
+from aucmax import checkpoint, checks, metrics
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
 from aucmax.stages import Stage
@@ -367,7 +368,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # --- prediction ---------------------------------------------------------------------------
 
     def _raw_scores(self, X: Any) -> NDArray[np.float64]:
-        inputs.require_fitted(self)
+        check_is_fitted(self, "network_")
         table = inputs.checked_columns(self, X, reset=False)
         return self.score_encoded(self.encoder_.transform(table))
 
@@ -435,7 +436,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             folder: is made if it is not there; a model in it is replaced.
         """
-        inputs.require_fitted(self)
+        check_is_fitted(self, "network_")
         names = getattr(self, "feature_names_in_", None)
         options = self.get_params(deep=False)
         metric = options.pop("metric")
@@ -487,7 +488,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model.encoder_ = TableEncoder.from_dict(record.encoder)
         model.network_spec_ = record.network
         model.network_ = network.build(record.network, backbone).eval()
-        store.read_weights(model.network_, Path(folder))
+        checkpoint.load_weights(model.network_, Path(folder), store.NAME)
         model.calibration_ = calibration.from_dict(record.calibration)
         model.threshold_, model.history_ = record.threshold, record.history
         if record.rows is not None:

@@ -5,6 +5,7 @@ Tables are told by the library their type comes from, so that none of the librar
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +62,9 @@ rows=2, named=False)
     """
     if isinstance(X, Columns):
         return X
-    library = _library(X)
+    # The library that the table, or what it derives from, comes from.
+    roots = (each.__module__.partition(".")[0] for each in type(X).__mro__)
+    library = next((root for root in roots if root in LIBRARIES), "")
     if library == "pandas" and hasattr(X, "iloc") and hasattr(X, "columns"):
         return _named(X.columns, [X.iloc[:, j] for j in range(X.shape[1])], len(X), _of_pandas)
     if library == "polars" and hasattr(X, "get_columns"):
@@ -73,20 +76,16 @@ rows=2, named=False)
     return _unnamed(_array(X), lambda table, j: table[:, j])
 
 
-def _library(X: Any) -> str:
-    """The library a table, or what it derives from, comes from."""
-    roots = [each.__module__.partition(".")[0] for each in type(X).__mro__]
-    return next((root for root in roots if root in LIBRARIES), "")
-
-
 def _named(names: Any, values: Any, rows: int, read: Any) -> Columns:
     texts = [str(name) for name in names]
-    seen: set[str] = set()
-    for text in texts:
-        if text in seen:
-            raise ValueError(f"X must have a name of its own for each column, found {text!r} twice")
-        seen.add(text)
+    if (again := repeated(texts)) is not None:
+        raise ValueError(f"X must have a name of its own for each column, found {again!r} twice")
     return Columns(texts, [read(*pair) for pair in zip(texts, values, strict=True)], rows)
+
+
+def repeated(names: list[str]) -> str | None:
+    """A name that more than one column has, if any."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _unnamed(table: Any, column: Any) -> Columns:

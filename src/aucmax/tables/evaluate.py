@@ -80,22 +80,20 @@ def importance(
 
 def describe_columns(encoder: TableEncoder, table: Columns) -> tuple[Column, ...]:
     """Name and kind of every raw column, and what its values are like."""
-    words = {"number": "number", "bool": "yes/no", "date": "date", "text": "category"}
-    columns = []
-    for field in encoder.to_dict()["columns"]:
-        kind = words.get(field["kind"], "unused")
-        values = table.values[table.names.index(field["name"])]
-        columns.append(_describe(field["name"], kind, values))
-    return tuple(columns)
+    words = {"bool": "yes/no", "text": "category"}
+    values = dict(zip(table.names, table.values, strict=True))
+    return tuple(
+        _describe(field.name, words.get(field.kind, field.kind), values[field.name])
+        for field in encoder._fitted
+    )
 
 
 def _describe(name: str, kind: str, values: NDArray[Any]) -> Column:
     """How many values are missing, how many differ, and the most frequent one."""
     if values.dtype == object:
         counts = Counter(x for x in values.tolist() if x is not None)
-        typical = min(counts, key=lambda x: (-counts[x], x)) if counts else ""
-        missing = 1 - sum(counts.values()) / len(values)
-        return Column(name, kind, missing, len(counts), typical)
+        typical = min(counts, key=lambda x: (-counts[x], x), default="")
+        return Column(name, kind, 1 - counts.total() / len(values), len(counts), typical)
     there = values[values == values]
     distinct, often = np.unique(there, return_counts=True)
     typical = str(as_words(distinct[[often.argmax()]])[0]) if len(distinct) else ""

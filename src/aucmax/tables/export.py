@@ -63,8 +63,12 @@ def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
         ) from None
     if not isinstance(model, AUCClassifier):
         model = AUCClassifier.load(model)
-    served = Served(model)
-    example = served.example()
+    encoder, served = model.encoder_, Served(model)
+    sizes = {
+        "numeric": (len(encoder.numeric_names), torch.float32),
+        "codes": (len(encoder.cardinalities), torch.int64),
+    }
+    example = {k: torch.zeros(ROWS, n, dtype=dtype) for k, (n, dtype) in sizes.items() if n}
     shapes = {name: {0: torch.export.Dim("rows")} for name in example}
     with _quiet(), torch.no_grad():
         traced = torch.export.export(served, (), example, dynamic_shapes=shapes)
@@ -72,18 +76,24 @@ def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
             traced, dynamo=True, verbose=False, dynamic_shapes=shapes,
             input_names=list(example), output_names=["probabilities"],
         )  # fmt: skip
-    program.model.metadata_props.update(metadata(model))
+    program.model.metadata_props.update(
+        {
+            "aucmax": __version__,
+            "threshold": repr(float(model.threshold_)),
+            "classes": json.dumps(model.classes_.tolist()),
+            "columns": json.dumps(encoder.names),
+            "numeric": json.dumps(encoder.numeric_names),
+            "codes": json.dumps(encoder.categorical_names),
+            "encoder": json.dumps(encoder.to_dict()),
+        }
+    )
     with atomic_write(path) as temporary:
         program.save(temporary)
     return path
 
 
 class Served(nn.Module):
-    """From encoded columns to probabilities, in operations that ONNX has.
-
-    Args:
-        model: a fitted classifier.
-    """
+    """From a fitted classifier's encoded columns to probabilities, in operations that ONNX has."""
 
     slope: Tensor
     shifts: Tensor
@@ -91,17 +101,10 @@ class Served(nn.Module):
     def __init__(self, model: AUCClassifier) -> None:
         super().__init__()
         self.network = copy.deepcopy(model.network_).cpu().double().eval()
-        encoder, calibration = model.encoder_, model.calibration_
-        sizes = {"numeric": len(encoder.numeric_names), "codes": len(encoder.cardinalities)}
-        self.columns = {name: size for name, size in sizes.items() if size}
+        calibration = model.calibration_
         self.register_buffer("slope", torch.tensor(calibration.slope, dtype=torch.float64))
         shifts = calibration.shifts if isinstance(calibration, Temperature) else calibration.shift
         self.register_buffer("shifts", torch.tensor(shifts, dtype=torch.float64))
-
-    def example(self) -> dict[str, Tensor]:
-        """Inputs of the right shapes and types."""
-        kinds = {"numeric": torch.float32, "codes": torch.int64}
-        return {name: torch.zeros(ROWS, n, dtype=kinds[name]) for name, n in self.columns.items()}
 
     def forward(self, numeric: Tensor | None = None, codes: Tensor | None = None) -> Tensor:
         """The classes' probabilities (N, c)."""
@@ -116,20 +119,6 @@ class Served(nn.Module):
         if logits.shape[1] > 1:
             return logits.softmax(1)
         return torch.cat([torch.sigmoid(-logits), torch.sigmoid(logits)], 1)
-
-
-def metadata(model: AUCClassifier) -> dict[str, str]:
-    """What a server needs to know beside the graph."""
-    encoder = model.encoder_
-    return {
-        "aucmax": __version__,
-        "threshold": repr(float(model.threshold_)),
-        "classes": json.dumps(model.classes_.tolist()),
-        "columns": json.dumps(encoder.names),
-        "numeric": json.dumps(encoder.numeric_names),
-        "codes": json.dumps(encoder.categorical_names),
-        "encoder": json.dumps(encoder.to_dict()),
-    }
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aucmax.tables.columns import repeated
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -82,11 +84,8 @@ def _wrong(path: Path, what: str) -> ValueError:
 
 
 def _check_names(path: Path, names: list[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise _wrong(path, f"must have a name of its own for each column, found {name!r} twice")
-        seen.add(name)
+    if (name := repeated(names)) is not None:
+        raise _wrong(path, f"must have a name of its own for each column, found {name!r} twice")
 
 
 # ---- Parquet and Arrow ---------------------------------------------------------------------------
@@ -144,11 +143,6 @@ def _bytes(path: Path, suffix: str) -> bytes:
     data = data.removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise _wrong(path, "is empty")
-    _check_utf8(path, data)
-    return data
-
-
-def _check_utf8(path: Path, data: bytes) -> None:
     decoder, view = codecs.getincrementaldecoder("utf-8")(), memoryview(data)
     for start in range(0, len(data), CHUNK):
         waiting = len(decoder.getstate()[0])  # bytes of a character that the last chunk began
@@ -159,6 +153,7 @@ def _check_utf8(path: Path, data: bytes) -> None:
             line = data.count(b"\n", 0, place) + 1
             found = f"byte 0x{data[place]:02x} at {place} (line {line})"
             raise _wrong(path, f"must be text in UTF-8, found {found}") from None
+    return data
 
 
 def _read_csv(path: Path, data: bytes, separator: str, known: Iterable[str]) -> pyarrow.Table:

@@ -53,8 +53,11 @@ def hints(rows: Labeled, target: str) -> list[str]:
             f"numbers and keys have: --drop {shlex.join(keys)} leaves {_verb(keys, 'it', 'them')} "
             f"out"
         )
-    telling = [name for name in _telling_columns(rows) if name not in {*commas, *keys}]
-    if telling:
+    telling = []
+    if rows.table.rows >= LEAST_ROWS and np.bincount(rows.classes).min() >= LEAST_OF_CLASS:
+        sample = rows.select(fair_sample(rows.classes, MOST_ROWS, np.random.default_rng(0)))
+        telling = _columns_where(lambda values: tells(values, sample.classes), sample.table)
+    if telling := [name for name in telling if name not in {*commas, *keys}]:
         notes.append(
             f"{_listed(telling)} alone {_verb(telling, 'tells', 'tell')} {target!r} almost "
             f"perfectly and may be known only after the outcome: if so, --drop "
@@ -113,14 +116,6 @@ def _all_differ(values: Values) -> bool:
     return True
 
 
-def _telling_columns(rows: Labeled) -> list[str]:
-    """Those that rank the classes almost perfectly, by themselves."""
-    if rows.table.rows < LEAST_ROWS or np.bincount(rows.classes).min() < LEAST_OF_CLASS:
-        return []
-    sample = rows.select(fair_sample(rows.classes, MOST_ROWS, np.random.default_rng(0)))
-    return _columns_where(lambda values: tells(values, sample.classes), sample.table)
-
-
 def tells(values: Values, classes: NDArray[np.int64]) -> bool:
     """Whether a column ranks every pair of classes almost perfectly, one way or the other."""
     if values.dtype == object:
@@ -142,14 +137,11 @@ def _texts_tell(values: Values, classes: NDArray[np.int64]) -> bool:
     for k in range(int(classes.max()) + 1):
         scores, truth = np.empty(len(codes)), classes == k
         for there in (half, ~half):
-            scores[~there] = _shares(codes[there], truth[there], len(places))[codes[~there]]
+            rows = np.bincount(codes[there], minlength=len(places))
+            hits = np.bincount(codes[there], truth[there], len(places))
+            # Of a text that is not there, the share of all.
+            shares = np.where(rows > 0, hits / np.maximum(rows, 1), truth[there].mean())
+            scores[~there] = shares[codes[~there]]
         if metrics.roc_auc(scores, truth) <= TELLING:
             return False
     return True
-
-
-def _shares(codes: NDArray[np.int64], hits: NDArray[np.bool_], count: int) -> NDArray[np.float64]:
-    """The share of hits of each code; of one that is not there, that of all."""
-    rows = np.bincount(codes, minlength=count)
-    share: NDArray[np.float64] = np.bincount(codes, hits, count) / np.maximum(rows, 1)
-    return np.where(rows > 0, share, hits.mean())

@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from aucmax.tables.columns import Columns, columns_of
 
@@ -35,45 +30,33 @@ def checked_columns(estimator: Any, x: Any, *, reset: bool) -> Columns:
         if not hasattr(estimator, "feature_names_in_"):  # fitted without names: by position
             table = table._replace(named=False)
     else:
-        if isinstance(x, list) and any(isinstance(v, str) for row in x[:1] for v in _cells(row)):
+        first = x[0] if isinstance(x, list) and x else None
+        if isinstance(first, (list, tuple)) and any(isinstance(cell, str) for cell in first):
             x = np.array(x, dtype=object)  # as text, numbers would be no numbers any more
-        array = validate_data(
-            estimator, x, reset=reset, accept_sparse="csc", dtype=None,
-            ensure_all_finite="allow-nan",
-        )  # fmt: skip
-        table = columns_of(array)
+        allowed = {"accept_sparse": "csc", "dtype": None, "ensure_all_finite": "allow-nan"}
+        table = columns_of(validate_data(estimator, x, reset=reset, **allowed))
     if not table.rows:
         raise ValueError("X must have rows, found 0 sample(s)")
     return table
-
-
-def _cells(row: Any) -> list[Any]:
-    return list(row) if isinstance(row, (list, tuple)) else []
 
 
 def class_numbers(y: Any, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The distinct labels, sorted, and each row's place among them."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    labels = column_or_1d(np.asarray(y) if is_frame(y) else y, warn=True)
+    labels = _labels(y, rows)
     check_classification_targets(labels)
-    if len(labels) != rows:
-        raise ValueError(f"y must have as many rows as X, {rows}, found {len(labels)}")
     classes, numbers = np.unique(labels, return_inverse=True)
+    if not len(classes):
+        raise ValueError("y must have rows, found none")
     if len(classes) < 2:
-        raise ValueError(
-            f"y must have at least two classes, found one class: {classes[0]!r}"
-            if len(classes)
-            else "y must have rows, found none"
-        )
+        raise ValueError(f"y must have at least two classes, found one class: {classes[0]!r}")
     return classes, numbers.reshape(-1).astype(np.int64)
 
 
 def numbers_of(y: Any, classes: NDArray[Any], rows: int) -> NDArray[np.int64]:
     """Each row's place among classes that are known."""
-    labels = column_or_1d(np.asarray(y) if is_frame(y) else y, warn=True)
-    if len(labels) != rows:
-        raise ValueError(f"y must have as many rows as X, {rows}, found {len(labels)}")
+    labels = _labels(y, rows)
     order = np.argsort(classes)
     places = order[np.searchsorted(classes, labels, sorter=order).clip(max=len(classes) - 1)]
     unknown = np.flatnonzero(classes[places] != labels)
@@ -85,6 +68,13 @@ def numbers_of(y: Any, classes: NDArray[Any], rows: int) -> NDArray[np.int64]:
     return np.asarray(places, np.int64)
 
 
+def _labels(y: Any, rows: int) -> NDArray[Any]:
+    labels: NDArray[Any] = column_or_1d(np.asarray(y) if is_frame(y) else y, warn=True)
+    if len(labels) != rows:
+        raise ValueError(f"y must have as many rows as X, {rows}, found {len(labels)}")
+    return labels
+
+
 def row_weights(weight: Any, table: Columns) -> NDArray[np.float32] | None:
     """The rows' weights, none of them negative; None if all are alike."""
     if weight is None:
@@ -92,8 +82,3 @@ def row_weights(weight: Any, table: Columns) -> NDArray[np.float32] | None:
     rows = np.empty((table.rows, 1))
     weights = _check_sample_weight(weight, rows, dtype=np.float64, ensure_non_negative=True)
     return np.asarray(weights, np.float32)
-
-
-def require_fitted(estimator: Any) -> None:
-    """Scikit-learn's NotFittedError otherwise."""
-    check_is_fitted(estimator, "network_")

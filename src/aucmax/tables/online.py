@@ -41,11 +41,11 @@ class Online:
     def __init__(
         self, network: nn.Module, classes: int, lr: float, weight_decay: float, metric: Metric
     ) -> None:
-        self.network, self.counts, self.rows = network, np.ones(classes), 0
-        self.metric = metric
-        auc: Any = (
-            AUCLoss(link="identity") if classes == 2 else MulticlassAUCLoss([1 / classes] * classes)
-        )
+        self.network, self.metric = network, metric
+        self.counts, self.rows = np.ones(classes), 0
+        auc: Any = AUCLoss(link="identity")
+        if classes > 2:
+            auc = MulticlassAUCLoss([1 / classes] * classes)
         self.loss = AUCWithCrossEntropy(auc)
         self.objective = ModelWithLoss(network, self.loss)
         groups = minmax_groups(network, self.loss, saddle_lr=METHODS["adamw"].saddle_lr)
@@ -62,17 +62,15 @@ class Online:
             torch.manual_seed(self.rows)
             for start in range(0, len(rows), batch_size):
                 part = rows.select(np.arange(start, min(start + batch_size, len(rows))))
-                self._remember(part)
+                self.network.eval()
+                with torch.no_grad():
+                    scores = self.network((part.numeric, part.codes)).double()
+                each = scores.reshape(len(part), -1).numpy()
+                self.seen.extend(zip(each, part.classes.tolist(), strict=True))
                 self._step(part)
         self.latest = _last(self.latest, rows)
         self.rows += len(rows)
         self.history.append({"rows": self.rows, f"valid_{self.metric.key}": self.score()})
-
-    def _remember(self, rows: Rows) -> None:
-        self.network.eval()
-        with torch.no_grad():
-            scores = self.network((rows.numeric, rows.codes)).double().reshape(len(rows), -1)
-        self.seen.extend(zip(scores.numpy(), rows.classes.tolist(), strict=True))
 
     def _step(self, rows: Rows) -> None:
         self.network.train()
@@ -93,10 +91,10 @@ class Online:
         scores, classes = zip(*self.seen, strict=True)
         if len(set(classes)) < len(self.counts):
             return math.nan
-        rows, target = torch.from_numpy(np.stack(scores)), torch.tensor(classes)
-        if rows.shape[1] == 1:
-            return self.metric(Scored(rows[:, 0], target, None), "binary")
-        return self.metric(Scored(rows, target, None), "multiclass")
+        rows = torch.from_numpy(np.stack(scores))
+        binary = rows.shape[1] == 1
+        scored = Scored(rows[:, 0] if binary else rows, torch.tensor(classes), None)
+        return self.metric(scored, "binary" if binary else "multiclass")
 
     def calibrated(self, rule: str) -> tuple[Platt | Temperature, float]:
         """The map to probabilities that the latest rows give now, and the threshold."""

@@ -37,8 +37,11 @@ def hold_out(
         seed: of the choice.
     """
     rows = np.arange(len(classes)) if weight is None else np.flatnonzero(weight)
-    classes, group = classes[rows], _alike(encoded)[rows]
-    _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    columns = [np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1) for x in encoded]
+    content = np.ascontiguousarray(np.concatenate(columns, axis=1))
+    keys = content.view(np.dtype((np.void, content.shape[1]))).reshape(-1)  # alike if rows are
+    classes = classes[rows]
+    _, first, group = np.unique(keys[rows], return_index=True, return_inverse=True)
     if len(first) < DISTINCT * len(rows):
         first, group = np.arange(len(rows)), np.arange(len(rows))
     of_group = classes[first]  # a repeat with another label goes where the first one goes
@@ -55,15 +58,6 @@ def hold_out(
     return rows[~held], rows[held]
 
 
-def _alike(encoded: Encoded) -> NDArray[Any]:
-    """A number for every row, the same for rows that are alike."""
-    parts = [np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1) for x in encoded]
-    rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
-    keys = rows.view(np.dtype((np.void, rows.shape[1]))).reshape(-1)
-    _, group = np.unique(keys, return_inverse=True)
-    return group.reshape(-1)
-
-
 def fair_sample(
     classes: NDArray[np.int64], most: int, random: np.random.Generator
 ) -> NDArray[np.int64]:
@@ -73,9 +67,5 @@ def fair_sample(
     for done, k in enumerate(np.argsort(counts, kind="stable")):
         wanted[k] = min(counts[k], left // (len(counts) - done))
         left -= wanted[k]
-    return np.concatenate(
-        [
-            random.permutation(np.flatnonzero(classes == k))[: wanted[k]]
-            for k in reversed(range(len(counts)))
-        ]
-    )
+    shuffled = (random.permutation(np.flatnonzero(classes == k)) for k in range(len(counts))[::-1])
+    return np.concatenate([rows[:n] for rows, n in zip(shuffled, wanted[::-1], strict=True)])

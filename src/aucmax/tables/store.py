@@ -73,11 +73,6 @@ def read(folder: Path) -> Record:
     return Record(**{key: value for key, value in state.items() if key in known})
 
 
-def read_weights(network: nn.Module, folder: Path) -> None:
-    """Put the weights that :func:`write` wrote into a network."""
-    checkpoint.load_weights(network, folder, NAME)
-
-
 def plain_number(value: Any) -> Any:
     """Python's own number for NumPy's; None for what JSON has no number for."""
     if isinstance(value, np.generic):
