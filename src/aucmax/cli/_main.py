@@ -53,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(given: list[str]) -> None:
     if given in (["-h"], ["--help"]) or not given:
-        print(_usage())
+        lines = [f"  {k:<12} {(v.__doc__ or '').splitlines()[0]}" for k, v in COMMANDS.items()]
+        print("usage: aucmax COMMAND [OPTIONS]", "", *lines, "", sep="\n")
+        print("aucmax COMMAND --help says more.")
     elif given == ["--version"]:
         print(f"aucmax {__version__}")
     elif given[0] not in COMMANDS:
@@ -103,13 +105,6 @@ def _check_values(arguments: list[str]) -> None:
     for option, value in pairwise([*arguments, "--"]):
         if option in SEVERAL and value.startswith("--"):
             raise ValueError(f"{option} must have a value, found none")
-
-
-def _usage() -> str:
-    lines = ["usage: aucmax COMMAND [OPTIONS]", ""]
-    for name, command in COMMANDS.items():
-        lines.append(f"  {name:<12} {(command.__doc__ or '').splitlines()[0]}")
-    return "\n".join([*lines, "", "aucmax COMMAND --help says more."])
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

@@ -189,7 +189,7 @@ def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")
     Args:
         out: Folder for model and report.
     """
-    from aucmax.tables.demo import write_demo_table
+    from aucmax.tables.files import write_demo_table
 
     table = write_demo_table(out.with_name(out.name + "-data.csv"))
     print(f"aucmax fit {table} --target malignant --out {out}\n")
@@ -212,7 +212,11 @@ def summary(evaluation: Evaluation) -> str:
 def in_words(tuning: Tuning) -> str:
     """The best options, and how they do beside the defaults."""
     best, defaults, trials = tuning.best, tuning.defaults, len(tuning.trials)
-    shown = ", ".join(f"{name} {_short(best.options[name])}" for name in tuning.searched)
+    chosen = {name: best.options[name] for name in tuning.searched}
+    shown = ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in chosen.items()
+    )
     if best.options == defaults.options:
         return f"of {trials} trials the defaults were the best: {shown}"
     known = defaults.validation_auc
@@ -225,10 +229,6 @@ def in_words(tuning: Tuning) -> str:
     if best.test_auc and defaults.test_auc and defaults.p_value is not None:
         lines.append(_against("the defaults", best.test_auc, defaults.test_auc, defaults.p_value))
     return "\n".join(lines)
-
-
-def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _auc_in_words(auc: Interval, classes: int) -> str:

@@ -12,43 +12,29 @@ The way of a table, and the modules that it passes:
    folder (``model_folder``).
 
 ``fit`` walks it; ``search`` does so with the best options of many, ``streaming`` with files larger
-than memory. ``predict``, ``export`` and ``demo`` are what other commands do.
+than memory. ``predict`` and ``export`` are what other commands do.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aucmax.tables.classifier import AUCClassifier
-    from aucmax.tables.columns import Columns, columns_of
-    from aucmax.tables.encoder import Encoded, TableEncoder
-    from aucmax.tables.evaluate import evaluate_file, write_report
-    from aucmax.tables.export import export_onnx
-    from aucmax.tables.files import read_table
-    from aucmax.tables.fit import fit_file
-    from aucmax.tables.model_folder import Fitted
-    from aucmax.tables.predict import predict_file
-    from aucmax.tables.search import Tuned, Tuning, tune_file
-    from aucmax.tables.streaming import fit_stream
-
-__all__ = [
-    "AUCClassifier",
-    "Columns",
-    "Encoded",
-    "Fitted",
-    "TableEncoder",
-    "Tuned",
-    "Tuning",
-    "columns_of",
-    "evaluate_file",
-    "export_onnx",
-    "fit_file",
-    "fit_stream",
-    "predict_file",
-    "read_table",
-    "tune_file",
-    "write_report",
-]
+    from aucmax.tables.classifier import AUCClassifier as AUCClassifier
+    from aucmax.tables.columns import Columns as Columns
+    from aucmax.tables.columns import columns_of as columns_of
+    from aucmax.tables.encoder import Encoded as Encoded
+    from aucmax.tables.encoder import TableEncoder as TableEncoder
+    from aucmax.tables.evaluate import evaluate_file as evaluate_file
+    from aucmax.tables.evaluate import write_report as write_report
+    from aucmax.tables.export import export_onnx as export_onnx
+    from aucmax.tables.files import read_table as read_table
+    from aucmax.tables.fit import fit_file as fit_file
+    from aucmax.tables.model_folder import Fitted as Fitted
+    from aucmax.tables.predict import predict_file as predict_file
+    from aucmax.tables.search import Tuned as Tuned
+    from aucmax.tables.search import Tuning as Tuning
+    from aucmax.tables.search import tune_file as tune_file
+    from aucmax.tables.streaming import fit_stream as fit_stream
 
 _NAMES = {
     "classifier": ["AUCClassifier"],
@@ -64,6 +50,8 @@ _NAMES = {
     "streaming": ["fit_stream"],
 }
 """Of each module; loaded when first used, so that the encoder needs no library but NumPy."""
+
+__all__ = sorted(name for names in _NAMES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:

@@ -206,8 +206,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         train, valid = hold_out(encoded, numbers, weight, float(self.validation_fraction), seed)
         rows = Rows.of(encoded, numbers, weight)
         used, held = rows.select(train), rows.select(valid)
-        parts = {"train": used, "valid": held}
-        self.rows_ = {name: part.counts(len(self.classes_)) for name, part in parts.items()}
+        self.rows_ = {
+            name: np.bincount(part.classes, minlength=len(self.classes_)).tolist()
+            for name, part in (("train", used), ("valid", held))
+        }
         return Training(self._arguments(used, held, seed), held if len(held) else used)
 
     def _finish(self, result: FitResult, rows: Rows) -> Self:
@@ -232,14 +234,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_stream(
         self, batches: Any, valid: Rows, *, rows: dict[str, list[int]], **arguments: Any
     ) -> Self:
-        """Train on batches ``((numeric, codes), classes)`` after :meth:`_begin_stream`.
-
-        Args:
-            batches: round after round.
-            valid: rows to choose and to calibrate by.
-            rows: see ``rows_``.
-            arguments: more of :func:`aucmax.fit`.
-        """
+        """Train on batches ``((numeric, codes), classes)`` after :meth:`_begin_stream`."""
         self.rows_ = rows
         options = {**self._recipe(arguments["steps"]), "positives": None, **arguments}
         with threads(self.n_jobs):
@@ -268,7 +263,14 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         table = inputs.checked_columns(self, X, reset=not hasattr(self, "network_"))
         if not hasattr(self, "online_"):
-            self._begin_online(table, y, classes)
+            self._check_options()
+            if not hasattr(self, "network_"):
+                known = np.unique(np.asarray(y if classes is None else classes))
+                self.classes_, _ = inputs.class_numbers(known, len(known))
+                self._build(table, self._draw_seed())
+            lr = LEARNING_RATE if self.lr is None else self.lr
+            count, decay = len(self.classes_), float(self.weight_decay)
+            self.online_ = Online(self.network_.cpu(), count, lr, decay, find_metric(self.metric))
         numbers = inputs.numbers_of(y, self.classes_, table.rows)
         weight = inputs.row_weights(sample_weight, table)
         with threads(self.n_jobs):
@@ -279,34 +281,19 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.calibration_, self.threshold_ = self.online_.calibrated(self.threshold)
         return self
 
-    def _begin_online(self, table: Columns, y: ArrayLike, classes: ArrayLike | None) -> None:
-        self._check_options()
-        if not hasattr(self, "network_"):
-            known = np.unique(np.asarray(y if classes is None else classes))
-            self.classes_, _ = inputs.class_numbers(known, len(known))
-            self._build(table, self._draw_seed())
-        lr = LEARNING_RATE if self.lr is None else self.lr
-        self.network_.cpu()
-        self.online_ = Online(
-            self.network_, len(self.classes_), lr, float(self.weight_decay),
-            find_metric(self.metric),
-        )  # fmt: skip
-
     def _check_options(self) -> None:
         checks.choice("threshold", self.threshold, ("proba", "balanced"))
         checks.choice("objective", self.objective, ("auc", "auc+ce", "ce"))
         find_metric(self.metric)
         if not callable(self.backbone):
             checks.choice("backbone", self.backbone, ("tabm",))
-        checks.number(
-            "validation_fraction", self.validation_fraction, "in [0, 1)", lambda x: 0 <= x < 1
-        )
-        checks.number("dropout", self.dropout, "in [0, 1)", lambda x: 0 <= x < 1)
+        for name in ("validation_fraction", "dropout"):
+            checks.number(name, getattr(self, name), "in [0, 1)", lambda x: 0 <= x < 1)
         checks.number("weight_decay", self.weight_decay, ">= 0", lambda x: x >= 0)
         if self.lr is not None:
             checks.positive("lr", self.lr)
-        counts = ("members", "width", "blocks", "batch_size", "max_steps", "max_epochs", "patience")
-        for name in counts:
+        sizes = ("members", "width", "blocks", "batch_size")
+        for name in (*sizes, "max_steps", "max_epochs", "patience"):
             checks.count(name, getattr(self, name))
 
     def _draw_seed(self) -> int:
@@ -318,10 +305,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         encoded = self.encoder_.transform(table)
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         sizes = {name: getattr(self, name) for name in ("members", "width", "blocks", "dropout")}
-        self.network_spec_ = network.describe(
-            torch.from_numpy(encoded.numeric), self.encoder_.cardinalities, outputs, self.hidden,
-            sizes,
-        )  # fmt: skip
+        numeric, codes = torch.from_numpy(encoded.numeric), self.encoder_.cardinalities
+        self.network_spec_ = network.describe(numeric, codes, outputs, self.hidden, sizes)
         factory = self.backbone if callable(self.backbone) else None
         generator = torch.Generator().manual_seed(seed)
         self.network_ = network.build(self.network_spec_, factory, generator)
@@ -412,10 +397,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _labels(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         decisions = self._decisions(scores)
         binary = decisions.ndim == 1
-        labels: NDArray[Any] = self.classes_[
-            (decisions > 0).astype(np.int64) if binary else decisions.argmax(axis=1)
-        ]
-        return labels
+        places = (decisions > 0).astype(np.int64) if binary else decisions.argmax(axis=1)
+        return np.asarray(self.classes_[places])
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The AUC, of more than two classes Hand and Till's mean over pairs of classes."""

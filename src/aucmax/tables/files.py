@@ -16,6 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from aucmax.disk import atomic_write
 from aucmax.tables.columns import repeated
 
 if TYPE_CHECKING:
@@ -77,6 +80,21 @@ def read_table(path: str | Path, text: Iterable[str] = ()) -> pyarrow.Table:
     if table.num_rows == 0:
         raise _wrong(path, "has no rows" if table.column_names else "is empty")
     return table
+
+
+def write_demo_table(path: Path) -> Path:
+    """Write scikit-learn's breast cancer data as CSV: 569 tumours, 30 measurements each."""
+    import pyarrow
+    import pyarrow.csv
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer()
+    columns = dict(zip(map(str, data.feature_names), data.data.T, strict=True))
+    malignant = np.where(data.target == 0, "yes", "no")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as temporary:
+        pyarrow.csv.write_csv(pyarrow.table({**columns, "malignant": malignant}), temporary)
+    return path
 
 
 def _wrong(path: Path, what: str) -> ValueError:

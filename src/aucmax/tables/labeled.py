@@ -110,23 +110,23 @@ def choose_labels(
         raise ValueError(f"target must have two classes or more, found {some or 'none'} alone")
     if len(distinct) > 100:
         raise ValueError(f"target must have at most 100 classes, found {len(distinct)}: {some}")
-    if positive is not None:
-        if len(distinct) > 2:
-            raise ValueError(
-                f"target must have two classes where positive is given, found {len(distinct)}: "
-                f"{some}"
-            )
-        same = [label for label in distinct.tolist() if label.lower() == positive.lower()]
-        if len(same) != 1 and positive not in distinct:
-            raise ValueError(f"positive must be one of {some}, found {positive!r}")
-        positive = positive if positive in distinct else str(same[0])
-    if len(distinct) > 2:
-        return [str(label) for label in distinct]
+    labels: list[str] = distinct.tolist()
+    if len(labels) > 2:
+        if positive is None:
+            return labels
+        raise ValueError(
+            f"target must have two classes where positive is given, found {len(labels)}: {some}"
+        )
     if positive is None:
-        said = [label for label in distinct.tolist() if label.lower() in POSITIVE]
-        positive = said[0] if len(said) == 1 else str(distinct[np.argmin(counts)])
+        said = [label for label in labels if label.lower() in POSITIVE]
+        positive = said[0] if len(said) == 1 else labels[int(np.argmin(counts))]
         notes.append(f"{positive!r} is taken as the positive label of {target!r}")
-    return [str(label) for label in distinct if label != positive] + [positive]
+    elif positive not in labels:
+        same = [label for label in labels if label.lower() == positive.lower()]
+        if len(same) != 1:
+            raise ValueError(f"positive must be one of {some}, found {positive!r}")
+        positive = same[0]
+    return [label for label in labels if label != positive] + [positive]
 
 
 def label_numbers(words: NDArray[Any], labels: Sequence[str], target: str) -> NDArray[np.int64]:

@@ -33,7 +33,8 @@ def predict_file(
     Returns:
         The text, if ``out`` is None, and notes.
     """
-    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
 
     if out is not None:
         checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
@@ -55,20 +56,11 @@ def predict_file(
     predictions = pyarrow.table({**{name: table[name] for name in keep}, **predicted})
     notes = model.encoder_.notes(columns)
     if out is None:
-        return _csv(predictions), notes
+        buffer = io.BytesIO()
+        pyarrow.csv.write_csv(predictions, buffer)
+        return buffer.getvalue().decode(), notes
+    as_csv = Path(out).suffix == ".csv"
+    write = pyarrow.csv.write_csv if as_csv else pyarrow.parquet.write_table
     with atomic_write(Path(out)) as temporary:
-        if Path(out).suffix == ".csv":
-            temporary.write_text(_csv(predictions), encoding="utf-8")
-        else:
-            import pyarrow.parquet
-
-            pyarrow.parquet.write_table(predictions, temporary)
+        write(predictions, temporary)
     return None, notes
-
-
-def _csv(table: Any) -> str:
-    import pyarrow.csv
-
-    buffer = io.BytesIO()
-    pyarrow.csv.write_csv(table, buffer)
-    return buffer.getvalue().decode()

@@ -50,11 +50,6 @@ class Rows(NamedTuple):
         weight = None if self.weight is None else self.weight[rows]
         return Rows(self.numeric[index], self.codes[index], self.classes[rows], weight)
 
-    def counts(self, classes: int) -> list[int]:
-        """How many rows each of the classes has."""
-        counts: list[int] = np.bincount(self.classes, minlength=classes).tolist()
-        return counts
-
     def for_fit(self) -> tuple[Any, ...]:
         """As :func:`aucmax.fit` takes them."""
         parts = ((self.numeric, self.codes), torch.from_numpy(self.classes))

@@ -112,12 +112,8 @@ class Tuning:
         def trial(about: Mapping[str, Any]) -> Trial:
             return Trial(**{key: value for key, value in about.items() if key != "validation_auc"})
 
-        return cls(
-            trial(content["best"]),
-            trial(content["defaults"]),
-            content["searched"],
-            list(map(trial, content["trials"])),
-        )
+        best, defaults = trial(content["best"]), trial(content["defaults"])
+        return cls(best, defaults, content["searched"], list(map(trial, content["trials"])))
 
 
 class Tuned(NamedTuple):
@@ -185,7 +181,13 @@ def tune_file(
         deadline = time.monotonic() + checks.positive("time_limit", time_limit, infinite=True)
     file = TableFile(str(data), target, positive, tuple(drop), test_share, seed)
     require_optuna()
-    _check_fixed(options)
+    # Refused at once: what would end the search later, or has no part in it.
+    own = {"threshold", "random_state", "time_limit", "method", "backbone", "hidden", "metric"}
+    if own := own & options.keys():
+        raise ValueError(
+            f"options must be those of TabM, AdamW and the rows, found {', '.join(sorted(own))}"
+        )
+    AUCClassifier(**options)._check_options()
     folder = model_folder.choose(out, data)
     work = folder.with_name(folder.name + ".unfinished")
     if (work / "settings.json").exists():  # a search that was killed, perhaps while it wrote
@@ -219,16 +221,6 @@ def tune_file(
         search.path.unlink()  # before the settings: without these it would be somebody else's
         shutil.rmtree(work)
     return Tuned(fitted, tuning)
-
-
-def _check_fixed(options: dict[str, Any]) -> None:
-    """Refuse at once what would end the search later, or has no part in it."""
-    own = {"threshold", "random_state", "time_limit", "method", "backbone", "hidden", "metric"}
-    if own := own & {*options}:
-        raise ValueError(
-            f"options must be those of TabM, AdamW and the rows, found {', '.join(sorted(own))}"
-        )
-    AUCClassifier(**options)._check_options()
 
 
 def _settings(file: TableFile, digest: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -334,14 +326,7 @@ def read_folds(
 
 
 class Fold:
-    """A classifier of all folds but one, which judges it.
-
-    Args:
-        train: all training rows.
-        held: the rows of the fold.
-        seed: of the classifier.
-        options: of the classifier.
-    """
+    """A classifier of all rows but those held, which judge it."""
 
     def __init__(
         self, train: Labeled, held: NDArray[np.int64], seed: int, options: dict[str, Any]
@@ -350,7 +335,7 @@ class Fold:
         self.held = train.select(held)
         self.options = options
         own = {"random_state": seed, "n_jobs": 1, "verbose": False}
-        self.model = AUCClassifier(**{**options, **own})
+        self.model = AUCClassifier(**(options | own))
 
     def auc(self) -> float:
         """Train it here and now."""
@@ -374,31 +359,25 @@ class Fold:
 
 
 def validate(file: TableFile, digest: str, options: dict[str, Any]) -> Trial:
-    """Try options on each fold, by a model of the other folds; rows to judge by have no part.
-
-    Args:
-        file: of the rows.
-        digest: of the file.
-        options: of the classifier.
-    """
+    """Try options on each fold, by a model of the other folds; rows to judge by have no part."""
     train, _, folds = read_folds(file, digest)
     began = time.perf_counter()
+    outcomes: list[float | Exception] = []
     try:
-        outcomes: list[float | Exception] = [
-            Fold(train, fold, file.seed, options).auc() for fold in folds
-        ]
+        outcomes += [Fold(train, fold, file.seed, options).auc() for fold in folds]
     except (DivergedError, NotFiniteError) as error:
-        outcomes = [error]
+        outcomes.append(error)
     return trial_of(options, outcomes, began)
 
 
 def trial_of(options: dict[str, Any], outcomes: Sequence[float | Exception], began: float) -> Trial:
     """A trial that began at that time, by the outcomes of its folds."""
     seconds = round(time.perf_counter() - began, 3)
-    errors = [" ".join(str(x).split()) for x in outcomes if isinstance(x, Exception)]
-    if errors:
-        return Trial(options, error=errors[0], seconds=seconds)
-    folds = [x for x in outcomes if not isinstance(x, Exception)]
+    folds: list[float] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            return Trial(options, error=" ".join(str(outcome).split()), seconds=seconds)
+        folds.append(outcome)
     return Trial(options, folds, seconds=seconds)
 
 

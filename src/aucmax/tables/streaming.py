@@ -150,9 +150,13 @@ class RowGroups:
             self.rows: int = data.count_rows()
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"data must be readable: {str(error).splitlines()[0]}") from None
-        self.groups = [g for part in data.get_fragments() for g in _row_groups(part)]
-        self.head = max(1, LARGEST_SAMPLE // min(len(self.groups), GROUPS_SAMPLED))
-        spread = np.linspace(0, len(self.groups) - 1, min(len(self.groups), GROUPS_SAMPLED))
+        self.groups: list[Any] = []
+        for part in data.get_fragments():
+            whole = not hasattr(part, "split_by_row_group")
+            self.groups += [part] if whole else part.split_by_row_group()
+        sampled = min(len(self.groups), GROUPS_SAMPLED)
+        self.head = max(1, LARGEST_SAMPLE // sampled)
+        spread = np.linspace(0, len(self.groups) - 1, sampled)
         self.sampled = set(spread.round().astype(int).tolist())
 
     def sample(self) -> tuple[Columns, NDArray[np.int64]]:
@@ -209,11 +213,6 @@ class Batches:
             for start in range(0, len(y), self.batch_size):
                 part = slice(start, start + self.batch_size)
                 yield tuple(column[part] for column in x), y[part]
-
-
-def _row_groups(fragment: Any) -> list[Any]:
-    split = getattr(fragment, "split_by_row_group", None)
-    return list(split()) if split is not None else [fragment]
 
 
 def _part(places: NDArray[np.int64]) -> NDArray[np.int64]:
