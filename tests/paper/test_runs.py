@@ -28,7 +28,7 @@ from aucmax.paper import datasets, prepare, reproduce
 from aucmax.paper.datasets import ImageData
 from aucmax.paper.folder import Folder
 from aucmax.paper.libauc import with_libauc
-from aucmax.paper.progress import Bar
+from aucmax.paper.progress import RunsBar
 from aucmax.paper.results import RunResult, settings_of
 from aucmax.paper.runner import Runner, train_by_turns, train_run
 from aucmax.paper.settings import EXPERIMENTS, _options, make_plan
@@ -52,7 +52,7 @@ def one_run(line, dataset="digits", experiment="figure1", protocol="strong", **o
 
 def runner(path):
     folder = Folder(path)
-    return Runner(folder, "cpu", 1, Bar(folder, show=False))
+    return Runner(folder, "cpu", 1, RunsBar(folder, show=False))
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,16 @@ Each figure is a TOML file beside this one; results are JSON files, one per run:
     print(paper.text_table(paper.summarize(runs)))
     paper.write_page("figure1.html", runs, title="Figure 1", command="aucmax reproduce figure1")
 
-Names are loaded when they are first used: the data sets need NumPy alone, and matplotlib is
-imported when the first figure is drawn.
+The data sets and their preparation need NumPy alone; other names are loaded when they are first
+used, and matplotlib is imported when the first figure is drawn.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aucmax.paper import datasets, prepare
+
 if TYPE_CHECKING:
-    from aucmax.paper import datasets, prepare
     from aucmax.paper.experiment import reproduce
     from aucmax.paper.figures import figure
     from aucmax.paper.page import caption_of_seconds, write_page
@@ -46,31 +47,23 @@ __all__ = [
     "write_page",
 ]
 
-_LATER = {
-    "EXPERIMENTS": "aucmax.paper.settings",
-    "Plan": "aucmax.paper.settings",
-    "Row": "aucmax.paper.summary",
-    "RunResult": "aucmax.paper.results",
-    "Stat": "aucmax.paper.summary",
-    "caption_of_seconds": "aucmax.paper.page",
-    "figure": "aucmax.paper.figures",
-    "html_table": "aucmax.paper.text_tables",
-    "read_results": "aucmax.paper.results",
-    "reproduce": "aucmax.paper.experiment",
-    "rst_table": "aucmax.paper.text_tables",
-    "summarize": "aucmax.paper.summary",
-    "svg": "aucmax.report.drawing",
-    "text_table": "aucmax.paper.text_tables",
-    "write_page": "aucmax.paper.page",
+_NAMES = {
+    "aucmax.paper.experiment": ["reproduce"],
+    "aucmax.paper.figures": ["figure"],
+    "aucmax.paper.page": ["caption_of_seconds", "write_page"],
+    "aucmax.paper.results": ["RunResult", "read_results"],
+    "aucmax.paper.settings": ["EXPERIMENTS", "Plan"],
+    "aucmax.paper.summary": ["Row", "Stat", "summarize"],
+    "aucmax.paper.text_tables": ["html_table", "rst_table", "text_table"],
+    "aucmax.report.drawing": ["svg"],
 }
-"""Where names come from that are loaded when they are first used."""
+"""Of each module; loaded when first used."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("datasets", "prepare"):
-        return import_module(f"aucmax.paper.{name}")
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'aucmax.paper' has no attribute {name!r}")
 
 

@@ -40,24 +40,27 @@ class Curve:
 
 
 def curve(group: Sequence[RunResult]) -> Curve:
-    """The curve of runs that differ in their seed alone.
-
-    Args:
-        group: the runs; diverged ones are left out.
-    """
+    """The curve of runs that differ in their seed alone; diverged ones are left out."""
     finished = [run for run in group if not run.has_diverged]
+    if not finished:
+        none = np.empty(0)
+        return Curve(none, none, none, none, math.nan)
     by_step = [_test_aucs(run) for run in finished]
-    steps = sorted(set.intersection(*map(set, by_step))) if by_step else []
-    if by_step and all(by_step) and not steps:
+    steps = sorted(set.intersection(*map(set, by_step)))
+    if all(by_step) and not steps:
         raise ValueError(
             f"seeds of a line must be evaluated at the same steps, those of "
             f"{finished[0].line!r} have no step in common"
         )
     values = np.array([[aucs[step] for step in steps] for aucs in by_step], dtype=np.float64)
     times = [x for run in finished if not math.isnan(x := run.seconds_per_step)]
+    # The band reaches from seed to seed: a standard deviation of few could pass an AUC of 1.
+    edges = values if len(values) > 1 else np.full_like(values, np.nan)
     return Curve(
         np.array(steps, dtype=np.float64),
-        *_mean_and_band(values.reshape(len(by_step), len(steps))),
+        values.mean(0),
+        edges.min(0),
+        edges.max(0),
         seconds_per_step=math.fsum(times) / len(times) if times else math.nan,
     )
 
@@ -73,14 +76,3 @@ def _test_aucs(run: RunResult) -> dict[int, float]:
             value = record.get(key_of_last)
         aucs[record["step"]] = number(value, key)
     return {step: value for step, value in aucs.items() if not math.isnan(value)}
-
-
-def _mean_and_band(values: Array) -> tuple[Array, Array, Array]:
-    """The band reaches from seed to seed: a standard deviation of few could pass an AUC of 1."""
-    if not values.size:
-        none: Array = np.empty(0)
-        return none, none, none
-    mean = values.mean(0)
-    if len(values) == 1:
-        return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-    return mean, values.min(0), values.max(0)

@@ -14,7 +14,7 @@ from aucmax.paper.figures import AXES, figure
 from aucmax.paper.folder import Folder
 from aucmax.paper.libauc import require_libauc
 from aucmax.paper.page import write_page
-from aucmax.paper.progress import Bar
+from aucmax.paper.progress import RunsBar
 from aucmax.paper.provenance import commit
 from aucmax.paper.results import RunResult
 from aucmax.paper.runner import Runner
@@ -110,10 +110,10 @@ def reproduce(
     folder = Folder(Path(out or f"runs/{experiment}-{dataset}"))
     images = datasets.load(dataset, data, download=download, progress=progress)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
-    with saying_so(), folder.locked(), Bar(folder, progress) as bar:
+    bar, runs = RunsBar(folder, progress), plan.runs
+    with saying_so(), folder.lock(), bar:
         earlier = None if reuse is None else Folder(Path(reuse))
         runner = Runner(folder, where, count, bar, deadline, images, earlier)
-        runs = plan.runs
         if studies:
             how = command_options(tune, tune_steps, trials)
             runs = tune_runs(runs, studies, grid, runner, how)

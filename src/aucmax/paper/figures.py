@@ -11,13 +11,7 @@ import numpy as np
 from aucmax.checks import choice
 from aucmax.paper.curves import Curve, curve
 from aucmax.paper.results import RunResult
-from aucmax.paper.style import (
-    Look,
-    dataset_name,
-    looks,
-    positives_share,
-    protocol_name,
-)
+from aucmax.paper.style import Look, dataset_name, looks, positives_share, protocol_name
 from aucmax.paper.summary import grouped, labels, timed_alike
 from aucmax.report import drawing
 from aucmax.report.drawing import short
@@ -85,8 +79,7 @@ def _empty_figure(rows: int, columns: int, look: dict[str, Look], names: dict[st
     inches_of_a_name = 0.9 + 0.08 * min(LONGEST_NAME, max(map(len, names.values())))
     across = max(1, min(3, int(width / inches_of_a_name)))
     height = 2.5 * rows + 0.18 * -(-len(names) // across) + 0.4
-    layout = ConstrainedLayoutEngine(h_pad=0.06, w_pad=0.06)
-    fig = Figure(figsize=(width, height), layout=layout)
+    fig = Figure((width, height), layout=ConstrainedLayoutEngine(h_pad=0.06, w_pad=0.06))
     fig.subplots(rows, columns)
     legend = fig.legend(
         [Line2D([], [], **_line_style(x)) for x in look.values()],
@@ -132,8 +125,7 @@ def _draw(ax: Axes, c: Curve, look: Look, by: str) -> None:
     x, points = c.x(by), len(c.steps)
     every = max(1, points // MARKERS_PER_LINE)
     first = (look.slot * 2 + 1) * every // 12 % every  # lines have their markers at other places
-    places = min(first, points - 1), every
-    ax.plot(x, c.mean, markevery=places, zorder=3, **_line_style(look))
+    ax.plot(x, c.mean, markevery=(min(first, points - 1), every), zorder=3, **_line_style(look))
     if not np.isnan(c.low).all():
         ax.fill_between(x, c.low, c.high, color=look.colour, alpha=0.16, linewidth=0, zorder=2)
 

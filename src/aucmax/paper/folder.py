@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aucmax.disk import atomic_write, lock_folder
+from aucmax.disk import atomic_write, lock_folder, read_json
 from aucmax.paper.datasets import ImageData
 from aucmax.paper.prepare import distinct
 from aucmax.paper.results import RunResult, read_result
@@ -21,11 +20,7 @@ from aucmax.paper.settings import Run
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the files of an experiment are.
-
-    Attributes:
-        path: of the folder, the experiment's ``out``.
-    """
+    """Where the files of an experiment are: in its ``out``."""
 
     path: Path
 
@@ -58,6 +53,12 @@ class Folder:
         result.write(self.result_file(run))
         shutil.rmtree(self.checkpoints(run), ignore_errors=True)
 
+    def read(self, name: str) -> dict[str, Any]:
+        """The content of another JSON file; nothing if it is not there."""
+        path = self.path / name
+        content: dict[str, Any] = read_json(path) if path.exists() else {}
+        return content
+
     def copy_results(self, other: Folder, runs: Iterable[Run], device: str) -> None:
         """Those of the same runs in another folder; there they may belong to another figure."""
         for run in runs:
@@ -81,10 +82,9 @@ class Folder:
 
     def stored_images(self) -> ImageData:
         """The images that :meth:`store_images` has put there, read when they are looked at."""
-        arrays = {
-            name: np.load(self._images / f"{name}.npy", mmap_mode="r") for name in ImageData._fields
-        }
-        return ImageData(**{**arrays, "classes": tuple(map(str, arrays["classes"]))})
+        paths = [self._images / f"{name}.npy" for name in ImageData._fields]
+        images = ImageData(*(np.load(path, mmap_mode="r") for path in paths))
+        return images._replace(classes=tuple(map(str, images.classes)))
 
     @property
     def _images(self) -> Path:
@@ -96,10 +96,8 @@ class Folder:
         if unfinished.exists() and not any(path.is_dir() for path in unfinished.glob("*/*")):
             shutil.rmtree(unfinished)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """The folder for this process alone, as long as the block lasts; made if need be."""
+    def lock(self) -> IO[str]:
+        """The folder for this process alone until the file is closed; made if need be."""
         self.path.mkdir(parents=True, exist_ok=True)
         refusal = f"out must be the folder of one command at a time, found another in {self.path}"
-        with lock_folder(self.path, refusal):
-            yield
+        return lock_folder(self.path, refusal)

@@ -140,18 +140,13 @@ def _settings(runs: Sequence[RunResult]) -> list[tuple[str, dict[str, str]]]:
     """The name of each run, and all that is known of it."""
     names, settings = labels(runs), []
     for key, group in grouped(runs).items():
-        where = f"{dataset_name(key.dataset)}, {key.ratio}, {protocol_name(key.protocol)}"
         for run in group:
-            name = f"{names[key.line]}, seed {run.seed}: {where}"
-            about = {
-                "error": run.error,
-                "commit": run.commit,
-                "hardware": run.hardware,
-                "date": run.date,
-                "seconds": None if math.isnan(run.seconds) else run.seconds,
-            }
+            name = f"{names[key.line]}, seed {run.seed}: {text_tables.setting_name(key)}"
+            about = {x: getattr(run, x) for x in ("error", "commit", "hardware", "date", "seconds")}
+            if math.isnan(run.seconds):
+                del about["seconds"]
             known = {
-                **{key: str(value) for key, value in about.items() if value is not None},
+                **{x: str(value) for x, value in about.items() if value is not None},
                 **flat(run.versions, "version of "),
                 "iterate": run.iterate,
                 "steps": f"{run.steps:,}",

@@ -12,33 +12,22 @@ from aucmax.paper.settings import Run
 from aucmax.progress import ProgressBar
 
 
-class Bar:
-    """Counts steps, finished ones by result and others by what their history says.
-
-    Args:
-        folder: of the experiment.
-        show: False is silent.
-    """
+class RunsBar(ProgressBar):
+    """Counts steps, of finished runs all and of others as many as their history says."""
 
     def __init__(self, folder: Folder, show: bool) -> None:
+        super().__init__(show, "percentage", "time left", "note", width=24)
         self.folder = folder
-        self.bar = ProgressBar(show, "percentage", "time left", "note", width=24)
         self.under_way: list[Run] = []
         self.steps = self.done = self.runs = 0
 
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
-
-    def begin(self, what: str, runs: Sequence[Run], missing: Sequence[Run]) -> None:
+    def begin_runs(self, what: str, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         """A part of the work begins: these runs, of which those that are missing are trained."""
         self.runs, self.done, self.steps = len(runs), len(runs) - len(missing), 0
         self.under_way = []
-        self.bar.begin(what, sum(run.options["steps"] for run in missing), note=self._note())
-        if self.done and not self.bar.live:
-            self.note(f"{self.done} of {self.runs} runs were done before")
+        self.begin(what, sum(run.options["steps"] for run in missing), note=self._note())
+        if self.done and not self.live:
+            self.say(f"{self.done} of {self.runs} runs were done before")
 
     def started(self, run: Run) -> None:
         """A worker has begun it."""
@@ -46,9 +35,9 @@ class Bar:
 
     def tick(self) -> None:
         """Look how far the runs under way are."""
-        if self.bar.live:
+        if self.live:
             recorded = sum(_last_step(self.folder.checkpoints(run)) for run in self.under_way)
-            self.bar.update(self.steps + recorded, note=self._note())
+            self.update(self.steps + recorded, note=self._note())
 
     def finished(self, run: Run, result: RunResult) -> None:
         """A run is done: say how it went."""
@@ -58,17 +47,12 @@ class Bar:
         self.tick()
         said = str(result.error)
         if result.result is not None:
-            final = result.result.final.items()
-            aucs = ", ".join(f"{which} {value:.4f}" for which, value in final)
+            aucs = ", ".join(f"{which} {x:.4f}" for which, x in result.result.final.items())
             said = f"test AUC {aucs}, {result.seconds:,.0f} s"
-        self.note(f"{self.done:>4}/{self.runs}  {run.name}: {said}")
+        self.say(f"{self.done:>4}/{self.runs}  {run.name}: {said}")
 
     def _note(self) -> str:
         return f"{self.done} of {self.runs} runs done"
-
-    def note(self, text: str) -> None:
-        """A line of its own."""
-        self.bar.say(text)
 
 
 def _last_step(checkpoints: Path) -> int:

@@ -161,15 +161,7 @@ def read_result(path: Path) -> RunResult:
 
 
 def parse_result(content: Mapping[str, Any], where: str) -> RunResult:
-    """The result that a file's content stands for.
-
-    Args:
-        content: of the JSON file.
-        where: the file, for messages.
-
-    Raises:
-        ValueError: if it has another format or lacks something.
-    """
+    """The result that the content of the file ``where`` stands for."""
     if content.get("format") != FORMAT:
         raise ValueError(f"{where} must have format {FORMAT}, found {content.get('format')!r}")
     needed = [f.name for f in fields(RunResult) if f.default is f.default_factory is MISSING]
@@ -181,8 +173,8 @@ def parse_result(content: Mapping[str, Any], where: str) -> RunResult:
     known = {name: content[name] for name in names if content.get(name) is not None}
     for name in {"seconds_per_step", "seconds"} & known.keys():
         known[name] = number(known[name], name)
-    if (result := known.get("result")) is not None:
-        known["result"] = _parse_reached(result)
+    if "result" in known:
+        known["result"] = _parse_reached(known["result"])
     return RunResult(**known)
 
 
@@ -191,10 +183,8 @@ def _parse_reached(content: Mapping[str, Any]) -> Reached:
     aucs = {which: number(final.get(which), f"result.final.{which}") for which in ITERATES}
     if chosen is None:
         return Reached(aucs, None)
-    valid, test = (
-        number(chosen.get(name), f"result.chosen.{name}") for name in ("valid_auc", "test_auc")
-    )
-    return Reached(aucs, Chosen(chosen.get("step", 0), chosen.get("iterate", ""), valid, test))
+    judged = {x: number(chosen.get(x), f"result.chosen.{x}") for x in ("valid_auc", "test_auc")}
+    return Reached(aucs, Chosen(chosen.get("step", 0), chosen.get("iterate", ""), **judged))
 
 
 def number(value: Any, name: str) -> float:

@@ -17,7 +17,7 @@ import torch
 from aucmax import history
 from aucmax.paper.datasets import ImageData
 from aucmax.paper.folder import Folder
-from aucmax.paper.progress import Bar
+from aucmax.paper.progress import RunsBar
 from aucmax.paper.provenance import provenance
 from aucmax.paper.results import Chosen, Reached, RunResult, number, settings_of
 from aucmax.paper.settings import Run
@@ -49,22 +49,17 @@ class Runner:
     folder: Folder
     device: str
     workers: int
-    bar: Bar
+    bar: RunsBar
     deadline: float | None = None
     images: ImageData | None = None
     reuse: Folder | None = None
 
     def train(self, what: str, runs: Sequence[Run]) -> None:
-        """Train those of the runs that are not done, as many at once as there are workers.
-
-        Args:
-            what: is being done, for the bar.
-            runs: done or not.
-        """
+        """Train those of the runs that are not done; the bar says what that is for."""
         if self.reuse is not None:
             self.folder.copy_results(self.reuse, runs, self.device)
         missing = [run for run in runs if not self.is_done(run)]
-        self.bar.begin(what, runs, missing)
+        self.bar.begin_runs(what, runs, missing)
         if not missing:
             return
         self.store_images()
@@ -100,7 +95,7 @@ class Runner:
         """The runs, each as it begins."""
         for run in missing:
             if self.deadline is not None and time.monotonic() > self.deadline:
-                self.bar.note("the time limit is reached: the same command goes on")
+                self.bar.say("the time limit is reached: the same command goes on")
                 return
             self.bar.started(run)
             yield run

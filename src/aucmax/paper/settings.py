@@ -152,14 +152,7 @@ def make_plan(
 ) -> Plan:
     """The runs that the experiment's file lists, or those of them that are asked for.
 
-    Args:
-        experiment: "figure1", "figure2" or "figure3".
-        dataset: one of the data sets in ``settings.toml``.
-        protocols: some of "paper" and "strong"; None for both.
-        removed: fractions of the negatives to remove; None for the experiment's.
-        lines: some of the lines in ``settings.toml``; None for the experiment's.
-        seeds: how many seeds; None for the experiment's.
-        steps: of each run; None for the data set's.
+    The arguments are those of :func:`aucmax.paper.reproduce`.
 
     Example:
         >>> plan = make_plan("figure1", "digits", protocols=["strong"], seeds=1)

@@ -55,13 +55,13 @@ def looks(lines: Iterable[str]) -> dict[str, Look]:
     names = list(dict.fromkeys(lines))
     own = {name: LINES.index(name) for name in names if name in LINES}
     free = (slot for slot in range(len(LINES) + len(names)) if slot not in own.values())
-    slots = {name: own[name] if name in own else next(free) for name in names}
-    return {name: _look(slot) for name, slot in slots.items()}
-
-
-def _look(slot: int) -> Look:
-    colour = COLOURS[slot % len(COLOURS)][0]
-    return Look(colour, DASHES[slot % len(DASHES)], MARKERS[slot % len(MARKERS)], slot)
+    chosen = {}
+    for name in names:
+        slot = own[name] if name in own else next(free)
+        colour = COLOURS[slot % len(COLOURS)][0]
+        dashes, marker = DASHES[slot % len(DASHES)], MARKERS[slot % len(MARKERS)]
+        chosen[name] = Look(colour, dashes, marker, slot)
+    return chosen
 
 
 def in_order(lines: Iterable[str]) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from html import escape
 from itertools import groupby
+from typing import NamedTuple
 
+from aucmax.paper.settings import LineKey
 from aucmax.paper.style import dataset_name, protocol_name
 from aucmax.paper.summary import Row, Stat
 
@@ -31,8 +32,7 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A cell's text, whether it is the best of its setting, and whether it is near the best."""
 
     text: str
@@ -65,8 +65,8 @@ def rst_table(rows: Sequence[Row]) -> str:
     """
     lines = [list(WHERE + HEADS)]
     for row in rows:
-        escaped = [replace(cell, text=_rst(cell.text)) for cell in cells_of(row, rows)]
-        lines.append([*map(_rst, _where(row)), *(_marked(cell, "**{}**") for cell in escaped)])
+        cells = (_marked(cell, "**{}**", _rst) for cell in cells_of(row, rows))
+        lines.append([*map(_rst, _where(row)), *cells])
     items = ["   * - " + "\n     - ".join(line) for line in lines]
     head = [".. list-table::", "   :header-rows: 1", ""]
     return "\n".join([*head, *items, "", NOTE.format(bold="Bold")]) + "\n"
@@ -85,9 +85,9 @@ def html_table(rows: Sequence[Row]) -> str:
         title = escape(setting_name(members[0]))
         parts.append(f'<tbody>\n<tr><th colspan="{len(HEADS)}" scope="rowgroup">{title}</th></tr>')
         for row in members:
-            first, *others = (replace(c, text=escape(c.text)) for c in cells_of(row, rows))
-            marked = "".join(f"<td>{_marked(c, '<strong>{}</strong>')}</td>" for c in others)
-            parts.append(f'<tr><th scope="row">{first.text}</th>{marked}</tr>')
+            cells = [_marked(c, "<strong>{}</strong>", escape) for c in cells_of(row, rows)]
+            others = "".join(f"<td>{text}</td>" for text in cells[1:])
+            parts.append(f'<tr><th scope="row">{cells[0]}</th>{others}</tr>')
         parts.append("</tbody>")
     return "\n".join([*parts, "</table>"])
 
@@ -117,8 +117,8 @@ def _compared(row: Row, rows: Sequence[Row], name: str) -> Cell:
     return Cell(text, is_best, not is_best and stat.is_near(best))
 
 
-def setting_name(row: Row) -> str:
-    """Where the row belongs, in words."""
+def setting_name(row: Row | LineKey) -> str:
+    """Where a row belongs, in words."""
     return f"{dataset_name(row.dataset)}, {row.ratio}, {protocol_name(row.protocol)}"
 
 
@@ -133,8 +133,9 @@ def _where(row: Row) -> list[str]:
     return [row.protocol, dataset_name(row.dataset), row.ratio]
 
 
-def _marked(cell: Cell, bold: str) -> str:
-    text = bold.format(cell.text) if cell.best else cell.text
+def _marked(cell: Cell, bold: str, escaped: Callable[[str], str] = str) -> str:
+    text = escaped(cell.text)
+    text = bold.format(text) if cell.best else text
     return f"{text} {NEAR}" if cell.near else text
 
 

@@ -7,11 +7,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 import torch
 
-from aucmax.disk import read_json, write_json
+from aucmax.disk import write_json
 from aucmax.paper.folder import Folder
 from aucmax.paper.provenance import provenance
 from aucmax.paper.results import RunResult, read_results
@@ -21,6 +20,8 @@ from aucmax.paper.training import Parts, fit_arguments, make_model, make_parts
 from aucmax.processes import configure_torch
 from aucmax.train import fit
 
+TIMING = "timing.json"
+"""By a line's name, seconds and how they were measured."""
 ROUNDS = 3
 LENGTHS = (100, 400)
 """Steps of a shorter and a longer training: the difference is that of the steps, without the
@@ -33,7 +34,7 @@ def time_lines(runs: Sequence[Run], runner: Runner) -> None:
     Nothing is evaluated or saved meanwhile. What an earlier call has timed is kept.
     """
     folder, device = runner.folder, runner.device
-    times = _read(folder)
+    times = folder.read(TIMING)
     missing = {run.key.file_name: run for run in runs if run.key.file_name not in times}
     if not missing:
         return
@@ -43,31 +44,24 @@ def time_lines(runs: Sequence[Run], runner: Runner) -> None:
     parts = {name: make_parts(run, images) for name, run in missing.items()}
     seconds: dict[str, list[float]] = {name: [] for name in missing}
     for number in range(ROUNDS):
-        runner.bar.note(f"timing {len(missing)} lines, round {number + 1} of {ROUNDS}")
+        runner.bar.say(f"timing {len(missing)} lines, round {number + 1} of {ROUNDS}")
         for name, run in missing.items():
             short, long = (_seconds(run, parts[name], device, steps) for steps in LENGTHS)
             seconds[name].append((long - short) / (LENGTHS[1] - LENGTHS[0]))
     how = {"rounds": ROUNDS, **provenance(device)}
     new = {name: {"seconds": median(values), **how} for name, values in seconds.items()}
-    write_json(folder.path / "timing.json", {**times, **new})
+    write_json(folder.path / TIMING, {**times, **new})
 
 
 def read_timed_results(folder: Folder) -> list[RunResult]:
     """The results in a folder, with the times that were measured alone where there are any."""
-    times = _read(folder)
+    times = folder.read(TIMING)
     return [
         replace(result, seconds_per_step=times[name]["seconds"], at_once=1)
         if (name := result.key.file_name) in times
         else result
         for result in read_results(folder.path / "runs")
     ]
-
-
-def _read(folder: Folder) -> dict[str, Any]:
-    """What :func:`time_lines` has written: by a line's name, seconds and how they were measured."""
-    path = folder.path / "timing.json"
-    times: dict[str, Any] = read_json(path) if path.exists() else {}
-    return times
 
 
 def _seconds(run: Run, parts: Parts, device: str, steps: int) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from aucmax import checks
-from aucmax.disk import read_json, write_json
+from aucmax.disk import write_json
 from aucmax.paper.runner import Runner
 from aucmax.paper.settings import Run
 from aucmax.search import open_journal, require_optuna
@@ -26,11 +26,7 @@ def plan_trials(
 ) -> dict[str, list[Run]]:
     """The trials for each line, by its name: shorter runs of the first seed at the grid's points.
 
-    Args:
-        runs: the experiment's.
-        grid: values of the options to choose from.
-        steps: of each trial; None for a sixteenth of a run's.
-        trials: at most so many for each line.
+    They are of ``steps``, or a sixteenth of a run's, and for each line at most ``trials``.
     """
     if not grid or set(grid) - set(TUNED) or not all(grid.values()):
         raise ValueError(
@@ -68,23 +64,16 @@ def tune_runs(
 
     A trial's result is a file in ``out/trials``: a search that was interrupted goes on. Judged is
     the validation AUC at the trial's end, of the iterate that the line shows. The best are written
-    to ``out/tuned.json``, all for Optuna's tools to ``out/studies.log``.
-
-    Args:
-        runs: the experiment's.
-        studies: from :func:`plan_trials`.
-        grid: values of the options to choose from.
-        runner: trains the trials.
-        how: the options of the command that ask for this search.
+    to ``out/tuned.json``, all for Optuna's tools to ``out/studies.log``. ``studies`` are those of
+    :func:`plan_trials`; ``how`` are the options of the command that ask for this search.
     """
     alternated = [run for row in zip_longest(*studies.values()) for run in row if run is not None]
     runner.train("tuning", alternated)
     ended = {name: _ended(trials, grid, runner) for name, trials in studies.items()}
     _write_studies(runner.folder.path / "studies.log", ended, grid)
     best = {name: _best(trials) for name, trials in ended.items()}
-    path = runner.folder.path / "tuned.json"
-    of_other_calls = read_json(path) if path.exists() else {}
-    write_json(path, {**of_other_calls, **best})
+    of_other_calls = runner.folder.read("tuned.json")
+    write_json(runner.folder.path / "tuned.json", {**of_other_calls, **best})
     return [
         run.with_options(**best[run.key.file_name].get("options", {}), tuned=how) for run in runs
     ]
@@ -126,20 +115,16 @@ def _best(trials: list[Trial]) -> dict[str, Any]:
 def _write_studies(path: Path, studies: Mapping[str, list[Trial]], grid: Grid) -> None:
     """All trials as Optuna studies, for its dashboard and its plots."""
     optuna = require_optuna()
-    storage = open_journal(path)
+    categorical = optuna.distributions.CategoricalDistribution
+    create_trial, storage = optuna.trial.create_trial, open_journal(path)
     for name, trials in studies.items():
         if name in optuna.get_all_study_names(storage):
             optuna.delete_study(study_name=name, storage=storage)
         study = optuna.create_study(study_name=name, storage=storage, direction="maximize")
         for trial in trials:
-            kinds = {
-                key: optuna.distributions.CategoricalDistribution(grid[key])
-                for key in trial.options
-            }
+            kinds = {key: categorical(grid[key]) for key in trial.options}
             study.add_trial(
-                optuna.trial.create_trial(
-                    params=trial.options, distributions=kinds, value=trial.valid_auc
-                )
+                create_trial(params=trial.options, distributions=kinds, value=trial.valid_auc)
             )
 
 

@@ -14,14 +14,7 @@ from aucmax.paper.text_tables import setting_name, stat_text
 def full_title(
     title: str, runs: Sequence[RunResult], wanted_seeds: int, wanted_steps: int | None
 ) -> str:
-    """The title, with the seeds and steps behind it where they are fewer than wanted.
-
-    Args:
-        title: what the page is about.
-        runs: results of one experiment.
-        wanted_seeds: how many each line ought to have.
-        wanted_steps: how many each run ought to have; None for as many as it has.
-    """
+    """The title, with each line's seeds and each run's steps if they are fewer than wanted."""
     groups = list(grouped(runs).values())
     seeds = sorted({len(group) for group in groups})
     steps = sorted({group[0].steps for group in groups})
@@ -42,9 +35,6 @@ def findings(rows: Sequence[Row]) -> list[str]:
     """A sentence or two for each protocol, dataset and ratio.
 
     Compared is the final test AUC of the iterate that a line's curve shows.
-
-    Args:
-        rows: from :func:`aucmax.paper.summarize`.
     """
     return [
         f"{setting_name(group[0])}: {_finding(group)}{_by_choice(group)}{_diverged(group)}"
@@ -53,11 +43,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
 
 
 def overview(rows: Sequence[Row]) -> str:
-    """In how many settings AUC maximization is ahead of cross-entropy, and in which it is not.
-
-    Args:
-        rows: from :func:`aucmax.paper.summarize`.
-    """
+    """In how many settings AUC maximization is ahead of cross-entropy, and in which it is not."""
     pairs = _contest(rows)
     if not pairs:
         return ""
@@ -72,8 +58,8 @@ def overview(rows: Sequence[Row]) -> str:
     if behind and ahead:
         said += f" It is not ahead in: {'; '.join(behind)}."
     won = sum(auc.chosen.mean > plain.chosen.mean for auc, plain in pairs)
-    by_choice = "With the weights that validation data chose, it is ahead"
-    return f"{said} {by_choice} in {won} of {settings}."
+    by_choice = f"With the weights that validation data chose, it is ahead in {won} of {settings}."
+    return f"{said} {by_choice}"
 
 
 def _contest(rows: Sequence[Row]) -> list[tuple[Row, Row]]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from aucmax.paper.datasets import _catdog, _digits
+import numpy as np
+
+from aucmax.paper.datasets import _catdog
 from aucmax.paper.datasets._cifar import CIFAR10, CIFAR100
 from aucmax.paper.datasets._layout import ImageData
 from aucmax.paper.datasets._stl10 import STL10
@@ -73,8 +75,22 @@ def load(
     if name not in NAMES:
         raise ValueError(f"name must be one of {', '.join(NAMES)}, found {name!r}")
     if name == "digits":
-        return _digits.read()
+        return _read_digits()
     folder = Path(root or os.environ.get("AUCMAX_DATA") or "data")
     if name == "catdog":
         return _catdog.read(folder)
     return _OFFICIAL[name].load(folder, download, progress)
+
+
+def _read_digits() -> ImageData:
+    """Scikit-learn's 1,797 images; the fourth, eighth, ... of each class are for testing."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ValueError(f"name 'digits' needs the package scikit-learn: {error}") from None
+    images, y = load_digits(return_X_y=True)
+    x, y = images.reshape(-1, 8, 8, 1).astype(np.uint8), y.astype(np.int64)
+    test = np.zeros(len(y), bool)
+    for number in range(10):
+        test[np.flatnonzero(y == number)[3::4]] = True
+    return ImageData(x[~test], y[~test], x[test], y[test], tuple("0123456789"))

@@ -24,7 +24,7 @@ WHERE = (
     "dogs-vs-cats/train/{cat,dog}.NUMBER.jpg or PetImages/{Cat,Dog}/*.jpg"
 )
 
-Files = tuple[list[Path], list[Path]]
+Files = list[list[Path]]
 """The photographs of cats, and those of dogs."""
 
 
@@ -46,16 +46,14 @@ def _find(root: Path) -> tuple[Files, Files]:
     """The files of both splits."""
     for name in ("catdog32", "catdog"):
         if (root / name).is_dir():
-            train, test = (
-                (_photos(root / name / split / "cat"), _photos(root / name / split / "dog"))
-                for split in ("train", "test")
-            )
+            splits = root / name / "train", root / name / "test"
+            train, test = ([_photos(split / kind) for kind in CLASSES] for split in splits)
             return train, test
     if (root / "dogs-vs-cats").is_dir():
         folder = root / "dogs-vs-cats" / "train"
-        return _divide((_photos(folder, "cat."), _photos(folder, "dog.")))
+        return _divide([_photos(folder, "cat."), _photos(folder, "dog.")])
     if (root / "PetImages").is_dir():
-        return _divide((_photos(root / "PetImages" / "Cat"), _photos(root / "PetImages" / "Dog")))
+        return _divide([_photos(root / "PetImages" / "Cat"), _photos(root / "PetImages" / "Dog")])
     raise ValueError(
         f"root {str(root)!r} must hold catdog32, catdog, dogs-vs-cats or PetImages, found none: "
         f"{WHERE}"
@@ -67,20 +65,18 @@ def _photos(folder: Path, start: str = "") -> list[Path]:
     paths = [path for path in folder.glob(f"{start}*") if path.suffix.lower() in SUFFIXES]
     if not paths:
         raise ValueError(f"{folder} must hold {start}* photographs ({', '.join(SUFFIXES)})")
-    return sorted(paths, key=_natural)
 
+    def natural(path: Path) -> tuple[list[tuple[int, int, str]], str]:
+        parts = re.findall(r"[0-9]+|[^0-9]+", path.name)
+        return [(0, int(p), "") if p[0] in "0123456789" else (1, 0, p) for p in parts], path.name
 
-def _natural(path: Path) -> tuple[list[tuple[int, int, str]], str]:
-    """A key that orders runs of digits by their value, and before letters."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", path.name)
-    return [(0, int(p), "") if p[0] in "0123456789" else (1, 0, p) for p in parts], path.name
+    return sorted(paths, key=natural)
 
 
 def _divide(files: Files) -> tuple[Files, Files]:
     """Every fifth photograph of each class is for testing, the others are for training."""
-    cats, dogs = files
     train = [[p for i, p in enumerate(paths) if i % EVERY != EVERY - 1] for paths in files]
-    return (train[0], train[1]), (cats[EVERY - 1 :: EVERY], dogs[EVERY - 1 :: EVERY])
+    return train, [paths[EVERY - 1 :: EVERY] for paths in files]
 
 
 def _decode_all(files: Files) -> tuple[Images, Labels]:

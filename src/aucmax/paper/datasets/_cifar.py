@@ -37,16 +37,13 @@ class Cifar(Layout):
 
     def read_split(self, folder: Path, members: tuple[Member, ...]) -> tuple[Images, Labels]:
         """The images and class numbers of some of the files."""
-        total = sum(member.records for member in members)
-        x, y = np.empty((total, 32, 32, 3), np.uint8), np.empty(total, np.int64)
-        start = 0
+        x, y = [], []
         for member in members:
-            path, part = folder / member.name, slice(start, start + member.records)
+            path = folder / member.name
             planes, labels = self.records(path, member)
-            x[part] = planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-            y[part] = class_numbers(path, labels, self.names.records)
-            start = part.stop
-        return x, y
+            x.append(np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)))
+            y.append(class_numbers(path, labels, self.names.records))
+        return np.concatenate(x), np.concatenate(y)
 
 
 @dataclass(frozen=True)

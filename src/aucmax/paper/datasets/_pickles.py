@@ -71,11 +71,7 @@ class _Reader(pickle.Unpickler):
 
 
 def load_pickle(path: Path, content: bytes) -> dict[bytes, Any]:
-    """The dict that a pickle holds; arrays in it are for :func:`pixels`.
-
-    Args:
-        path: of the file, for messages.
-        content: of the file.
+    """The dict that a file's pickle holds; arrays in it are for :func:`pixels`.
 
     Raises:
         ValueError: if it is no whole pickle of a dict, or names anything but an array's parts.
