@@ -57,15 +57,9 @@ SG_LR, SG_PULL, SG_DECAY, SG_MOMENTUM, SG_SIGN = (place(SG_FACTORS, name) for na
 
 @triton.jit
 def _ppd_sg(
-    rows,
-    factors,
-    owner,
-    P: tl.constexpr,
-    G: tl.constexpr,
-    S: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    rows, factors, owner, P: tl.constexpr, G: tl.constexpr, S: tl.constexpr,
+    ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row, start, left = own_block(rows, owner, SG_WIDTH, BLOCK)
     if left >= BLOCK:
         _ppd_sg_block(row, factors, start, left, P, G, S, ALIGNED, False, BLOCK)
@@ -75,17 +69,9 @@ def _ppd_sg(
 
 @triton.jit
 def _ppd_sg_block(
-    row,
-    factors,
-    start,
-    left,
-    P: tl.constexpr,
-    G: tl.constexpr,
-    S: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    MASKED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    row, factors, start, left, P: tl.constexpr, G: tl.constexpr, S: tl.constexpr,
+    ALIGNED: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     primal, heavy = address(row, REFERENCE) != 0, address(row, MOMENTUM_BUFFER) != 0
     p_at = column(row, PARAM, start, P, ALIGNED)
     reference_at = column(row, REFERENCE, start, S, ALIGNED)
@@ -134,15 +120,9 @@ ADAGRAD_LR, ADAGRAD_PULL, ADAGRAD_DELTA, ADAGRAD_SIGN = (
 
 @triton.jit
 def _ppd_adagrad(
-    rows,
-    factors,
-    owner,
-    P: tl.constexpr,
-    G: tl.constexpr,
-    S: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    rows, factors, owner, P: tl.constexpr, G: tl.constexpr, S: tl.constexpr,
+    ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row, start, left = own_block(rows, owner, ADAGRAD_WIDTH, BLOCK)
     if left >= BLOCK:
         _ppd_adagrad_block(row, factors, start, left, P, G, S, ALIGNED, False, BLOCK)
@@ -152,17 +132,9 @@ def _ppd_adagrad(
 
 @triton.jit
 def _ppd_adagrad_block(
-    row,
-    factors,
-    start,
-    left,
-    P: tl.constexpr,
-    G: tl.constexpr,
-    S: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    MASKED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    row, factors, start, left, P: tl.constexpr, G: tl.constexpr, S: tl.constexpr,
+    ALIGNED: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     primal = address(row, REFERENCE) != 0
     moved = address(row, CENTRE) != 0
     p_at = column(row, PARAM, start, P, ALIGNED)

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aucmax.loss._second import differentiable_gradients
-from aucmax.loss.objective import LINKS, Terms
+from aucmax.loss.objective import LINKS, Terms, differentiable_gradients
 
 BLOCK = 1 << 16
 """Rows that are worked on at a time: arrays of them fit the cache."""

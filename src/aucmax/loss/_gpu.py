@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from aucmax.kernels import saddle
-from aucmax.loss._second import differentiable_gradients
-from aucmax.loss.objective import Terms
+from aucmax.loss.objective import Terms, differentiable_gradients
 
 
 class SaddleOnGPU(torch.autograd.Function):

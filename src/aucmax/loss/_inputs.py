@@ -59,13 +59,13 @@ def check_binary_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -
         check_weight_shape(weight, tuple(rows), tuple(scores.shape))
 
 
-def check_table(name: str, table: Tensor, columns: int) -> None:
+def check_table(scores: Tensor, columns: int) -> None:
     """A row of so many real numbers for each example."""
-    right_shape = table.ndim == 2 and table.shape[1] == columns and len(table) > 0
-    if not (table.is_floating_point() and right_shape):
+    right_shape = scores.ndim == 2 and scores.shape[1] == columns and len(scores) > 0
+    if not (scores.is_floating_point() and right_shape):
         raise ValueError(
-            f"{name} must be floating point of shape (N, {columns}), N >= 1, "
-            f"found {table.dtype} of shape {tuple(table.shape)}"
+            f"scores must be floating point of shape (N, {columns}), N >= 1, "
+            f"found {scores.dtype} of shape {tuple(scores.shape)}"
         )
 
 
@@ -78,7 +78,7 @@ def check_weight_shape(weight: Tensor, *allowed: tuple[int, ...]) -> None:
 
 def check_classes(scores: Tensor, target: Tensor, weight: Tensor | None, look: bool) -> None:
     """Raise unless scores, classes and weights go together; ``look`` at their values too."""
-    check_table("scores", scores, scores.shape[-1])
+    check_table(scores, scores.shape[-1])
     if target.shape != scores.shape[:1]:
         raise ValueError(f"target must have shape ({len(scores)},), found {tuple(target.shape)}")
     if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:

@@ -198,8 +198,11 @@ class _ShareWatch:
         self.positives += positives
         self.total += total
         share = self.positives / self.total
-        rounded = abs(share - prior) <= 0.05 * min(prior, 1.0 - prior)
-        if self.warned or rounded or self.total * _divergence(share, prior) <= 5.0**2 / 2.0:
+        if self.warned or abs(share - prior) <= 0.05 * min(prior, 1.0 - prior):
+            return
+        # Kullback-Leibler divergence of two coins: half the squared standard errors per label.
+        sides = ((share, prior), (1.0 - share, 1.0 - prior))
+        if self.total * sum(x * math.log(x / y) for x, y in sides if x > 0.0) <= 5.0**2 / 2.0:
             return
         self.warned = True
         warnings.warn(
@@ -208,10 +211,3 @@ class _ShareWatch:
             UserWarning,
             stacklevel=6,
         )
-
-
-def _divergence(share: float, prior: float) -> float:
-    """Kullback-Leibler divergence of two coins; half the squared standard errors per label."""
-    positive = share * math.log(share / prior) if share > 0.0 else 0.0
-    negative = (1.0 - share) * math.log((1.0 - share) / (1.0 - prior)) if share < 1.0 else 0.0
-    return positive + negative

@@ -49,7 +49,12 @@ class CrossEntropy(nn.Module):
         check_tensors(scores, target)
         exact, look = scores.to(computable(scores.dtype)), checks.host_readable(scores)
         if self.task == "multilabel":
-            return _mean_over_labels(exact, target, weight, look)
+            check_table(exact, exact.shape[-1])
+            labels, known = known_labels(exact, target, weight, look)
+            each = functional.binary_cross_entropy_with_logits(exact, labels, reduction="none")
+            mass = known.sum(0)  # of each label, over the rows that know it
+            per_label = (known * each).sum(0) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
+            return per_label.mean()
         if self.task == "binary":
             check_binary_shapes(scores, target, weight)
             labels = flatten(target, exact.dtype)
@@ -70,13 +75,3 @@ class CrossEntropy(nn.Module):
     def extra_repr(self) -> str:
         """Show the task."""
         return f"task={self.task!r}"
-
-
-def _mean_over_labels(scores: Tensor, target: Tensor, weight: Tensor | None, look: bool) -> Tensor:
-    """The mean of each label over the rows that know it, averaged over the labels."""
-    check_table("scores", scores, scores.shape[-1])
-    labels, known = known_labels(scores, target, weight, look)
-    each = functional.binary_cross_entropy_with_logits(scores, labels, reduction="none")
-    mass = known.sum(0)
-    per_label = (known * each).sum(0) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
-    return per_label.mean()

@@ -100,7 +100,7 @@ class MulticlassAUCLoss(SaddleLoss):
         self, scores: Tensor, target: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         check_tensors(scores, target)
-        check_table("scores", scores, len(self.priors))
+        check_table(scores, len(self.priors))
         check_classes(scores, target, weight, self._may_look(scores))
         h = self._linked(scores)
         return h, target.long(), None if weight is None else weight.detach().to(h.dtype)

@@ -75,7 +75,7 @@ class MultilabelAUCLoss(SaddleLoss):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Linked scores, labels with 0 where missing, and weights with 0 where missing."""
         check_tensors(scores, target)
-        check_table("scores", scores, len(self.priors))
+        check_table(scores, len(self.priors))
         labels, known = known_labels(scores, target, weight, self._may_look(scores))
         return self._linked(scores), labels, known
 

@@ -15,7 +15,7 @@ a sum over single examples: the cost is that of the batch, not of its pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -98,6 +98,28 @@ def saddle_objective(
         mean = (weight * each).sum(0) / weight.sum(0).clamp_min(torch.finfo(h.dtype).tiny)
     value: Tensor = mean - terms.dual * alpha.square() + terms.constant
     return value
+
+
+def differentiable_gradients(
+    inputs: Sequence[Tensor],
+    grad: Tensor,
+    labels: Tensor,
+    weight: Tensor | None,
+    terms: Terms,
+    margin: float,
+    link: str,
+) -> list[Tensor | None]:
+    """The gradients of the binary objective as a graph of their own, for second derivatives.
+
+    ``inputs`` are scores, a, b and alpha; labels and weights are flat, in the dtype to compute in.
+    """
+    scores, *centres = inputs
+    h = LINKS[link](scores.reshape(-1).to(labels.dtype))
+    a, b, alpha = (x.reshape(()).to(h.dtype) for x in centres)
+    value = saddle_objective(h, labels, a, b, alpha, terms, margin, weight)
+    needed = [x for x in inputs if x.requires_grad]
+    gradients = iter(torch.autograd.grad(value, needed, grad, create_graph=True))
+    return [next(gradients) if x.requires_grad else None for x in inputs]
 
 
 def multiclass_objective(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from aucmax import checks, distributed
-from aucmax.loss._exact import ExactBuffers
+from aucmax.loss.base import ExactBuffers
 
 
 class StreamingPrior(ExactBuffers):

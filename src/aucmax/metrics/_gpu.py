@@ -19,21 +19,13 @@ from aucmax.metrics._rows import Values, widen
 
 
 class Runs(NamedTuple):
-    """Runs of equal scores, lowest first.
+    """Runs of equal scores, lowest first."""
 
-    Attributes:
-        positive: which rows are, in their own order.
-        order: the rows by their scores.
-        ends: the last row of each run, in that order.
-        positives: the weight, or number, of positives up to there.
-        negatives: that of negatives.
-    """
-
-    positive: Tensor
-    order: Tensor
-    ends: Tensor
-    positives: Tensor
-    negatives: Tensor
+    positive: Tensor  # which rows are, in their own order
+    order: Tensor  # the rows by their scores
+    ends: Tensor  # the last row of each run, in that order
+    positives: Tensor  # the weight, or number, of positives up to there
+    negatives: Tensor  # that of negatives
 
 
 def tensors_on_gpu(

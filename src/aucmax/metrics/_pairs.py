@@ -10,17 +10,11 @@ from aucmax.metrics._rows import Array
 
 
 class Placements(NamedTuple):
-    """The AUC, and how each row does against the other class, a tie counting half.
+    """The AUC, and how each row does against the other class, a tie counting half."""
 
-    Attributes:
-        auc: the share of pairs won.
-        wins: twice the negatives below each positive.
-        losses: twice the positives above each negative.
-    """
-
-    auc: float
-    wins: Array
-    losses: Array
+    auc: float  # the share of pairs won
+    wins: Array  # twice the negatives below each positive
+    losses: Array  # twice the positives above each negative
 
 
 def placements(positive: Array, negative: Array) -> Placements:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
 
 def leaving_random_numbers(generator: torch.Generator | None) -> AbstractContextManager[None]:
     """Leave torch's own numbers as they are if weights will come from a generator."""
-    if generator is None:
-        return nullcontext()
-    fork: AbstractContextManager[None] = torch.random.fork_rng(devices=[])
+    fork: AbstractContextManager[None] = torch.random.fork_rng([], generator is not None)
     return fork
 
 

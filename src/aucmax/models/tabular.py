@@ -57,13 +57,31 @@ class Features(nn.Module):
         first = torch.tensor([0, *cardinalities]).cumsum(0)
         self.register_buffer("offsets", first[:-1], persistent=False)
         self.codes = int(first[-1])
-        self.embedding = _embeddings(self.bins, embedding) if self.bins else None
+        self.embedding: nn.Module | None = None
+        if self.bins:
+            from rtdl_num_embeddings import PiecewiseLinearEmbeddings
+
+            pieces = [torch.tensor(edge, dtype=torch.float32) for edge in self.bins]
+            self.embedding = PiecewiseLinearEmbeddings(
+                pieces, embedding, activation=False, version="B"
+            )
         self.sizes = [embedding] * len(self.many) + [1] * len(self.few) + list(cardinalities)
 
     def forward(self, columns: Columns) -> Tensor:
         """(N, d) of numbers."""
         numeric, codes = columns
-        self._check(numeric, codes)
+        wanted = len(self.many) + len(self.few), len(self.cardinalities)
+        if (numeric.shape[1], codes.shape[1]) != wanted:
+            raise ValueError(
+                f"columns must be {wanted[0]} numeric and {wanted[1]} of codes, found "
+                f"{numeric.shape[1]} and {codes.shape[1]}"
+            )
+        # A look at values on a GPU would hold it up.
+        look = codes.device.type == "cpu" and not torch.compiler.is_compiling()
+        if look and ((codes < 0) | (codes >= self.cardinalities)).any():
+            raise ValueError(
+                f"codes must be below {self.cardinalities.tolist()}, found {codes.amax(0).tolist()}"
+            )
         parts = [numeric[:, self.few]]
         if self.embedding is not None:
             parts.insert(0, self.embedding(numeric[:, self.many]).flatten(1))
@@ -71,20 +89,6 @@ class Features(nn.Module):
             ones = numeric.new_zeros(codes.shape[0], self.codes)
             parts.append(ones.scatter_(1, codes + self.offsets, 1.0))
         return torch.cat(parts, 1)
-
-    def _check(self, numeric: Tensor, codes: Tensor) -> None:
-        wanted = len(self.many) + len(self.few), len(self.cardinalities)
-        if (numeric.shape[1], codes.shape[1]) != wanted:
-            raise ValueError(
-                f"columns must be {wanted[0]} numeric and {wanted[1]} of codes, found "
-                f"{numeric.shape[1]} and {codes.shape[1]}"
-            )
-        if torch.compiler.is_compiling() or codes.device.type != "cpu":
-            return  # a look at the values would hold up the GPU
-        if ((codes < 0) | (codes >= self.cardinalities)).any():
-            raise ValueError(
-                f"codes must be below {self.cardinalities.tolist()}, found {codes.amax(0).tolist()}"
-            )
 
 
 class TabularEnsemble(nn.Module):
@@ -263,11 +267,3 @@ def quantile_bins(numeric: Tensor, count: int = 48) -> list[list[float]]:
         sorted(set(np.quantile(column, shares).astype(np.float32).tolist()))
         for column in numeric.double().numpy().T
     ]
-
-
-def _embeddings(bins: Sequence[Sequence[float]], size: int) -> nn.Module:
-    from rtdl_num_embeddings import PiecewiseLinearEmbeddings
-
-    edges = [torch.tensor(edge, dtype=torch.float32) for edge in bins]
-    module: nn.Module = PiecewiseLinearEmbeddings(edges, size, activation=False, version="B")
-    return module

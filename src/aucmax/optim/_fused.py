@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -54,7 +54,12 @@ class FusedStep:
         if not self.whole or any(isinstance(x, Tensor) for row in factors for x in row.values()):
             return False
         grads = [p.grad for p in self.params]
-        structure = self._structure(grads, names)
+        places = [p.data_ptr() for p in self.params]
+        strides = [
+            None if g is None else (g.stride() if g.layout is torch.strided else g.layout, g.dtype)
+            for g in grads
+        ]
+        structure = (places, strides, names)  # what tables depend on but the gradients' addresses
         if structure != self.structure:
             if not all(map(_fits, self.params, grads)):
                 return False
@@ -65,15 +70,6 @@ class FusedStep:
             table.launch([grads[i] for i in rows], factors)
         return True
 
-    def _structure(self, grads: list[Tensor | None], names: list[list[str]]) -> tuple[Any, ...]:
-        """All that the tables depend on but the gradients' addresses."""
-        places = [p.data_ptr() for p in self.params]
-        strides = [
-            None if g is None else (g.stride() if g.layout is torch.strided else g.layout, g.dtype)
-            for g in grads
-        ]
-        return places, strides, names
-
     def _build_tables(
         self, grads: list[Tensor | None], states: Mapping[Tensor, dict[str, Tensor]]
     ) -> None:
@@ -81,9 +77,11 @@ class FusedStep:
         self.captured += [table for _, table in self.tables if table.packed.captured]
         self.tables = []
         self.resting = [p for p, g in zip(self.params, grads, strict=True) if g is None]
-        for rows, types in _by_types(self.params, grads):
+        for types, rows in _by_types(self.params, grads).items():
             params = [self.params[i] for i in rows]
-            own = [_in_order(states[p], p) for p in params]
+            own = [states[p] for p in params]
+            for p, state in zip(params, own, strict=True):
+                state.update({k: _arranged(x, p) for k, x in state.items() if k != "step"})
             groups = [self.group_of[i] for i in rows]
             self.tables.append((rows, FusedTable(self.kernel, params, types, own, groups)))
 
@@ -124,11 +122,8 @@ class FusedTable:
 
     def launch(self, grads: Sequence[Tensor | None], factors: Sequence[Mapping[str, Any]]) -> None:
         """Send what is new and take the step, given the gradients and each group's factors."""
-        arranged = [
-            g if _is_alike(g, p) else _arranged(g, p)
-            for g, p in zip(grads, self.params, strict=True)
-        ]
-        table = self.packed.table([g.data_ptr() for g in arranged if g is not None], factors)
+        arranged = [_arranged(g, p) for g, p in zip(grads, self.params, strict=True)]
+        table = self.packed.table([g.data_ptr() for g in arranged], factors)
         self.kernel.launch(table, *self.types)
 
 
@@ -159,22 +154,19 @@ def launch_once(
     for row in rows:
         if not all(_is_alike(x, row["param"]) for x in row.values()):
             raise RuntimeError("`fused=True` requires states with the strides of their params")
-    for own, types in _by_types(params, grads):
+    for types, own in _by_types(params, grads).items():
         states, groups = [rows[i] for i in own], [0] * len(own)
         table = FusedTable(kernel, [params[i] for i in own], types, states, groups)
         table.launch([grads[i] for i in own], [factors])
 
 
-def _by_types(
-    params: Sequence[Tensor], grads: Sequence[Tensor | None]
-) -> Iterator[tuple[list[int], Types]]:
+def _by_types(params: Sequence[Tensor], grads: Sequence[Tensor | None]) -> dict[Types, list[int]]:
     """The places of parameters that have elements and a gradient, by the types of both."""
     by_types: dict[Types, list[int]] = {}
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):
         if g is not None and p.numel():
             by_types.setdefault((p.dtype, g.dtype), []).append(i)
-    for types, rows in by_types.items():
-        yield rows, types
+    return by_types
 
 
 def _fits(p: Tensor, g: Tensor | None) -> bool:
@@ -186,14 +178,6 @@ def _fits(p: Tensor, g: Tensor | None) -> bool:
     return plain and dense and kernels.usable_on(p)
 
 
-def _in_order(state: dict[str, Tensor], p: Tensor) -> dict[str, Tensor]:
-    """A parameter's state, each element in the place that the parameter's own has."""
-    for name, x in state.items():
-        if name != "step" and not _is_alike(x, p):
-            state[name] = _arranged(x, p)
-    return state
-
-
 def _is_alike(x: Any, p: Tensor) -> bool:
     """Whether two tensors of one shape have their elements in the same order."""
     if x.stride() == p.stride():
@@ -203,5 +187,5 @@ def _is_alike(x: Any, p: Tensor) -> bool:
 
 
 def _arranged(x: Any, p: Tensor) -> Tensor:
-    """A copy with its elements in the order of the parameter's."""
-    return torch.empty_like(p, dtype=x.dtype).copy_(x)
+    """With its elements in the order of the parameter's: itself, or a copy."""
+    return x if _is_alike(x, p) else torch.empty_like(p, dtype=x.dtype).copy_(x)

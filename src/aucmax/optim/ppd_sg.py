@@ -152,11 +152,7 @@ class PPDSG(StagedOptimizer):
 
     def _factors(self, group: Group) -> dict[str, Any]:
         return _factors(
-            group["lr"],
-            group["gamma"],
-            group["momentum"],
-            group["weight_decay"],
-            group["maximize"],
+            group["lr"], group["gamma"], group["momentum"], group["weight_decay"], group["maximize"]
         )
 
 

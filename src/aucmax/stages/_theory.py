@@ -90,14 +90,25 @@ def theory(
     stages = checks.count("stages", stages)
     one_class = -2 / (math.e * math.log1p(-min(p, 1 - p)))  # C: m samples may miss a class
     dual_variance = 2 * (sigma**2 + one_class) / (p * (1 - p))
-    if algorithm == "ppd-sg":
-        lipschitz = checks.positive("lipschitz", lipschitz)
+    rule = []
+    if algorithm == "ppd-sg":  # Theorem 2
+        coupling = max(2, 16 * checks.positive("lipschitz", lipschitz) ** 2)
         G = checks.positive("G", G)
-        return [
-            _theorem_2(k, rate, L, lipschitz, G, dual_variance, lr) for k in range(1, stages + 1)
-        ]
+        for k in range(1, stages + 1):
+            eta = lr * math.exp(-(k - 1) * rate)
+            points = round_up(coupling / (L * lr) * math.exp((k - 1) * rate))
+            samples = round_up(dual_variance * L / (G**2 * lr * coupling) * math.exp(k * rate))
+            steps = max(1, points - 1)  # Alg. 2, line 4: t = 1, ..., T_k - 1
+            rule.append(Stage(k, eta, steps, max(FEWEST_DUAL_SAMPLES, samples)))
+        return rule
     d = checks.count("d", d)
-    return [_theorem_3(k, rate, L, d, dual_variance, lr) for k in range(1, stages + 1)]
+    c = 1 / math.sqrt(d + 3)
+    for k in range(1, stages + 1):  # Theorem 3
+        eta = lr * math.exp(-(k - 1) / 2 * rate)
+        M = 4 * c / (L * lr) * math.exp((k - 1) / 2 * rate)
+        samples = round_up(dual_variance / (lr**2 * (d + 3)) * math.exp(k * rate))
+        rule.append(Stage(k, eta, None, max(FEWEST_DUAL_SAMPLES, samples), M))
+    return rule
 
 
 def theory_gamma(L: float) -> float:
@@ -175,34 +186,6 @@ def theory_stages(
     while stages < (needed := math.log(max(2 * start, stages * noise) / epsilon) / rate):
         stages = math.ceil(needed)
     return stages
-
-
-def _theorem_2(
-    k: int, rate: float, L: float, lipschitz: float, G: float, dual_variance: float, lr: float
-) -> Stage:
-    """Stage ``k`` of PPD-SG as Theorem 2 sets it."""
-    coupling = max(2, 16 * lipschitz**2)
-    points = round_up(coupling / (L * lr) * math.exp((k - 1) * rate))
-    samples = round_up(dual_variance * L / (G**2 * lr * coupling) * math.exp(k * rate))
-    return Stage(
-        index=k,
-        lr=lr * math.exp(-(k - 1) * rate),
-        steps=max(1, points - 1),  # Alg. 2, line 4: t = 1, ..., T_k - 1
-        dual_samples=max(FEWEST_DUAL_SAMPLES, samples),
-    )
-
-
-def _theorem_3(k: int, rate: float, L: float, d: int, dual_variance: float, lr: float) -> Stage:
-    """Stage ``k`` of PPD-AdaGrad as Theorem 3 sets it."""
-    c = 1 / math.sqrt(d + 3)
-    samples = round_up(dual_variance / (lr**2 * (d + 3)) * math.exp(k * rate))
-    return Stage(
-        index=k,
-        lr=lr * math.exp(-(k - 1) / 2 * rate),
-        steps=None,
-        dual_samples=max(FEWEST_DUAL_SAMPLES, samples),
-        M=4 * c / (L * lr) * math.exp((k - 1) / 2 * rate),
-    )
 
 
 def _rate(mu: float, L: float) -> float:

@@ -81,23 +81,14 @@ class ProjectionGradient(NamedTuple):
 
 
 class NormsBefore(NamedTuple):
-    """The batch norms whose output a layer takes in, and what their gradient needs.
+    """The batch norms whose output a layer takes in, and what their gradient needs."""
 
-    Args:
-        z: the input of the norm.
-        norm: where its gradients go.
-        activations: what the layer takes in, with a border.
-        skip: the gradient from the shortcut around the layer's block, where that is the identity.
-        beside_z: the input of the norm of a projection that was added.
-        beside: where that one's gradients go.
-    """
-
-    z: Tensor
-    norm: NormGradient
-    activations: Tensor
-    skip: Tensor | None = None
-    beside_z: Tensor | None = None
-    beside: NormGradient | None = None
+    z: Tensor  # the input of the norm
+    norm: NormGradient  # where its gradients go
+    activations: Tensor  # what the layer takes in, with a border
+    skip: Tensor | None = None  # the gradient from the block's shortcut, where that is the identity
+    beside_z: Tensor | None = None  # the input of the norm of a projection that was added
+    beside: NormGradient | None = None  # where that one's gradients go
 
 
 def new_scratch(device: torch.device) -> Tensor:

@@ -24,21 +24,13 @@ class Layer(NamedTuple):
 
 
 class Network(NamedTuple):
-    """The parts of a ResNet-20 up to the pooled features.
+    """The parts of a ResNet-20 up to the pooled features."""
 
-    Attributes:
-        mean: subtracted from the pixels, one number or one per channel.
-        scale: the pixels are multiplied by it.
-        layers: the stem, then the two of each block.
-        projections: those beside the blocks whose first convolution has stride 2.
-        activations: the modules after the norms and at the ends of the blocks.
-    """
-
-    mean: Tensor
-    scale: Tensor
-    layers: list[Layer]
-    projections: list[Layer]
-    activations: list[nn.Module]
+    mean: Tensor  # subtracted from the pixels, one number or one per channel
+    scale: Tensor  # the pixels are multiplied by it
+    layers: list[Layer]  # the stem, then the two of each block
+    projections: list[Layer]  # those beside the blocks whose first convolution has stride 2
+    activations: list[nn.Module]  # the modules after the norms and at the ends of the blocks
 
 
 def why_not_here(images: Tensor) -> str | None:

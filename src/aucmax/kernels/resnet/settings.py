@@ -6,23 +6,14 @@ from typing import NamedTuple
 
 
 class Setting(NamedTuple):
-    """Sizes of one kernel.
+    """Sizes of one kernel."""
 
-    Args:
-        block: rows of pixels multiplied at a time; numbers made or summed at a time.
-        k: numbers of the window per product, a multiple of the channels; parts summed at a time.
-        warps: of a program.
-        programs: at most so many share the pixels; a power of two.
-        stages: of the innermost loop; above one, copies run ahead through shared memory.
-        pixels: side by side in such a row; they must divide an image's width.
-    """
-
-    block: int
-    k: int
-    warps: int
-    programs: int
-    stages: int = 1
-    pixels: int = 1
+    block: int  # rows of pixels multiplied at a time; numbers made or summed at a time
+    k: int  # numbers of the window per product, a multiple of the channels; parts summed at a time
+    warps: int  # of a program
+    programs: int  # at most so many share the pixels; a power of two
+    stages: int = 1  # of the innermost loop; above one, copies run ahead through shared memory
+    pixels: int = 1  # side by side in such a row; they must divide an image's width
 
 
 SETTINGS: dict[tuple[str, int, int], Setting] = {

@@ -132,23 +132,14 @@ class _Plan:
 
 
 class _Saved(NamedTuple):
-    """What the forward pass leaves for the backward pass.
+    """What the forward pass leaves for the backward pass."""
 
-    Args:
-        counters: of the kernels forward and backward that end with a sum over their programs.
-        stats: of the batch norms.
-        weights: of the convolutions, rounded.
-        last: the output of the last block; like the other activations, it has a border.
-        z: the outputs of the convolutions, a stack for each run.
-        activations: the inputs of those of the blocks, likewise.
-    """
-
-    counters: Tensor
-    stats: Tensor
-    weights: Tensor
-    last: Tensor
-    z: list[Tensor]
-    activations: list[Tensor]
+    counters: Tensor  # of the kernels, both ways, that end with a sum over their programs
+    stats: Tensor  # of the batch norms
+    weights: Tensor  # of the convolutions, rounded
+    last: Tensor  # the output of the last block; like the other activations, it has a border
+    z: list[Tensor]  # the outputs of the convolutions, a stack for each run
+    activations: list[Tensor]  # the inputs of those of the blocks, likewise
 
     @classmethod
     def new(cls, plan: _Plan, images: Tensor) -> _Saved:
