@@ -48,8 +48,7 @@ def write(folder: Path, tensors: dict[str, Tensor]) -> list[Path]:
     if dist.get_rank() == 0:
         shutil.rmtree(temporary, ignore_errors=True)
     dist.barrier()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch's own making
+    with warnings.catch_warnings(action="ignore"):  # those of torch's own making
         save(dict(tensors), checkpoint_id=temporary)
     if dist.get_rank() == 0:
         disk.replace_folder(folder, temporary)
@@ -66,8 +65,7 @@ def read(folder: Path, layout: dict[str, list[Any]], mesh: Any) -> dict[str, Ten
         name: empty(*shape, dtype=getattr(torch, dtype), device_mesh=mesh, placements=[Shard(0)])
         for name, (shape, dtype) in layout.items()
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         load(tensors, checkpoint_id=folder)
     return tensors
 

@@ -427,7 +427,7 @@ def test_a_peer_that_cannot_cope_is_a_note(folder, monkeypatch):
     def fail(*_):
         raise ValueError("too many\ncategories")
 
-    monkeypatch.setattr("aucmax.judge.peers._boosting", fail)
+    monkeypatch.setattr("sklearn.ensemble.HistGradientBoostingClassifier.fit", fail)
     found = fit_file(
         place / "train.csv", "churned", out=place / "other", **QUICK | {"max_steps": 5}
     ).evaluation

@@ -61,7 +61,11 @@ class BinaryRows:
 
     def counts_at(self, threshold: float) -> Counts:
         """What becomes of the rows if those from this probability on are flagged."""
-        return Counts.at(threshold, self.probability, self.positive)
+        negatives, positives = self.counts
+        flagged = self.probability >= threshold
+        hits = int((flagged & self.positive).sum())
+        alarms = int(flagged.sum()) - hits
+        return Counts(hits, alarms, positives - hits, negatives - alarms)
 
 
 class Curves(NamedTuple):

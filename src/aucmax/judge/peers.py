@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,11 +39,27 @@ def compare_with_peers(
     Returns:
         The peers, and notes: one that cannot cope with the table is left out.
     """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    def columns(numeric: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([numeric, codes.clip(max=254)], axis=1)  # at most 255 categories
+
+    logistic = LogisticRegression(max_iter=1000)
+    is_category = [False] * train[0].shape[1] + [True] * len(cardinalities)
+    boosting = HistGradientBoostingClassifier(categorical_features=is_category, random_state=0)
+    models: dict[str, tuple[Any, Callable[..., Any]]] = {
+        "logistic regression": (logistic, partial(one_hot, cardinalities=cardinalities)),
+        "gradient boosting": (boosting, columns),
+    }
     peers, notes = [], []
-    for name, fit in (("logistic regression", _logistic), ("gradient boosting", _boosting)):
+    for name, (model, table_of) in models.items():
         began = time.perf_counter()
         try:
-            scores = fit(train, test, cardinalities, classes)
+            model.fit(table_of(*train), classes)
+            several = len(model.classes_) > 2
+            score = model.predict_proba if several else model.decision_function
+            scores = np.asarray(score(table_of(*test)))
         except (ValueError, MemoryError) as error:
             notes.append(f"not compared with {name}: {str(error).splitlines()[0]}")
             continue
@@ -66,35 +83,6 @@ def compare(
     paired_test = metrics.delong_test if ours.ndim == 1 else metrics.hand_till_test
     p_value = paired_test(ours, scores, truth).p_value
     return Peer(name, Interval.of_auc(scores, truth), p_value, seconds)
-
-
-def _logistic(
-    train: Encoded, test: Encoded, cardinalities: Sequence[int], classes: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    from sklearn.linear_model import LogisticRegression
-
-    model = LogisticRegression(max_iter=1000).fit(one_hot(*train, cardinalities), classes)
-    return _scores(model, one_hot(*test, cardinalities))
-
-
-def _boosting(
-    train: Encoded, test: Encoded, cardinalities: Sequence[int], classes: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    def columns(numeric: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate([numeric, codes.clip(max=254)], axis=1)  # at most 255 categories
-
-    is_category = [False] * train[0].shape[1] + [True] * len(cardinalities)
-    model = HistGradientBoostingClassifier(categorical_features=is_category, random_state=0)
-    model.fit(columns(*train), classes)
-    return _scores(model, columns(*test))
-
-
-def _scores(model: Any, table: Any) -> NDArray[np.float64]:
-    """Log-odds, or the probabilities of several classes."""
-    several = len(model.classes_) > 2
-    return np.asarray((model.predict_proba if several else model.decision_function)(table))
 
 
 def one_hot(

@@ -32,15 +32,6 @@ class Counts(NamedTuple):
     missed: int
     left_alone: int
 
-    @classmethod
-    def at(
-        cls, threshold: float, probability: NDArray[np.float64], positive: NDArray[np.bool_]
-    ) -> Counts:
-        """Those of rows with this probability and above flagged."""
-        flagged = probability >= threshold
-        cells = (flagged & positive, flagged & ~positive, ~flagged & positive, ~flagged & ~positive)
-        return cls(*(int(cell.sum()) for cell in cells))
-
     @property
     def rows(self) -> int:
         """All of them."""

@@ -69,7 +69,7 @@ def shared(evaluation: Evaluation) -> Content:
         "multiclass": isinstance(rows, MulticlassRows),
         "auc": auc,
         "auc_interval": interval,
-        "level": words.level_text(rows.level),
+        "level": f"{100 * rows.level:g}{words.NO_BREAK}%",
         **names,
     }
 

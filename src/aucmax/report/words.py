@@ -132,11 +132,6 @@ def listed(names: Iterable[object]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def level_text(level: float) -> str:
-    """A level of confidence: 95 %."""
-    return f"{100 * level:g}{NO_BREAK}%"
-
-
 def verdict(ours: float, peers: Sequence[Peer]) -> str:
     """Whether it was worth it, without making it look better than it is."""
     if not peers:
