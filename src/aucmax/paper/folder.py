@@ -32,18 +32,6 @@ class Folder:
         """The folder of a run that is not."""
         return self.path / "unfinished" / run.place / run.name
 
-    def is_done(self, run: Run, device: str) -> bool:
-        """Whether a run's result is there; an error if it is one of other settings."""
-        path = self.result_file(run)
-        if not path.exists():
-            return False
-        if other := read_result(path).differences(run, device):
-            raise ValueError(
-                f"out must be an empty folder or one of the same settings, found {path} "
-                f"with another {', '.join(other)}: choose another folder"
-            )
-        return True
-
     def result(self, run: Run) -> RunResult:
         """What came of a run that is done."""
         return read_result(self.result_file(run))

@@ -19,7 +19,7 @@ from aucmax.paper.datasets import ImageData
 from aucmax.paper.folder import Folder
 from aucmax.paper.progress import RunsBar
 from aucmax.paper.provenance import provenance
-from aucmax.paper.results import Chosen, Reached, RunResult, number, settings_of
+from aucmax.paper.results import Chosen, Reached, RunResult, number, read_result, settings_of
 from aucmax.paper.settings import Run
 from aucmax.paper.training import Parts, fit_arguments, make_model, make_parts
 from aucmax.processes import WorkerPool, configure_torch
@@ -70,7 +70,15 @@ class Runner:
 
     def is_done(self, run: Run) -> bool:
         """Whether its result is there; an error if it is one of other settings."""
-        return self.folder.is_done(run, self.device)
+        path = self.folder.result_file(run)
+        if not path.exists():
+            return False
+        if other := read_result(path).differences(run, self.device):
+            raise ValueError(
+                f"out must be an empty folder or one of the same settings, found {path} "
+                f"with another {', '.join(other)}: choose another folder"
+            )
+        return True
 
     def store_images(self) -> None:
         """Put the images where the workers find them."""

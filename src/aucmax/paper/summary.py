@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from aucmax.paper.results import Reached, RunResult
 from aucmax.paper.settings import LineKey
@@ -151,11 +152,14 @@ def _row(key: LineKey, group: list[RunResult], label: str) -> Row:
     )
 
 
+def by_setting(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows that follow each other, as far as they can be compared."""
+    return [list(group) for _, group in groupby(rows, key=lambda row: row.setting)]
+
+
 def labels(runs: Sequence[RunResult]) -> dict[str, str]:
     """What each line is called; two lines of one name get their keys behind it."""
-    first: dict[str, str] = {}
-    for run in runs:
-        first.setdefault(run.line, run.label)
+    first = {run.line: run.label for run in reversed(runs)}
     names = list(first.values())
     return {
         line: name if names.count(name) == 1 else f"{name} ({line})" for line, name in first.items()

@@ -6,12 +6,11 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from html import escape
-from itertools import groupby
 from typing import NamedTuple
 
 from aucmax.paper.settings import LineKey
 from aucmax.paper.style import dataset_name, protocol_name
-from aucmax.paper.summary import Row, Stat
+from aucmax.paper.summary import Row, Stat, by_setting
 
 WHERE = ("Protocol", "Dataset", "Ratio")
 HEADS = (
@@ -80,11 +79,10 @@ def html_table(rows: Sequence[Row]) -> str:
     """
     heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in HEADS)
     parts = [f"<table>\n<thead><tr>{heads}</tr></thead>"]
-    for _, group in groupby(rows, key=lambda row: row.setting):
-        members = list(group)
-        title = escape(setting_name(members[0]))
+    for group in by_setting(rows):
+        title = escape(setting_name(group[0]))
         parts.append(f'<tbody>\n<tr><th colspan="{len(HEADS)}" scope="rowgroup">{title}</th></tr>')
-        for row in members:
+        for row in group:
             cells = [_marked(c, "<strong>{}</strong>", escape) for c in cells_of(row, rows)]
             others = "".join(f"<td>{text}</td>" for text in cells[1:])
             parts.append(f'<tr><th scope="row">{cells[0]}</th>{others}</tr>')

@@ -36,9 +36,8 @@ class Parts(NamedTuple):
 
 def make_parts(run: Run, images: ImageData) -> Parts:
     """Partition, thin, then split, all by the run's seed; the test set stays whole."""
-    classes = len(images.classes)
-    by_number = run.partition == "halves"
-    positive = halves(classes) if by_number else random_halves(classes, run.seed)
+    count = len(images.classes)
+    positive = halves(count) if run.partition == "halves" else random_halves(count, run.seed)
     y_train, y_test = binarize(images.y_train, positive), binarize(images.y_test, positive)
     kept = thin(y_train, run.removed, run.seed)
     train, valid = (kept[rows] for rows in split(y_train[kept], run.options["valid"], run.seed))
@@ -74,11 +73,9 @@ def _moments(images: Tensor) -> tuple[list[float], list[float]]:
 
 def fit_arguments(run: Run, model: nn.Module, device: str) -> dict[str, Any]:
     """How fit is to train the model; of LibAUC's line, with its loss and optimizer."""
-    arguments = fit_options(run)
-    arguments["amp"] = "bf16" if device.startswith("cuda") else None
-    if run.options["method"] == "libauc":
-        return with_libauc(arguments, model, device)
-    return arguments
+    arguments = {**fit_options(run), "amp": "bf16" if device.startswith("cuda") else None}
+    is_libauc = run.options["method"] == "libauc"
+    return with_libauc(arguments, model, device) if is_libauc else arguments
 
 
 def fit_options(run: Run) -> dict[str, Any]:
@@ -86,7 +83,6 @@ def fit_options(run: Run) -> dict[str, Any]:
     o, method = run.options, run.method_settings
     pretrain = min(o["pretrain"], o["steps"] // 4) if o.get("pretrained") else 0
     steps = o["steps"] - pretrain
-    in_stages = "first_stage" in o
     return {
         "method": o["method"],
         "steps": steps,
@@ -95,15 +91,12 @@ def fit_options(run: Run) -> dict[str, Any]:
         "save_every": 5 * o["eval_every"],
         "probe": o["probe"],
         "seed": run.seed,
-        "optimizer_options": {
-            **{key: o[key] for key in method.optimizer if key in o},
-            **method.fixed,
-        },
+        "optimizer_options": {**{x: o[x] for x in method.optimizer if x in o}, **method.fixed},
         "loss_options": {key: o[key] for key in method.loss},
         "pretrain": pretrain,
         "positives": o.get("positives"),
         "augment": CropAndFlip() if o.get("augment") and o["model"] == "resnet20" else None,
-        **({"stages": _stages(run, steps)} if in_stages else {"lr": o["lr"]}),
+        **({"stages": _stages(run, steps)} if "first_stage" in o else {"lr": o["lr"]}),
     }
 
 

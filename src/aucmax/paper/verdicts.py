@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from aucmax.paper.results import RunResult
 from aucmax.paper.style import AUC_METHODS, CROSS_ENTROPY, is_a
-from aucmax.paper.summary import Row, grouped
+from aucmax.paper.summary import Row, by_setting, grouped
 from aucmax.paper.text_tables import setting_name, stat_text
 
 
@@ -38,7 +37,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
     """
     return [
         f"{setting_name(group[0])}: {_finding(group)}{_by_choice(group)}{_diverged(group)}"
-        for group in _by_setting(rows)
+        for group in by_setting(rows)
     ]
 
 
@@ -69,7 +68,7 @@ def _contest(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     """
     pairs = [
         (_best(group, AUC_METHODS, "valid"), _best(group, CROSS_ENTROPY, "valid"))
-        for group in _by_setting(rows)
+        for group in by_setting(rows)
     ]
     return [(auc, plain) for auc, plain in pairs if auc is not None and plain is not None]
 
@@ -138,7 +137,3 @@ def _best(group: list[Row], names: tuple[str, ...] = (), what: str = "shown") ->
     """The row with the highest mean, of all or of those that are one of ``names``."""
     known = [row for row in group if getattr(row, what).n and (not names or is_a(row.line, names))]
     return max(known, key=lambda row: float(getattr(row, what).mean), default=None)
-
-
-def _by_setting(rows: Sequence[Row]) -> list[list[Row]]:
-    return [list(group) for _, group in groupby(rows, key=lambda row: row.setting)]

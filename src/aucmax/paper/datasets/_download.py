@@ -22,9 +22,6 @@ NETWORK_ERRORS = (
     urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError,
 )  # fmt: skip
 
-Tell = Callable[[int, int | None], None]
-"""Called with the bytes that are there and how many there will be, None if that is unknown."""
-
 
 def fetch(url: str, md5: str, folder: str, root: Path, progress: bool) -> None:
     """Download an archive and put a folder that it holds below ``root``.
@@ -71,8 +68,11 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _receive(url: str, part: Path, tell: Tell) -> None:
-    """Append to ``part`` what is missing of it; from the start if the server cannot do that."""
+def _receive(url: str, part: Path, tell: Callable[[int, int | None], None]) -> None:
+    """Append to ``part`` what is missing of it; from the start if the server cannot do that.
+
+    ``tell`` is given the bytes that are there and how many there will be, None if unknown.
+    """
     have = part.stat().st_size if part.exists() else 0
     try:
         response = _request(url, have)
