@@ -15,7 +15,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 import interpreted  # noqa: F401
 import torch
 
-from aucmax.kernels.resnet.settings import SETTINGS, Setting
+from aucmax.kernels.resnet.conv import SETTINGS, Setting
 from aucmax.kernels.resnet.step import pooled_features
 from aucmax.models import resnet
 

@@ -63,7 +63,6 @@ class Packed:
         addresses: of each tensor, by column; 0 in the columns that are not there.
         groups: the number of each tensor's group.
         factors: the names of the kernel's factors, in its order.
-        moving: the column whose addresses change.
     """
 
     def __init__(
@@ -73,13 +72,12 @@ class Packed:
         addresses: Mapping[str, Sequence[int]],
         groups: Sequence[int],
         factors: Sequence[str] = (),
-        moving: str = "grad",
     ) -> None:
         sizes = np.array([x.numel() for x in tensors], dtype=np.int64)
         blocks = -(-sizes // BLOCK)
         owner = np.repeat(np.arange(len(sizes), dtype=np.int32), blocks)
         self.device, self.blocks, self.factors = tensors[0].device, len(owner), factors
-        self.moving = len(HEADER) + columns.index(moving)
+        self.gradients = len(HEADER) + columns.index("grad")
         nowhere = [0] * len(sizes)
         places = [addresses.get(name, nowhere) for name in columns]
         self.rows = np.column_stack([sizes, np.cumsum(blocks) - blocks, groups, *places])
@@ -90,29 +88,26 @@ class Packed:
         self.spare: Tensor | None = None
 
     def table(self, places: list[int], factors: Sequence[Mapping[str, float]] = ()) -> Table:
-        """The table with these addresses in the moving column, and these factors of each group.
+        """The table with these addresses of the gradients, and these factors of each group.
 
         While a graph is captured it is written to pinned memory, which the graph reads at every
         replay: that must have been there before, and stays as it is.
         """
         capturing = self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         if self.current is None or capturing or self.sent != (places, factors):
-            self.rows[:, self.moving] = places
+            self.rows[:, self.gradients] = places
             numbers = np.array([row[name] for row in factors for name in self.factors], np.float64)
             content = torch.from_numpy(np.concatenate([numbers.view(np.int64), self.rows.ravel()]))
-            self.current = self._table(content, len(numbers), capturing)
+            if capturing and self.spare is not None:
+                content, self.spare = self.spare.copy_(content), None
+            elif self.device.type == "cuda" and self.spare is None:
+                self.spare = torch.empty_like(content, pin_memory=True)
+            on_device, n = self._send(content), len(numbers)
+            aligned = not bool((self.rows[:, len(HEADER) :] % 16).any())
+            kept = on_device[:n].view(torch.float64)
+            self.current = Table(on_device[n:], kept, self.owner, self.blocks, aligned)
             self.sent = None if capturing else (places, factors)
         return self.current
-
-    def _table(self, content: Tensor, numbers: int, capturing: bool) -> Table:
-        if capturing and self.spare is not None:
-            content, self.spare = self.spare.copy_(content), None
-        elif self.device.type == "cuda" and self.spare is None:
-            self.spare = torch.empty_like(content, pin_memory=True)
-        sent = self._send(content)
-        aligned = not bool((self.rows[:, len(HEADER) :] % 16).any())
-        factors, rows = sent[:numbers].view(torch.float64), sent[numbers:]
-        return Table(rows, factors, self.owner, self.blocks, aligned)
 
     def _send(self, x: Tensor) -> Tensor:
         """On the device, without waiting; where that is this machine's own, as it is."""

@@ -14,17 +14,24 @@ from aucmax.loss._inputs import computable
 from aucmax.loss.objective import LINKS
 
 
-class ExactBuffers(nn.Module):
-    """A module whose own buffers follow ``.to(device)`` but stay in double precision.
+class ExactState(nn.Module):
+    """A module whose own buffers and parameters follow ``.to(device)``, but not into few digits.
 
-    Counts do not fit in ``half()``, and a prior that went through single precision is another one.
+    Buffers stay in double precision: counts do not fit in ``half()``, and a prior that went through
+    single precision is another one. Parameters stay in single precision or better: in half they
+    would stand still, since a step of 1e-3 is lost beside a value of 0.5.
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        exact = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
+        buffers = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
+        values = {name: p.detach().clone() for name, p in self.named_parameters(recurse=False)}
         self._buffers.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in exact.items():
+        for name, value in values.items():
+            p = getattr(self, name)
+            if p.dtype in checks.LOW_PRECISION:
+                p.data = value.to(p.device)
+        for name, buffer in buffers.items():
             device = fn(torch.empty(0, device=buffer.device)).device
             if device.type == "mps":  # which has no float64
                 self._buffers[name] = buffer.to(device, torch.float32)
@@ -34,7 +41,7 @@ class ExactBuffers(nn.Module):
         return self
 
 
-class SaddleLoss(ExactBuffers):
+class SaddleLoss(ExactState):
     """A loss that is minimized over a and b and maximized over alpha.
 
     Args:
@@ -69,19 +76,6 @@ class SaddleLoss(ExactBuffers):
         self.a = nn.Parameter(torch.zeros(shape))
         self.b = nn.Parameter(torch.zeros(shape))
         self.alpha = nn.Parameter(torch.zeros(shape))
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move or cast; a, b and alpha stay in single precision or better.
-
-        In half precision they would stand still: a step of 1e-3 is lost beside a value of 0.5.
-        """
-        exact = {name: getattr(self, name).detach().clone() for name in ("a", "b", "alpha")}
-        super()._apply(fn, recurse)
-        for name, value in exact.items():
-            p = getattr(self, name)
-            if p.dtype in checks.LOW_PRECISION:
-                p.data = value.to(p.device)
-        return self
 
     def _linked(self, scores: Tensor) -> Tensor:
         """h, in single precision or better."""

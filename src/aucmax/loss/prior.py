@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from aucmax import checks, distributed
-from aucmax.loss.base import ExactBuffers
+from aucmax.loss.base import ExactState
 
 
-class StreamingPrior(ExactBuffers):
+class StreamingPrior(ExactState):
     r"""Running estimates of :math:`p` and :math:`p(1-p)` from the labels seen so far.
 
     With :math:`T_+` positives and :math:`T_-` negatives counted, :math:`n = T_+ + T_-`,
