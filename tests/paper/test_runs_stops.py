@@ -30,7 +30,7 @@ def kill_the_search(out):
         command.wait_until(lambda: any(command.workers()))
         with pytest.raises(ValueError, match="one command at a time"):
             reproduce("figure1", out=out, progress=False)
-        command.wait_until(lambda: len(results(out, "trials")) >= 2)
+        command.wait_until(lambda: len(results(out, "trials")) >= 1)
         command.kill()
         assert command.wait() == -signal.SIGKILL
 
@@ -85,7 +85,7 @@ def test_however_it_is_stopped_the_same_command_ends_with_the_same_results(tmp_p
     out, unstopped = tmp_path / "stopped", Folder(tmp_path / "unstopped")
     kill_the_search(out)
     trials = {name: x for name, x in stamps(out).items() if name.startswith("trials/")}
-    assert 2 <= len(trials) < len(RATES), "it was killed too late"
+    assert 1 <= len(trials) < len(RATES), "it was killed too late"
     for stop in (interrupt, lose_a_worker):
         stop(out)
         assert not results(out), f"{stop.__name__} came too late"

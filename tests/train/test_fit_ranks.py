@@ -418,16 +418,13 @@ def resumed(sharded):
 
 @pytest.fixture(scope="module")
 def restarted(folder):
-    """A run under torchrun's restarts: first one rank is killed, then the other."""
+    """A run under torchrun's restarts, whose first rank, the one that writes, is killed."""
     out = folder / "ddp/restarted"
-    with started(folder, "ddp/restarted", slow=True, options=["--max-restarts=2"]) as process:
-        for restart, victim in enumerate((1, 0)):
-            wait_until(lambda: len(rank_pids(process)) == 2 * restart + 2, process)  # noqa: B023
-            step = newest(out)
-            wait_until(lambda: newest(out) > step, process)  # noqa: B023
-            os.kill(dict(rank_pids(process)[-2:])[victim], signal.SIGKILL)
+    with started(folder, "ddp/restarted", slow=True, options=["--max-restarts=1"]) as process:
+        wait_until(lambda: newest(out) > 0, process)
+        os.kill(dict(rank_pids(process))[0], signal.SIGKILL)
         status, log = end_of(process)
-    assert len(rank_pids(process)) == 6
+    assert len(rank_pids(process)) == 4
     return status, log
 
 
@@ -447,7 +444,7 @@ def assert_undisturbed(folder, found, wanted):
 def test_a_group_that_loses_a_rank_goes_on_and_ends_the_same(replicated, restarted, folder):
     status, log = restarted
     assert status == 0, log
-    assert log.count("going on from step") == 2
+    assert log.count("going on from step") == 1
     assert_undisturbed(folder, "ddp/restarted", "ddp/whole")
 
 

@@ -178,12 +178,13 @@ def assert_goes_on(trainer, undisturbed, name, out):
     assert_same_run(finished(trainer, name, out), undisturbed(name))
 
 
-@pytest.mark.parametrize("death", ["kill", 1, 0])
-@pytest.mark.parametrize("name", IN_WORKERS)
+@pytest.mark.parametrize(
+    ("name", "death"), [(IN_WORKERS[0], "kill"), (IN_WORKERS[0], 0), (IN_WORKERS[1], 1)]
+)
 def test_a_worker_that_dies_is_an_error(trainer, undisturbed, tmp_path, name, death):
     """However it dies, and whoever notices first: it is a race, so it is run a few times."""
     trouble = {"deadly_row": DEADLY_ROW, "death": death}
-    for attempt in range(3):
+    for attempt in range(2):
         out = tmp_path / str(attempt)
         trainee = trainer.start(configure(name, out), trouble=trouble)
         assert_one_clear_error(trainee.wait(LONGEST_WAIT))
