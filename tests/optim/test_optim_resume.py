@@ -102,3 +102,12 @@ def test_a_loaded_optimizer_leaves_the_saved_counters_alone(dtype):
     train("oauc", task, loaded, 3, 5)
     assert {state["step"].item() for state in saved["state"].values()} == {3}
     assert {state["step"].item() for state in loaded.state.values()} == {5}
+
+
+def test_the_state_of_an_earlier_version_is_refused():
+    task, optimizer = build("ppdsg", seed=0)
+    train("ppdsg", task, optimizer, 0, 2)
+    state = optimizer.state_dict()
+    state["param_groups"][0]["stage_steps"] = torch.tensor(2.0)
+    with pytest.raises(ValueError, match="found stage_steps in its param_groups"):
+        optimizer.load_state_dict(state)

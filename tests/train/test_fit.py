@@ -162,6 +162,15 @@ def test_a_record_per_evaluation(method):
     assert all(0 <= r[name] <= 1 for r in history for name in FIELDS if "auc" in name)
 
 
+def test_pretraining_is_stage_0():
+    history = run(pretrain=16).history
+    stages = {
+        phase: {r["stage"] for r in history if r["phase"] == phase}
+        for phase in ("pretrain", "ppd-sg")
+    }
+    assert stages == {"pretrain": {0}, "ppd-sg": {1, 2, 3, 4}}
+
+
 def test_evaluations_are_due_every_so_many_steps_and_at_the_ends_of_stages():
     """Stages of 1, 3, 9 and 27 steps end after 1, 4, 13 and 40."""
     assert [r["step"] for r in run(eval_every=15).history] == [1, 4, 13, 15, 30, 40]

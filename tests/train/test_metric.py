@@ -17,7 +17,7 @@ VALID = binary(seed=1)
 def smallest_gap(scores, target, weight=None):
     """A metric of one's own: how far the lowest positive lies above the highest negative."""
     scores = scores.flatten()
-    return (scores[target == 1].min() - scores[target == 0].max()).item()
+    return scores[target == 1].min() - scores[target == 0].max()  # a tensor is as good as a number
 
 
 def test_weights_are_chosen_by_the_metric():
@@ -74,6 +74,17 @@ def test_several_classes_and_labels():
         for j in range(y.shape[1])
     ]
     assert metric(Scored(scores, y, None), "multilabel") == pytest.approx(sum(expected) / 3)
+
+
+def test_a_function_of_the_table_is_its_row_and_others_have_names_of_their_own():
+    result = fit(linear(), (X, Y), VALID, steps=4, metric=aucmax.metrics.roc_auc)
+    assert result.auc == result.score == result.history[-1][f"valid_auc_{result.iterate}"]
+
+    def auc(*_):
+        return 0.0
+
+    with pytest.raises(ValueError, match="a name of its own, found a function named 'auc'"):
+        fit(linear(), (X, Y), VALID, steps=4, metric=auc)
 
 
 @pytest.mark.parametrize("metric", ["auc", "accuracy", None, 3])

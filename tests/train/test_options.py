@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from fit_data import binary, fit, linear
+from fit_data import assert_same_weights, binary, fit, linear
 
 import aucmax
 from aucmax.train._fingerprint import DATA, fingerprint
@@ -57,6 +57,24 @@ def test_a_new_option_guards_a_run_without_being_named_elsewhere(tmp_path):
 @pytest.mark.parametrize(
     "more", [{"time_limit": 100.0}, {"save_every": 2}, {"task": "binary"}, {"cuda_graph": False}]
 )
-def test_options_that_are_marked_may_differ(more, tmp_path):
-    first = fit(linear(), binary(), steps=4, out=tmp_path)
-    assert fit(linear(), binary(), steps=4, out=tmp_path, **more).history == first.history
+def test_options_that_are_marked_may_differ_and_change_nothing(more, tmp_path):
+    class StopError(Exception):
+        pass
+
+    def stop_after(batches):
+        left = iter(range(batches))
+
+        def same(x):
+            if next(left, None) is None:
+                raise StopError
+            return x
+
+        return same
+
+    given = {"method": "oauc", "steps": 12, "batch_size": 8, "eval_every": 3, "probe": 0}
+    whole = fit(linear(), binary(), augment=stop_after(1000), **given)
+    with pytest.raises(StopError):
+        fit(linear(), binary(), out=tmp_path, augment=stop_after(9), **given)
+    assert list(tmp_path.glob("checkpoints/step-*"))
+    on = fit(linear(seed=3), binary(), out=tmp_path, augment=stop_after(1000), **given, **more)
+    assert_same_weights(on.model, whole.model)

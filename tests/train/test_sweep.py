@@ -267,7 +267,9 @@ def test_runs_that_replay_take_short_turns_without_their_random_numbers(monkeypa
         assert_same_result(result, alone)
 
 
-@pytest.mark.parametrize("wrong", [{"lrr": 1}, {"lr": -1.0}, {"method": "foo"}])
+@pytest.mark.parametrize(
+    "wrong", [{"lrr": 1}, {"lr": -1.0}, {"method": "foo"}, {"batch_size": 7, "accumulate": 2}]
+)
 def test_a_wrong_config_at_the_end_is_found_before_the_first_run(wrong):
     ran = []
     with pytest.raises(ValueError, match=next(iter(wrong))) as error:

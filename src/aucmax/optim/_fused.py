@@ -139,6 +139,8 @@ def launch_once(
         factors: the numbers that the kernel reads, by their names.
     """
     params, grads = columns["param"], columns["grad"]
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("`fused=True` keeps no tables here for a CUDA graph: use the optimizer")
     if any(isinstance(x, Tensor) for x in factors.values()):
         raise RuntimeError("`fused=True` does not support options that are Tensors on a device")
     for p, g in zip(params, grads, strict=True):

@@ -138,6 +138,11 @@ class StagedOptimizer(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; that of half-precision parameters stays in single precision."""
+        if any("stage_steps" in group for group in state_dict["param_groups"]):
+            raise ValueError(
+                "state_dict must be one that this version of aucmax saved, found stage_steps in "
+                "its param_groups, which an earlier one wrote"
+            )
         given: dict[str, Any] = {}
         last_hook = self.register_load_state_dict_pre_hook(lambda _, final: given.update(final))
         try:

@@ -26,6 +26,7 @@ from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
 from aucmax.tables.split import hold_out
 from aucmax.train import FitResult, fit
 from aucmax.train.metrics import ROC_AUC, find_metric
+from aucmax.train.objectives import OBJECTIVES
 from aucmax.train.options import find_device
 
 LEARNING_RATE = 2e-3
@@ -283,7 +284,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_options(self) -> None:
         checks.choice("threshold", self.threshold, ("proba", "balanced"))
-        checks.choice("objective", self.objective, ("auc", "auc+ce", "ce"))
+        checks.choice("objective", self.objective, tuple(OBJECTIVES))
         find_metric(self.metric)
         if not callable(self.backbone):
             checks.choice("backbone", self.backbone, ("tabm",))
@@ -449,12 +450,19 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return store.write(record, self.network_, Path(folder))
 
     @classmethod
-    def load(cls, folder: str | Path, backbone: network.Factory | None = None) -> AUCClassifier:
+    def load(
+        cls,
+        folder: str | Path,
+        backbone: network.Factory | None = None,
+        metric: Callable[..., float] | None = None,
+    ) -> AUCClassifier:
         """Read a model that :meth:`save` or ``aucmax fit`` wrote.
 
         Args:
             folder: of the model.
             backbone: the function that made the network, if it was not one of aucmax's.
+            metric: the function that chose the weights, if it was not one of aucmax's: training on
+                needs it, scoring does not.
 
         Raises:
             ValueError: if a file is missing or altered, or was written by a later version.
@@ -462,7 +470,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         record = store.read(Path(folder))
         if record.own_backbone and backbone is None:
             raise ValueError("backbone must be given: the model was trained with one of its own")
-        options = {**record.options, "metric": record.metric}
+        options = {**record.options, "metric": metric or record.metric}
         model = cls(**options | ({"backbone": backbone} if backbone else {}))
         model.classes_ = np.array(record.classes["values"], dtype=record.classes["dtype"])
         model.n_features_in_ = record.columns

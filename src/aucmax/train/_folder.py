@@ -84,7 +84,11 @@ class RunFolder:
             raise ValueError(
                 f"out must be a new folder, found {self.path} with a run that another version of "
                 f"aucmax began (format {there.get('format', 1)}, this one writes {FORMAT}): "
-                f"finish it with that version, or name another folder"
+                + (
+                    "it is over, and aucmax.load_weights reads its result"
+                    if self.is_finished()
+                    else "finish it with that version, or name another folder"
+                )
             )
         if differing:
             raise ValueError(

@@ -95,8 +95,10 @@ class Loop:
         try:
             result = self._walk(turn) if self._has_begun else self._begin()
         except BaseException as error:
-            told = self._in_plain_words(error)
-            self.close()
+            try:
+                told = self._in_plain_words(error)
+            finally:
+                self.close()
             if told is error:
                 raise
             raise told from None
@@ -152,10 +154,7 @@ class Loop:
         if signal or at.reason or at.step % options.saves_every == 0:
             self._save()
         if at.reason:
-            result = self._finish()
-            if self.interrupts.received:
-                raise self._stopped(self.interrupts.received)
-            return result
+            return self._finish()
         if signal:
             raise self._stopped(signal)
         return None
@@ -327,6 +326,8 @@ class Loop:
         self.reporter.note(
             f"{at.reason}; kept the {best.iterate} iterate of step {best.step:,}{score}"
         )
+        if self.interrupts.received:
+            raise self._stopped(self.interrupts.received)
         return result
 
     def _finished(self) -> FitResult:

@@ -73,7 +73,7 @@ def make_phases(options: Options, task: str, prior: Any) -> list[Phase]:
         return [method]
     loss = OBJECTIVES["ce"](task, None, {}).to(options.where)
     optimizer = torch.optim.SGD(options.model.parameters(), lr=options.pretrain_lr)
-    [stage] = single(options.pretrain_lr, options.pretrain)
+    stage = Stage(index=0, lr=options.pretrain_lr, steps=options.pretrain, dual_samples=0)
     return [Phase("pretrain", METHODS["sgd"], loss, optimizer, [stage]), method]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -48,7 +49,9 @@ class TurnTaker:
     ) -> None:
         self.number, self.stream = number, stream
         self.saves, self.steps = options.folder is not None, 0
-        self._options, self._arrays, self._interrupts = options, arrays, interrupts
+        self._options: Options | None = options
+        self._arrays, self._interrupts = arrays, interrupts
+        self._copies: dict[str, DeviceCopy] | None = None
         self._random = random_numbers(options)
         self._loop: Loop | None = None
 
@@ -62,7 +65,7 @@ class TurnTaker:
         draws_none = self._loop is not None and self._loop.is_replaying
         with torch.cuda.stream(self.stream), nullcontext() if draws_none else self._random:
             try:
-                self._loop = self._loop or self._make_loop()
+                self._loop = self._loop or self._make_loop(self._options)
                 outcome = self._loop.advance(TURN)
             except DivergedError as error:
                 # Without the frames it came through, which hold model, data and optimizer.
@@ -74,15 +77,13 @@ class TurnTaker:
             for module in (outcome.model, outcome.loss):
                 module.zero_grad(set_to_none=True)  # gradients may lie in a captured graph's memory
         if outcome is not None:  # free the graph, the optimizer and the data for the runs to come
-            del self._loop, self._options, self._copies
-            self._loop = None
+            self._loop = self._options = self._copies = None
             if self.stream is not None:
                 self.stream.synchronize()
                 gc.collect()
         return outcome
 
-    def _make_loop(self) -> Loop:
-        options = self._options
+    def _make_loop(self, options: Any) -> Loop:
         model: Any = options.model
         if not isinstance(model, nn.Module) and callable(model):
             with random_state.Isolated(options.seed, options.where):
@@ -110,10 +111,14 @@ def options_of(config: Mapping[str, Any], device: torch.device) -> Options:
     reserved = sorted({"device", "progress"} & {*config})
     if reserved:
         raise ValueError(f"configs must leave device and progress to the sweep, found {reserved}")
+    arguments = {**config, "device": device, "progress": False}
     try:
-        return Options(**config, device=device, progress=False)
+        inspect.signature(Options).bind(**arguments)
     except TypeError as error:
         raise ValueError(f"configs must be arguments of fit: {error}") from None
+    options = Options(**arguments)
+    options.check_processes()
+    return options
 
 
 # --- what is shared, and what must not be ---------------------------------------------------------

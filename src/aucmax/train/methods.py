@@ -104,12 +104,11 @@ def method_of(optimizer: Optimizer) -> Method:
     One that knows no stages keeps its step size, and whether a graph can hold its step is for it
     to say.
     """
-    known = next((m for m in METHODS.values() if isinstance(optimizer, m.optimizer)), None)
-    if known is None:
-        kind = StagedOptimizer if isinstance(optimizer, StagedOptimizer) else Optimizer
-        known = Method(type(optimizer), "auc", tripled, capture="asked")
-        known = known if kind is StagedOptimizer else replace(known, returns="last")
-    return known if isinstance(optimizer, StagedOptimizer) else replace(known, stages=single)
+    staged = isinstance(optimizer, StagedOptimizer)
+    of_its_kind = (m for m in METHODS.values() if isinstance(optimizer, m.optimizer))
+    other = Method(type(optimizer), "auc", tripled, returns="average" if staged else "last")
+    known = next(of_its_kind, other)
+    return known if staged else replace(known, stages=single)
 
 
 def cut(stages: list[Stage], steps: int) -> list[Stage]:

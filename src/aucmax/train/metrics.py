@@ -62,13 +62,13 @@ class Metric:
             )
             return math.nan
         if task == "binary":
-            return self.binary(scores, target, weight)
+            return float(self.binary(scores, target, weight))
         if task == "multilabel":
             columns = [_rows_that_know(scored, label) for label in range(target.shape[1])]
         else:
             probabilities = scores.double().softmax(-1)
             if self.multiclass is not None:
-                return self.multiclass(probabilities, target, weight)
+                return float(self.multiclass(probabilities, target, weight))
             columns = [
                 Scored(share, (target == number).double(), weight)
                 for number, share in enumerate(probabilities.unbind(-1))
@@ -99,10 +99,13 @@ def find_metric(metric: str | Callable[..., float] | Metric) -> Metric:
     """
     if isinstance(metric, Metric):
         return metric
-    if isinstance(metric, str) and metric in METRICS:
-        return METRICS[metric]
+    for row in METRICS.values():
+        if metric == row.name or metric is row.binary:
+            return row
     if callable(metric):
         name = str(getattr(metric, "__name__", type(metric).__name__)).strip("<>")
+        if any(name in (row.name, row.key) for row in METRICS.values()):
+            raise ValueError(f"metric must have a name of its own, found a function named {name!r}")
         return Metric(name, name.replace("_", " "), name, metric, metric)
     raise ValueError(
         f"metric must be one of {', '.join(map(repr, METRICS))} or a function of scores, labels "
@@ -113,4 +116,4 @@ def find_metric(metric: str | Callable[..., float] | Metric) -> Metric:
 def best_value(record: dict[str, Any], metric: Metric, part: str = "valid") -> float:
     """The higher value of the two iterates in a history's record; nan if neither has one."""
     values = [record.get(metric.history_key(part, iterate)) for iterate in ITERATES]
-    return max((x for x in values if x is not None and not math.isnan(x)), default=math.nan)
+    return max((x for x in values if x is not None and math.isfinite(x)), default=math.nan)
