@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 COLUMNS = ("files", "imported once", "lines", "functions", "used once")
+LISTS = ("__all__", "_NAMES", "_LATER")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -78,12 +79,13 @@ def functions(tree: ast.Module) -> list[Function]:
 
 
 def offered(modules: dict[str, Module]) -> set[str]:
-    """The names of every ``__all__``."""
+    """The names of every ``__all__``, and of the table of a package that loads them later."""
     names = set()
     for module in modules.values():
         for node in module.tree.body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-                names |= set(ast.literal_eval(node.value))
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in LISTS:
+                texts = (x.value for x in ast.walk(node.value) if isinstance(x, ast.Constant))
+                names |= {text for text in texts if isinstance(text, str)}
     return names
 
 
