@@ -16,7 +16,7 @@ VALID = binary(seed=1)
 
 def smallest_gap(scores, target, weight=None):
     """A metric of one's own: how far the lowest positive lies above the highest negative."""
-    scores = scores.flatten()
+    assert scores.shape == target.shape
     return scores[target == 1].min() - scores[target == 0].max()  # a tensor is as good as a number
 
 

@@ -67,9 +67,9 @@ def fit(options: Options) -> FitResult:  # noqa: D417
         steps: optimizer steps of the method; ``pretrain`` comes on top.
         task: "binary", "multiclass" or "multilabel"; "auto" goes by the labels.
         metric: what weights are chosen by and training is stopped by, higher being better:
-            "roc_auc", "average_precision", or a function of scores, labels and weights, all rows
-            at once (for several classes of a row of probabilities each; for several labels of one
-            label at a time).
+            "roc_auc", "average_precision", or a function of raw scores, labels and weights (or
+            None) of all rows, of shape (N,) each; for several classes it gets a row of
+            probabilities each, for several labels one label at a time.
         loss: one of your own in place of the method's; called with scores and labels.
         optimizer: one of your own, built on the parameters of model and ``loss``; its step sizes
             are left alone unless ``stages`` are given.

@@ -62,6 +62,8 @@ class Metric:
             )
             return math.nan
         if task == "binary":
+            if scores.numel() == target.numel():  # (N, 1) would spread against labels (N,)
+                scores = scores.reshape(target.shape)
             return float(self.binary(scores, target, weight))
         if task == "multilabel":
             columns = [_rows_that_know(scored, label) for label in range(target.shape[1])]
