@@ -22,7 +22,7 @@ from aucmax.cli._tables import fit
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file
 from aucmax.tables.encoder import TableEncoder
-from aucmax.tables.labeled import read_labeled
+from aucmax.tables.labeled import choose_labels, join_spellings, label_numbers, read_labeled
 
 pytestmark = pytest.mark.xdist_group("shell")
 
@@ -172,6 +172,15 @@ def test_an_evaluation_elsewhere(folder):
     assert found.recall == pytest.approx((scores[truth] > 0).mean())
     assert found.specificity == pytest.approx((scores[~truth] <= 0).mean())
     assert found.rows.counts == (int((~truth).sum()), int(truth.sum()))
+    data["churned"] = np.where(np.arange(300) % 2, " YES", "yes")
+    data.loc[~truth, "churned"] = "No"
+    data.loc[0, "churned"] = "?"
+    data.to_csv(place / "spelled.csv", index=False)
+    spelled = evaluate_file(place / "model", place / "spelled.csv")
+    assert sum(spelled.rows.counts) == 299
+    assert spelled.auc.value == pytest.approx(roc_auc_score(truth[1:], scores[1:]), abs=1e-12)
+    assert "1 row has no 'churned' and is left out (1 '?')" in spelled.notes
+    assert any(note.endswith("' YES' as 'yes'") for note in spelled.notes)
 
 
 def test_the_model_of_the_shell_is_one_of_python(folder):
@@ -244,7 +253,62 @@ def test_rows_without_a_target_are_left_out(tmp_path):
     found = labeled(tmp_path, [0, 1, None, 1])
     assert found.table.rows == 3
     assert found.table.values[0].tolist() == [0, 1, 3]
-    assert found.notes[0] == "1 rows have no 't' and are left out"
+    assert found.notes[0] == "1 row has no 't' and is left out"
+
+
+@pytest.mark.parametrize(
+    ("words", "labels", "note"),
+    [
+        (["yes", " Yes", "YES", "yes", "no"], ["no", "yes"], "2 'yes', 1 ' Yes', 1 'YES' as 'yes'"),
+        (["Yes ", "Yes", "yes", "no"], ["no", "Yes"], "1 'Yes', 1 'Yes ', 1 'yes' as 'Yes'"),
+        (["1", "1.0", "0", "0.0", "1"], ["0", "1"], "2 '1', 1 '1.0' as '1'; 1 '0', 1 '0.0' as '0'"),
+        (["a\0", "a", "b"], ["a", "b"], "1 'a', 1 'a\\x00' as 'a'"),
+        (["caf\u00e9", "cafe\u0301", "tea"], ["caf\u00e9", "tea"], "are joined"),
+        (["1.5.0", "1.5", "1.5.0"], ["1.5.0", "1.5"], ""),
+        (["01", "1", "1"], ["01", "1"], ""),
+    ],
+)
+def test_spellings_of_a_label_are_joined_and_said(words, labels, note):
+    notes = []
+    joined = join_spellings(np.array(words, object), "t", notes)
+    assert sorted(choose_labels(joined, "t", None, [])) == sorted(labels)
+    assert notes == [] if not note else note in notes[0] and "--exact-labels" in notes[0]
+    exact = join_spellings(np.array(words, object), "t", notes := [], exact=True)
+    assert (exact.tolist(), notes) == (words, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "labels", "note"),
+    [
+        (["a", "b", "?", "NA", "?"], "ab", "3 rows have no 't' and are left out (2 '?', 1 'NA')"),
+        (["a", "b", "", "  "], "ab", "2 rows have no 't' and are left out (1 '  ')"),
+        (["+", "-", "-", "+"], "+-", ""),
+        (["+", "-", "?", "-"], "+-", "1 row has no 't' and is left out (1 '?')"),
+        (["x", "y", "-", "."], "xy", "2 rows have no 't' and are left out (1 '-', 1 '.')"),
+    ],
+)
+def test_texts_that_stand_for_no_label(words, labels, note):
+    joined = join_spellings(np.array(words, object), "t", notes := [])
+    assert (sorted({*joined} - {""}), notes) == (sorted(labels), [note] if note else [])
+
+
+def test_labels_of_a_model_are_told_by_any_spelling():
+    words = np.array(["NO", "yes", "?", "Yes "], object)
+    assert join_spellings(words, "t", [], known=["no", "yes"]).tolist() == ["no", "yes", "", "yes"]
+    apart = np.array(["yes", "Yes", "-"], object)
+    assert join_spellings(apart, "t", [], known=["-", "yes", "Yes"]).tolist() == apart.tolist()
+    with pytest.raises(ValueError, match="t must hold '-', 'yes', 'Yes', found 'YES'"):
+        label_numbers(
+            join_spellings(np.array(["YES"], object), "t", [], known=["-", "yes", "Yes"]),
+            ["-", "yes", "Yes"], "t",
+        )  # fmt: skip
+
+
+def test_one_label_in_several_spellings_is_one_class(tmp_path):
+    with pytest.raises(ValueError, match=r"found 'yes' alone; .* 2 'yes', 1 'YES' as 'yes'"):
+        labeled(tmp_path, ["yes", "YES", "yes"])
+    assert labeled(tmp_path, ["yes", "YES", "yes"], exact_labels=True).labels == ["yes", "YES"]
+    assert labeled(tmp_path, ["yes", "NO", "no"], positive="No").labels == ["yes", "NO"]
 
 
 # ---- Bad input -----------------------------------------------------------------------------------

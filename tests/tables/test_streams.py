@@ -100,9 +100,19 @@ def test_a_model_from_disk(tmp_path, small_batches):
     )
 
 
-def test_hints_come_from_the_sample(tmp_path):
-    fitted = fit_stream(write_parts(tmp_path, 600), "y", out=tmp_path / "model", **QUICK)
-    assert any("--drop row leaves it out" in note for note in fitted.evaluation.notes)
+def test_notes_come_from_the_sample(tmp_path):
+    pattern = write_parts(tmp_path, 600)
+    first = pa.parquet.read_table(tmp_path / "part-0.parquet")
+    labels = [{0: "?", 1: None}.get(k % 8, y.upper()) for k, y in enumerate(first["y"].to_pylist())]
+    first = first.set_column(3, "y", [labels])
+    pa.parquet.write_table(first, tmp_path / "part-0.parquet")
+    fitted = fit_stream(pattern, "y", out=tmp_path / "model", **QUICK)
+    said = "\n".join(fitted.evaluation.notes)
+    assert "--drop row leaves it out" in said
+    assert "50 rows have no 'y' and are left out (25 '?')" in said
+    assert "' as 'no'; " in said
+    assert "'YES' as 'yes'; --exact-labels" in said
+    assert sum(part.rows for part in fitted.evaluation.parts.values()) == 550
 
 
 def test_killed_it_goes_on(tmp_path, small_batches):

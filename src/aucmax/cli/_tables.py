@@ -31,6 +31,7 @@ def fit(
     positive: Label = None,
     out: Folder = None,
     drop: Names = (),
+    exact_labels: bool = False,
     objective: Literal["auc+ce", "auc", "ce"] = "auc+ce",
     metric: str = "roc_auc",
     test_share: float = 0.2,
@@ -47,6 +48,7 @@ def fit(
         positive: Its positive label; by default 1, true or yes, else the rarer one.
         out: Folder for model and report; by default the file's name with "-model".
         drop: Columns to leave out, such as keys.
+        exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         objective: What training makes small: the AUC objective, cross-entropy, or both.
         metric: What the model is chosen by, on rows that it does not train on, and when to stop:
             roc_auc or average_precision.
@@ -59,8 +61,9 @@ def fit(
     from aucmax.tables import fit_file, fit_stream
 
     given: dict[str, Any] = {
-        "positive": positive, "out": out, "drop": drop, "time_limit": time_limit, "seed": seed,
-        "objective": objective, "metric": metric, "command": shlex.join(["aucmax", *sys.argv[1:]]),
+        "positive": positive, "out": out, "drop": drop, "exact_labels": exact_labels,
+        "time_limit": time_limit, "seed": seed, "objective": objective, "metric": metric,
+        "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
     if streaming:
         fitted = fit_stream(data, target, passes=passes, **given)
@@ -82,6 +85,7 @@ def tune(
     positive: Label = None,
     out: Folder = None,
     drop: Names = (),
+    exact_labels: bool = False,
     trials: int = 30,
     workers: Count = None,
     test_share: float = 0.2,
@@ -99,6 +103,7 @@ def tune(
         positive: Its positive label; by default 1, true or yes, else the rarer one.
         out: Folder for model and report; by default the file's name with "-model".
         drop: Columns to leave out, such as keys.
+        exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         trials: How many options are tried; the defaults come first.
         workers: Trials at a time; by default one per core, or three on a GPU.
         test_share: Share of the rows kept apart to judge the model by.
@@ -108,8 +113,8 @@ def tune(
     from aucmax.tables import tune_file
 
     fitted, tuning = tune_file(
-        data, target, positive=positive, out=out, drop=drop, trials=trials, workers=workers,
-        test_share=test_share, time_limit=time_limit, seed=seed,
+        data, target, positive=positive, out=out, drop=drop, exact_labels=exact_labels,
+        trials=trials, workers=workers, test_share=test_share, time_limit=time_limit, seed=seed,
         command=shlex.join(["aucmax", *sys.argv[1:]]),
     )  # fmt: skip
     print(f"{summary(fitted.evaluation)}\n\n{in_words(tuning)}")

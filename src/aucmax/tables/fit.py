@@ -33,6 +33,7 @@ def fit_file(
     positive: str | None = None,
     out: str | Path | None = None,
     drop: Sequence[str] = (),
+    exact_labels: bool = False,
     test_share: float = 0.2,
     time_limit: float | None = None,
     seed: int = 0,
@@ -49,6 +50,7 @@ def fit_file(
         positive: its positive label; None finds it.
         out: folder for the model; None for the file's name with "-model".
         drop: columns to leave out.
+        exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         test_share: share of the rows kept apart to judge by, repeats of a row together.
         time_limit: seconds for the training.
         seed: of everything.
@@ -63,7 +65,7 @@ def fit_file(
     Raises:
         ValueError: for what cannot be right; nothing is written then.
     """
-    file = TableFile(str(data), target, positive, tuple(drop), test_share, seed)
+    file = TableFile(str(data), target, positive, tuple(drop), test_share, seed, exact_labels)
     folder = model_folder.choose(out, data)
     model_folder.check_free(folder)
     train, test = file.split()
@@ -87,6 +89,7 @@ class TableFile:
     drop: tuple[str, ...]
     test_share: float
     seed: int
+    exact_labels: bool = False
 
     def __post_init__(self) -> None:
         allowed = "a share between 0 and 1"
@@ -94,7 +97,10 @@ class TableFile:
 
     def split(self) -> tuple[Labeled, Labeled]:
         """Read the file: the rows to train on, and those to judge by."""
-        rows = read_labeled(self.data, self.target, positive=self.positive, drop=self.drop)
+        rows = read_labeled(
+            self.data, self.target, positive=self.positive, drop=self.drop,
+            exact_labels=self.exact_labels,
+        )  # fmt: skip
         rows = rows._replace(notes=[*rows.notes, *hints(rows, self.target)])
         # Rows are repeats of each other if they look alike to a network. So they are encoded, by an
         # encoder that no model gets: theirs must not know the rows to judge by.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +18,15 @@ from aucmax.tables.files import read_table
 
 POSITIVE = ("1", "true", "yes", "y", "positive")
 """Labels that say by themselves that they are the positive one."""
+
+MISSING = (
+    "", "nan", "-nan", "<na>", "#n/a", "#na", "na", "n/a", "null", "none", "?", "??", "--",
+    "\u2014", "\u2013", ".", "-",
+)  # fmt: skip
+"""What stands for a missing label, in lower case, the surest first: "-" may be the other of "+"."""
+
+WHOLE_AND_FRACTION = re.compile(r"\+?(-?(?:0|[1-9]\d*))(?:\.(\d*?)0*)?")
+MOST_SHOWN = 10
 
 
 class Labeled(NamedTuple):
@@ -43,7 +55,8 @@ def read_labeled(
     *,
     positive: str | None = None,
     drop: Sequence[str] = (),
-    labels: Sequence[str] | None = None,
+    exact_labels: bool = False,
+    labels: Sequence[str] = (),
     text: Sequence[str] = (),
 ) -> Labeled:
     """Read a file and take its target apart.
@@ -53,6 +66,7 @@ def read_labeled(
         target: the target's column.
         positive: the label of the positive class; None finds it.
         drop: columns to leave out.
+        exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         labels: those of a model, where it exists already; others are an error.
         text: columns of a CSV that are text for that model.
     """
@@ -60,11 +74,11 @@ def read_labeled(
     table, words = without_target(
         columns_of(read_table(path, text=[target, *text])), target, drop, str(path)
     )
+    words = join_spellings(words, target, notes, exact=exact_labels, known=labels)
     there = np.flatnonzero(words != "")
     if len(there) < table.rows:
-        notes.append(f"{table.rows - len(there):,} rows have no {target!r} and are left out")
         table, words = table.select(there), words[there]
-    known = list(labels) if labels else choose_labels(words, target, positive, notes)
+    known = list(labels) or choose_labels(words, target, positive, notes)
     return Labeled(table, label_numbers(words, known, target), known, notes)
 
 
@@ -100,6 +114,83 @@ def as_words(values: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(words[place.reshape(-1)])
 
 
+def join_spellings(
+    words: NDArray[Any],
+    target: str,
+    notes: list[str],
+    *,
+    exact: bool = False,
+    known: Sequence[str] = (),
+) -> NDArray[Any]:
+    """Each row's label by its name, empty where there is none; what was joined or left is noted.
+
+    ``yes``, `` Yes`` and ``YES`` are one label, named as most rows have it, and so are 1 and 1.0.
+    What stands for a missing label, such as ``?``, is none as long as two labels remain.
+
+    Args:
+        words: of the rows, empty where one is missing.
+        target: the name of the target.
+        notes: to add to.
+        exact: whether to join nothing, and leave only blanks out.
+        known: labels of a model, which keep their names.
+    """
+    counts = Counter(words.tolist())
+    if exact:
+        names = {word: word if _clean(word) else "" for word in counts}
+    else:
+        names = _names(counts, known)
+    spellings: dict[str, list[str]] = {}
+    for word in sorted(counts, key=lambda word: (-counts[word], word)):
+        spellings.setdefault(names[word], []).append(word)
+
+    def counted(found: list[str]) -> str:
+        some = [f"{counts[word]:,} {word!r}" for word in found[:MOST_SHOWN]]
+        return ", ".join([*some, "..."] if len(found) > MOST_SHOWN else some)
+
+    if missing := spellings.pop("", []):
+        rows, said = sum(counts[word] for word in missing), [word for word in missing if word]
+        verbs = "row has no {!r} and is" if rows == 1 else "rows have no {!r} and are"
+        marks = f" ({counted(said)})" if said else ""
+        notes.append(f"{rows:,} {verbs.format(target)} left out{marks}")
+    if joined := [f"{counted(s)} as {name!r}" for name, s in spellings.items() if len(s) > 1]:
+        option = "" if known else "; --exact-labels keeps them apart"
+        notes.append(
+            f"labels of {target!r} that differ in case, blanks or the like are joined: "
+            f"{'; '.join(joined[:MOST_SHOWN])}{option}"
+        )
+    return np.array([names[word] for word in words.tolist()], dtype=object)
+
+
+def _names(counts: Counter[str], known: Sequence[str]) -> dict[str, str]:
+    """The label of each word, empty for those that stand for none."""
+    spellings: dict[str, Counter[str]] = {}
+    for word, count in counts.items():
+        spellings.setdefault(_key(word), Counter())[_clean(word)] += count
+    names = {key: min(s, key=lambda word: (-s[word], word)) for key, s in spellings.items()}
+    keys = Counter(map(_key, known))
+    # Labels that were kept apart in training cannot tell which of them another spelling is.
+    names |= {_key(label): label for label in known if keys[_key(label)] == 1}
+    left = len(spellings)
+    for mark in MISSING:
+        if mark in spellings and mark not in keys and (mark == "" or known or left > 2):
+            names[mark], left = "", left - 1
+    return {word: word if word in known else names[_key(word)] for word in counts}
+
+
+def _clean(word: str) -> str:
+    """Without NUL bytes and blanks around it; a number as short as can be."""
+    word = " ".join(unicodedata.normalize("NFC", word.replace("\0", "")).split())
+    if number := WHOLE_AND_FRACTION.fullmatch(word):
+        whole, fraction = number.groups()
+        word = f"{whole}.{fraction}" if fraction else whole
+    return "0" if word == "-0" else word
+
+
+def _key(word: str) -> str:
+    """The same for all spellings of a label."""
+    return _clean(word).casefold()
+
+
 def choose_labels(
     words: NDArray[Any], target: str, positive: str | None, notes: list[str]
 ) -> list[str]:
@@ -107,7 +198,8 @@ def choose_labels(
     distinct, counts = np.unique(words.astype(str), return_counts=True)
     some = ", ".join(map(repr, distinct[:10].tolist())) + (", ..." if len(distinct) > 10 else "")
     if len(distinct) < 2:
-        raise ValueError(f"target must have two classes or more, found {some or 'none'} alone")
+        why = "".join(f"; {note}" for note in notes)
+        raise ValueError(f"target must have two classes or more, found {some or 'none'} alone{why}")
     if len(distinct) > 100:
         raise ValueError(f"target must have at most 100 classes, found {len(distinct)}: {some}")
     labels: list[str] = distinct.tolist()
@@ -122,7 +214,7 @@ def choose_labels(
         positive = said[0] if len(said) == 1 else labels[int(np.argmin(counts))]
         notes.append(f"{positive!r} is taken as the positive label of {target!r}")
     elif positive not in labels:
-        same = [label for label in labels if label.lower() == positive.lower()]
+        same = [label for label in labels if _key(label) == _key(positive)]
         if len(same) != 1:
             raise ValueError(f"positive must be one of {some}, found {positive!r}")
         positive = same[0]

@@ -130,6 +130,7 @@ def tune_file(
     positive: str | None = None,
     out: str | Path | None = None,
     drop: Sequence[str] = (),
+    exact_labels: bool = False,
     trials: int = 30,
     workers: int | None = None,
     test_share: float = 0.2,
@@ -154,6 +155,7 @@ def tune_file(
         positive: its positive label; None finds it.
         out: folder for the model; None for the file's name with "-model".
         drop: columns to leave out.
+        exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         trials: how many options are tried, the defaults among them.
         workers: trials at a time, each in a process of one thread; None for one per core. On a GPU
             their folds take turns in this process, see :func:`aucmax.sweep`; None for three.
@@ -179,7 +181,7 @@ def tune_file(
     deadline = math.inf
     if time_limit is not None:
         deadline = time.monotonic() + checks.positive("time_limit", time_limit, infinite=True)
-    file = TableFile(str(data), target, positive, tuple(drop), test_share, seed)
+    file = TableFile(str(data), target, positive, tuple(drop), test_share, seed, exact_labels)
     require_optuna()
     # Refused at once: what would end the search later, or has no part in it.
     own = {"threshold", "random_state", "time_limit", "method", "backbone", "hidden", "metric"}

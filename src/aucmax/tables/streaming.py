@@ -23,7 +23,13 @@ from aucmax.tables.columns import Columns, columns_of
 from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.fit import judge
 from aucmax.tables.hints import hints
-from aucmax.tables.labeled import Labeled, choose_labels, label_numbers, without_target
+from aucmax.tables.labeled import (
+    Labeled,
+    choose_labels,
+    join_spellings,
+    label_numbers,
+    without_target,
+)
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.scoring import Rows
 
@@ -43,6 +49,7 @@ def fit_stream(
     positive: str | None = None,
     out: str | Path | None = None,
     drop: Sequence[str] = (),
+    exact_labels: bool = False,
     passes: float = 1.0,
     time_limit: float | None = None,
     seed: int = 0,
@@ -62,6 +69,7 @@ def fit_stream(
         positive: its positive label; None finds it.
         out: folder for the model.
         drop: columns to leave out.
+        exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         passes: how often every row is seen.
         time_limit: seconds for the training.
         seed: of everything.
@@ -77,6 +85,10 @@ def fit_stream(
     sample, parts = groups.sample()
     table, words = without_target(sample, target, drop, str(data))
     notes: list[str] = []
+    words = join_spellings(words, target, notes, exact=exact_labels)
+    there = np.flatnonzero(words != "")
+    count = groups.rows - (len(words) - len(there))  # beyond the sample none is known to be missing
+    table, words, parts = table.select(there), words[there], parts[there]
     labels = choose_labels(words, target, positive, notes)
     if len(labels) > 2:
         raise ValueError(f"target must have two classes for streaming, found {len(labels)}")
@@ -94,11 +106,13 @@ def fit_stream(
 
     def encode(block: Columns) -> tuple[list[Tensor], Tensor]:
         columns, words = without_target(block, target, drop, str(data))
-        encoded = model.encoder_.transform(columns)
-        numbers = label_numbers(words, labels, target)
+        words = join_spellings(words, target, [], exact=exact_labels, known=labels)
+        there = np.flatnonzero(words != "")
+        encoded = model.encoder_.transform(columns.select(there))
+        numbers = label_numbers(words[there], labels, target)
         return [torch.from_numpy(part) for part in encoded], torch.from_numpy(numbers)
 
-    steps = max(1, round(passes * (groups.rows - (parts > 0).sum()) / BATCH))
+    steps = max(1, round(passes * (count - (parts > 0).sum()) / BATCH))
     work = folder.with_name(folder.name + ".unfinished")
     model._fit_stream(
         Batches(groups, encode, BATCH, seed),
@@ -115,8 +129,8 @@ def fit_stream(
     evaluation = judge(
         model, train, test, scored, target=target, command=command, seconds=seconds, compare=False
     )
-    if groups.rows > len(parts):  # nobody has counted the labels of those beyond the sample
-        seen = Part(groups.rows - int((parts > 0).sum()))
+    if count > len(parts):  # nobody has counted the labels of those beyond the sample
+        seen = Part(count - int((parts > 0).sum()))
         evaluation = replace(evaluation, parts={**evaluation.parts, "train": seen})
     fitted = model_folder.write(folder, model, evaluation)
     shutil.rmtree(work, ignore_errors=True)
