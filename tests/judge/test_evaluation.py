@@ -7,13 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from evaluations import make_classes, make_evaluation, make_rows
+from reference.auc import hanley_mcneil_variance
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, recall_score, roc_auc_score, roc_curve
 
+from aucmax import metrics
 from aucmax.checkpoint import DamagedError
 from aucmax.judge import binary
-from aucmax.judge.evaluation import Evaluation, Part
-from aucmax.judge.interval import Interval, wilson
+from aucmax.judge.evaluation import Evaluation, Part, compare_aucs
+from aucmax.judge.interval import Interval, are_enough, rows_needed, wilson
+from aucmax.judge.peers import compare
 from aucmax.judge.threshold import best_threshold, thresholds_to_show
 from aucmax.judge.training import training
 
@@ -223,3 +226,63 @@ def test_any_metric_has_its_curve(metric, label):
     scores = training(history, metric)
     assert (scores.label, scores.steps, scores.evaluations) == (label, 4, 5)
     assert scores.best == (4, 0.4, "last")
+
+
+# --- few rows of a class --------------------------------------------------------------------------
+
+
+def with_few(positives, negatives=60, **changes):
+    p = np.random.default_rng(positives).random(positives + negatives)
+    return make_evaluation(p, np.repeat([1, 0], (positives, negatives)), threshold=0.5, **changes)
+
+
+@pytest.mark.parametrize(("positives", "negatives"), [(9, 60), (60, 9), (1, 60)])
+def test_few_rows_of_a_class_compare_nothing(positives, negatives):
+    """Whoever has written the file: of few rows the p value is not taken over."""
+    content = with_few(positives, negatives)
+    assert content["peers"][0]["p_value"] == 0.003
+    evaluation = Evaluation.from_dict(content)
+    assert not evaluation.is_enough
+    assert [peer.p_value for peer in evaluation.peers] == [None]
+    truth = content["classes"]
+    peer = compare("other", 1 - content["probability"], truth, content["probability"])
+    assert peer.p_value is None
+    assert compare_aucs(1.0, 0.0, peer.p_value) == "same"
+
+
+def test_ten_rows_of_every_class_compare():
+    evaluation = Evaluation.from_dict(with_few(10, 10))
+    assert evaluation.is_enough
+    assert [peer.p_value for peer in evaluation.peers] == [0.003]
+    scores, truth = evaluation.probability, evaluation.classes
+    peer = compare("other", 1 - scores, truth, scores)
+    assert peer.p_value == metrics.delong_test(scores, 1 - scores, truth).p_value
+    assert peer.average_precision == average_precision_score(truth, 1 - scores)
+    assert not are_enough([50, 9, 50])
+
+
+@pytest.mark.parametrize("middle", [0.5, 0.62, 0.9])
+@pytest.mark.parametrize("counts", [(5, 100), (100, 5), (7, 7), (30, 4, 12)])
+def test_the_rows_needed_are_hanley_and_mcneils(counts, middle):
+    """The fewest whose variance is small enough, but for the rounding to two digits."""
+    few, more, *_ = sorted(counts)
+    needed = rows_needed(Interval(0.99, middle - 0.1, middle + 0.1), counts, half_width=0.1)
+
+    def half_width(rows):
+        both = (hanley_mcneil_variance(a, rows, rows * more / few) for a in (middle, 1 - middle))
+        return 1.959964 * math.sqrt(max(both))
+
+    assert half_width(needed) <= 0.1
+    assert half_width(needed - (1 if needed < 100 else 10)) > 0.1
+
+
+def test_so_many_rows_make_the_interval_so_narrow():
+    """Exponential scores, of which Hanley and McNeil's formula is that of the truth."""
+    auc = 0.8
+    needed = rows_needed(Interval(auc, auc - 0.1, auc + 0.1), (5, 50))
+    rng, y = np.random.default_rng(0), np.arange(11 * needed) < needed
+    widths = []
+    for _ in range(20):
+        x = rng.exponential(size=11 * needed) * np.where(y, auc / (1 - auc), 1)
+        widths.append(np.diff(metrics.roc_auc_interval(x, y)[1:3]).item() / 2)
+    assert np.mean(widths) == pytest.approx(0.05, abs=0.005)

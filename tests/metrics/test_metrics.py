@@ -374,6 +374,18 @@ def test_interval_covers_the_truth_with_ten_positives():
     assert covered >= 0.93  # DeLong's variance alone covers 0.82
 
 
+@pytest.mark.parametrize("positives", [1, 2, 4, 7])
+def test_interval_covers_the_truth_with_a_handful_of_positives(positives):
+    """Wide enough at every AUC, where one row of a class has no variance and 1 has none either."""
+    rng, y = np.random.default_rng(positives), np.arange(100) < positives
+    for auc in (0.5, 0.9, 0.99):
+        shift = math.sqrt(2) * NormalDist().inv_cdf(auc)
+        draws = rng.standard_normal((300, 100)) + shift * y
+        intervals = [roc_auc_interval(x, y) for x in draws]
+        assert np.mean([x.low <= auc <= x.high for x in intervals]) >= 0.93
+        assert min(x.high - x.low for x in intervals) > 0.1
+
+
 @exactly
 @given(rows(columns=2, least=2))
 def test_delong_test_agrees_with_the_covariances(case):

@@ -46,3 +46,10 @@ def hand_till(scores, target):
 
     pairs = [(i, j) for i in range(c) for j in range(i)]
     return sum(separability(i, j) + separability(j, i) for i, j in pairs) / (c * (c - 1))
+
+
+def hanley_mcneil_variance(auc, positives, negatives):
+    """Hanley and McNeil (1982), equation 1, with Q1 and Q2 of exponential scores (equation 2)."""
+    q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
+    total = auc * (1 - auc) + (positives - 1) * (q1 - auc**2) + (negatives - 1) * (q2 - auc**2)
+    return total / (positives * negatives)

@@ -306,20 +306,37 @@ def test_the_kept_weights_are_the_best_of_both_iterates(usual):
 
 
 def importance_of(columns):
-    evaluation = make_evaluation(importance=[asdict(column) for column in columns])
-    content = sections.importance.content(Evaluation.from_dict(evaluation), None)
-    return Page(rendering.render("importance.html", **content)).text
+    content = make_evaluation(importance=[asdict(column) for column in columns])
+    evaluation = Evaluation.from_dict(content)
+    content = sections.importance.content(evaluation, None)
+    return Page(rendering.render("importance.html", enough=evaluation.is_enough, **content)).text
 
 
 def test_columns_without_a_bar_are_summed_up():
     drops = [0.001 * (20 - k) for k in range(23)]
     columns = [Importance(f"c{k}", drop, 0.001) for k, drop in enumerate(drops)]
     text = importance_of(columns[::-1])
-    said = "The other 3 columns lose from −0.0020 to 0.0000 each, −0.0030 added up. A loss below"
+    said = "The other 3 columns lose nothing; shuffling some of them raises the AUC, by 0.0020 at"
     assert said in text
     assert " c19 " in text
     assert " c20 " not in text
     assert "One more column, “c20”, loses 0.0000. How much lower" in importance_of(columns[:21])
+
+
+@pytest.mark.parametrize(
+    ("drops", "said"),
+    [
+        ([0.002], "One more column, “c0”, loses 0.0020."),
+        ([-0.002], "Shuffling one more column, “c0”, raises the AUC by 0.0020: chance, or it"),
+        ([-0.00001], "One more column, “c0”, loses 0.0000."),
+        ([0.002, 0.001], "The other 2 columns lose from 0.0010 to 0.0020 each, 0.0030 added up."),
+        ([0.002, -0.001], "The other 2 columns lose 0.0020 each at most; shuffling some of them"),
+    ],
+)
+def test_no_loss_is_below_zero(drops, said):
+    text = words.other_columns([Importance(f"c{k}", x, 0.0) for k, x in enumerate(drops)])
+    assert text.startswith(said)
+    assert not re.search("[-−]0", text)
 
 
 def test_rows_and_columns_are_those_of_the_data(usual):
@@ -402,7 +419,7 @@ def few_rows():
 
 
 def all_equal(**changes):
-    return make_evaluation(np.full(90, 0.05), np.repeat([1, 0], (5, 85)), **changes)
+    return make_evaluation(np.full(90, 0.05), np.repeat([1, 0], (10, 80)), **changes)
 
 
 def apart(below, above, **changes):
@@ -431,7 +448,12 @@ EDGES = {
     ),
 }
 SAID = {
-    "few rows": ["Only 5 of the test rows are “yes”: all numbers on this page are rough."],
+    "few rows": [
+        "Only 5 of the 40 rows to judge by are “yes”, too few to compare models by: about 160 "
+        "would bring the interval of the AUC to ±0.05.",
+        "All numbers on this page are rough.",
+        "With so few rows of a class, most of this is chance.",
+    ],
     "two rows and nothing else": ["No history was recorded."],
     "all equal, none flagged, 300 columns": [
         "The other 280 columns lose from 0.0000 to 0.0000 each",
@@ -455,6 +477,41 @@ def test_edges(name, tmp_path):
     assert not re.search(r"\bnan\b", page.source, re.IGNORECASE)
     assert not re.search(r"\b(None|inf)\b", page.text)
     assert [x for x in page.ids if x in SECTIONS] == SECTIONS
+
+
+def answer_of(content):
+    """The first section alone, which is drawn at once."""
+    evaluation = Evaluation.from_dict(content)
+    given = sections.shared(evaluation) | sections.answer.content(evaluation, evaluation.rows)
+    return Page(rendering.render("answer.html", **given))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        few_rows(),
+        make_classes(12, rows=150),
+        make_evaluation(np.repeat([0.9, 0.2], (40, 9)), np.repeat([0, 1], (40, 9))),  # reversed
+    ],
+)
+def test_few_rows_say_nothing_of_better_or_worse(content):
+    page = answer_of(content)
+    for said in ("better than", "worse", "wrong way", "p value", "distinguishable", "worth it"):
+        assert said not in page.text
+    assert "too few to compare models by" in page.text
+    heads, *lines = page.table("Model")
+    assert heads == ["Model", "AUC", "95 % interval", "Time to fit"]
+    assert lines[1] == ["logistic regression", "0.500", "0.400 to 0.600", "0.4 s"]
+
+
+def test_the_chosen_metric_is_shown_of_every_model():
+    content = make_evaluation(metric="average_precision")
+    before = {key: x for key, x in content["peers"][0].items() if key != "average_precision"}
+    content["peers"].append(before)
+    heads, *lines = answer_of(content).table("Model")
+    place = heads.index("Average precision")
+    ours = average_precision_score(content["classes"], content["probability"])
+    assert [line[place] for line in lines] == [f"{ours:.3f}", "0.250", "–"]
 
 
 # --- several classes ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,11 +15,12 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from evaluations import make_evaluation
 from sklearn.metrics import roc_auc_score
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
-from aucmax.cli._tables import fit
+from aucmax.cli._tables import fit, summary
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file
 from aucmax.tables.encoder import TableEncoder
@@ -448,6 +450,40 @@ def test_text_stays_text_and_keys_stay_keys(tmp_path):
     assert '"00001"' in few
 
 
+def test_few_rows_to_judge_by_are_counted(folder, capsys, tmp_path):
+    """In the terminal: the count, the interval, what would be needed, and no comparison."""
+    place, fitted = folder
+    rows = customers(300, seed=1)
+    few = pd.concat([rows[rows.churned == "no"], rows[rows.churned == "yes"][:3]])
+    few.to_csv(tmp_path / "few.csv", index=False)
+    main(["evaluate", str(place / "model"), str(tmp_path / "few.csv")])
+    counts, auc, _, rates, needed = capsys.readouterr().out.splitlines()
+    assert counts == f"{len(few)} rows: {len(few) - 3} 'no', 3 'yes'"
+    assert "95% interval" in auc
+    assert re.search(rf"recall \S+ \(\d of 3\), specificity \S+ \(\d+ of {len(few) - 3}\)", rates)
+    assert re.fullmatch(
+        rf"only 3 of the {len(few)} rows to judge by are 'yes', too few to compare models by: "
+        r"about \d+ would bring the interval of the AUC to ±0\.05", needed,
+    )  # fmt: skip
+    judged = evaluate_file(place / "model", tmp_path / "few.csv")
+    peers = tuple(replace(peer, p_value=None) for peer in fitted.evaluation.peers)
+    parts = {**fitted.evaluation.parts, **judged.parts}
+    said = summary(replace(judged, parts=parts, peers=peers))
+    assert f"of the rows to judge by are 'yes' (3 of {len(few)})" in said
+    assert said.splitlines()[-1] == needed
+    assert re.search(
+        r"^logistic regression: AUC 0\.\d+, 95% interval 0\.\d+ to", said, re.MULTILINE
+    )
+    for word in ("p =", "better", "worse", "against", "difference"):
+        assert word not in said
+
+
+def test_a_rare_share_is_not_rounded_to_nothing():
+    p, y = np.linspace(0, 1, 40_000), np.arange(40_000) >= 39_988
+    said = summary(Evaluation.from_dict(make_evaluation(p, y.astype(int), notes=[])))
+    assert "0.03% of the rows to judge by are 'yes' (12 of 40,000)" in said
+
+
 def test_names_of_predictions_cannot_be_kept(folder, capsys):
     place, _ = folder
     customers(20).assign(prediction=1).to_csv(place / "clash.csv", index=False)
@@ -470,7 +506,10 @@ def test_files_of_the_user_are_left_alone_and_a_model_is_replaced(folder, capsys
     assert (model.metric, 0 < model.validation_score_ <= 1) == ("average_precision", True)
     assert Evaluation.read(copy).metric == "average_precision"
     note = f"note: the model that was in {copy} before is replaced"
-    assert capsys.readouterr().out.splitlines().count(note) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines().count(note) == 1
+    (said,) = re.findall("average precision (.*)", out)
+    assert re.fullmatch(r"[\d.]+, of logistic regression [\d.]+, of gradient boosting [\d.]+", said)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 

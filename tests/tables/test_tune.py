@@ -122,6 +122,8 @@ def test_what_is_said_of_it(tuned):
     assert f"{best.validation_auc:.4f}, of the defaults {defaults.validation_auc:.4f}" in said[1]
     assert said[2].startswith(f"against the defaults, AUC {defaults.test_auc:.4f}: ")
     assert "p = " in said[2]
+    few = in_words(replace(tuning, defaults=replace(defaults, p_value=None)))
+    assert few.splitlines()[2:] == [f"the defaults: AUC {defaults.test_auc:.4f}"]
     lost = replace(tuning, defaults=Trial(defaults.options, error="diverged"))
     assert in_words(lost).endswith(
         "the defaults diverged (the best of many looks better than it is)"

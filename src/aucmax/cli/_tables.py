@@ -14,6 +14,7 @@ from aucmax.cli._reproduce import Count, Folder, Seconds
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.evaluation import Evaluation, compare_aucs
 from aucmax.judge.interval import Interval
+from aucmax.report import words
 
 if TYPE_CHECKING:
     from aucmax.tables import Fitted, Tuning
@@ -156,9 +157,14 @@ def evaluate(model: Model, data: File) -> None:
     print(f"{sum(rows.counts):,} rows: {counts}")
     print(_auc_in_words(evaluation.auc, len(labels)))
     if isinstance(rows, BinaryRows):
-        at = rows.at_threshold
+        at, (negatives, positives) = rows.at_threshold, rows.counts
         print(f"average precision {rows.average_precision:.4f}")
-        print(f"at the model's threshold: recall {at.recall:.3f}, specificity {at.specificity:.3f}")
+        print(
+            f"at the model's threshold: recall {at.recall:.3f} ({at.hits:,} of {positives:,}), "
+            f"specificity {at.specificity:.3f} ({at.left_alone:,} of {negatives:,})"
+        )
+    if not evaluation.is_enough:
+        print(words.too_few(evaluation, repr))
 
 
 def report(model: Model) -> None:
@@ -208,9 +214,20 @@ def summary(evaluation: Evaluation) -> str:
     lines.append(f"{train:,} rows to train on, {valid:,} to stop by, {test:,} to judge by")
     rows, auc = evaluation.rows, evaluation.auc
     if isinstance(rows, BinaryRows):
-        lines.append(f"{rows.base_rate:.1%} of the rows to judge by are {rows.yes!r}")
+        share = words.percent(rows.base_rate).replace(words.NO_BREAK, "")
+        about = f"{rows.counts[1]:,} of {test:,}"
+        lines.append(f"{share} of the rows to judge by are {rows.yes!r} ({about})")
     lines.append(_auc_in_words(auc, len(evaluation.labels)))
-    lines += [_against(x.name, auc.value, x.auc.value, x.p_value) for x in evaluation.peers]
+    if evaluation.metric == "average_precision" and isinstance(rows, BinaryRows):
+        peers = "".join(f", of {x.name} {x.average_precision:.4f}" for x in evaluation.peers)
+        lines.append(f"average precision {rows.average_precision:.4f}{peers}")
+    for x in evaluation.peers:
+        if x.p_value is None:
+            lines.append(f"{x.name}: {_auc_in_words(x.auc)}")
+        else:
+            lines.append(_against(x.name, auc.value, x.auc.value, x.p_value))
+    if not evaluation.is_enough:
+        lines.append(words.too_few(evaluation, repr))
     return "\n".join(lines)
 
 
@@ -231,12 +248,16 @@ def in_words(tuning: Tuning) -> str:
         f"validation AUC, mean of {len(best.folds or [])} folds: {best.validation_auc:.4f}, "
         f"{before} (the best of many looks better than it is)",
     ]
-    if best.test_auc and defaults.test_auc and defaults.p_value is not None:
-        lines.append(_against("the defaults", best.test_auc, defaults.test_auc, defaults.p_value))
+    ours, theirs, p_value = best.test_auc, defaults.test_auc, defaults.p_value
+    if ours and theirs:
+        if p_value is None:
+            lines.append(f"the defaults: AUC {theirs:.4f}")
+        else:
+            lines.append(_against("the defaults", ours, theirs, p_value))
     return "\n".join(lines)
 
 
-def _auc_in_words(auc: Interval, classes: int) -> str:
+def _auc_in_words(auc: Interval, classes: int = 2) -> str:
     interval = f"{auc.level:.0%} interval {auc.low:.4f} to {auc.high:.4f}"
     which = ", the mean over pairs of classes (Hand and Till)" if classes > 2 else ""
     return f"AUC {auc.value:.4f}, {interval}{which}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aucmax import checkpoint
 from aucmax.checks import check_finite, number
 from aucmax.judge.binary import BinaryRows
-from aucmax.judge.interval import Interval
+from aucmax.judge.interval import Interval, are_enough, rows_needed
 from aucmax.judge.multiclass import MulticlassRows
 
 NAME, ARRAYS = "evaluation", ("probability", "classes")
@@ -38,14 +38,17 @@ class Peer:
     Attributes:
         name: of the model.
         auc: on the test rows.
-        p_value: of a paired test against the model that is judged.
+        p_value: of a paired test against the model that is judged; None if the test rows are too
+            few to compare models by.
         seconds: to fit it; None if unknown.
+        average_precision: on the test rows; None of several labels, or if unknown.
     """
 
     name: str
     auc: Interval
-    p_value: float
+    p_value: float | None
     seconds: float | None = None
+    average_precision: float | None = None
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,14 @@ class Column:
     typical: str
 
 
-def compare_aucs(ours: float, theirs: float, p_value: float) -> Literal["better", "same", "worse"]:
-    """How our AUC compares with another's: the same unless a paired test tells them apart."""
-    if p_value >= SIGNIFICANT:
+def compare_aucs(
+    ours: float, theirs: float, p_value: float | None
+) -> Literal["better", "same", "worse"]:
+    """How our AUC compares with another's: the same unless a paired test tells them apart.
+
+    Without a p value, for the rows are too few, nothing does.
+    """
+    if p_value is None or p_value >= SIGNIFICANT:
         return "same"
     return "better" if ours > theirs else "worse"
 
@@ -167,6 +175,16 @@ class Evaluation:
         return BinaryRows(self.probability, self.classes == 1, self.threshold, level, *self.labels)
 
     @property
+    def is_enough(self) -> bool:
+        """Whether the test rows can tell models apart: ten of every label at least."""
+        return are_enough(self.rows.counts)
+
+    @property
+    def rows_needed(self) -> int:
+        """About how many test rows of the rarest label make the AUC's interval narrow."""
+        return rows_needed(self.auc, self.rows.counts)
+
+    @property
     def average_precision(self) -> float | None:
         """On the test rows; None of several labels."""
         return self.rows.average_precision if isinstance(self.rows, BinaryRows) else None
@@ -193,6 +211,7 @@ class Evaluation:
             "peers": [
                 {"name": x.name, "auc": x.auc.value, "low": x.auc.low, "high": x.auc.high}
                 | {"p_value": x.p_value, "seconds": x.seconds}
+                | {"average_precision": x.average_precision}
                 for x in self.peers
             ],
             "importance": [asdict(column) for column in self.importance],
@@ -212,7 +231,11 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Evaluation:
-        """The record of what :meth:`to_dict` gave; a file may lack the metric."""
+        """The record of what :meth:`to_dict` gave.
+
+        A file may lack the metric and the peers' average precision, and have p values of rows that
+        are too few.
+        """
         several = len(content["labels"]) > 2
         parts = {}
         for part, rows in content["rows"].items():
@@ -220,6 +243,7 @@ class Evaluation:
             if not several and counts is not None:
                 counts = (rows - counts, counts)
             parts[part] = Part(rows, tuple(counts) if counts else None)
+        compared = are_enough(np.bincount(content["classes"], minlength=2).tolist())
         return cls(
             target=content["target"],
             labels=tuple(content["labels"]),
@@ -229,7 +253,13 @@ class Evaluation:
             auc=Interval(**content["auc"]),
             threshold=content.get("threshold"),
             peers=tuple(
-                Peer(x["name"], Interval(x["auc"], x["low"], x["high"]), x["p_value"], x["seconds"])
+                Peer(
+                    x["name"],
+                    Interval(x["auc"], x["low"], x["high"]),
+                    x["p_value"] if compared else None,
+                    x["seconds"],
+                    x.get("average_precision"),
+                )
                 for x in content["peers"]
             ),
             importance=tuple(Importance(**column) for column in content["importance"]),

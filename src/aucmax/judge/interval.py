@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -11,6 +13,10 @@ from numpy.typing import NDArray
 from aucmax import metrics
 
 Floats = NDArray[np.float64]
+FEWEST = 10
+"""Rows of every class below which models are not compared: what differs may well be chance."""
+NARROW = 0.05
+"""Half the width of an interval that is narrow enough to choose a model by."""
 
 
 @dataclass(frozen=True)
@@ -38,3 +44,40 @@ def wilson(hits: Floats, rows: int | Floats, level: float) -> tuple[Floats, Floa
     half = z * np.sqrt(rate * (1 - rate) / rows + z * z / (4 * rows * rows))
     low, high = ((middle + side) / (1 + z * z / rows) for side in (-half, half))
     return np.where(hits == 0, 0.0, low.clip(0, 1)), np.where(hits == rows, 1.0, high.clip(0, 1))
+
+
+def are_enough(counts: Sequence[int]) -> bool:
+    """Whether rows with so many of each class can tell models apart."""
+    return min(counts) >= FEWEST
+
+
+def rows_needed(auc: Interval, counts: Sequence[int], half_width: float = NARROW) -> int:
+    r"""About how many rows of the smallest class make an AUC's interval so narrow, to two digits.
+
+    With as many rows of the next larger class for each as there are now. By Hanley and McNeil's
+    variance (1982) for m positives and n negatives,
+
+    .. math::
+        m n V = A (1 - A) + (m - 1) \Bigl(\frac{A}{2 - A} - A^2\Bigr)
+            + (n - 1) \Bigl(\frac{2 A^2}{1 + A} - A^2\Bigr),
+
+    either class being the positive one, whichever asks for more. A is the middle of the interval:
+    few rows that are all ranked right would ask for none.
+
+    Args:
+        auc: of rows that are too few.
+        counts: of the classes among them.
+        half_width: of the interval that is wanted.
+    """
+    smallest, next_larger, *_ = sorted(counts)
+    ratio, middle = next_larger / smallest, (auc.low + auc.high) / 2
+    variance = (half_width / NormalDist().inv_cdf((1 + auc.level) / 2)) ** 2
+    needed = 0.0
+    for a in (middle, 1 - middle):
+        of_positives, of_negatives = a / (2 - a) - a * a, 2 * a * a / (1 + a) - a * a
+        # V = variance is a quadratic equation in m, with n = ratio m.
+        first, second = ratio * variance, of_positives + ratio * of_negatives
+        rest = a * (1 - a) - of_positives - of_negatives
+        needed = max(needed, (second + math.sqrt(second**2 + 4 * first * rest)) / (2 * first))
+    unit = int(10 ** max(0, math.floor(math.log10(needed)) - 1))
+    return math.ceil(needed / unit) * unit

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aucmax import metrics
 from aucmax.judge.evaluation import Peer
-from aucmax.judge.interval import Interval
+from aucmax.judge.interval import Interval, are_enough
 
 Encoded = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Columns of numbers (rows, n), and columns of categories as codes from 0 (rows, m)."""
@@ -78,11 +78,14 @@ def compare(
     """The AUC of a peer's scores, and how likely chance alone makes the difference to ours.
 
     The p value is that of DeLong's paired test; of several classes, of the same test carried over
-    to Hand and Till's AUC.
+    to Hand and Till's AUC; None if a class has too few rows.
     """
-    paired_test = metrics.delong_test if ours.ndim == 1 else metrics.hand_till_test
-    p_value = paired_test(ours, scores, truth).p_value
-    return Peer(name, Interval.of_auc(scores, truth), p_value, seconds)
+    binary, p_value = ours.ndim == 1, None
+    if are_enough(np.bincount(truth, minlength=2).tolist()):
+        paired_test = metrics.delong_test if binary else metrics.hand_till_test
+        p_value = paired_test(ours, scores, truth).p_value
+    precision = metrics.average_precision(scores, truth) if binary else None
+    return Peer(name, Interval.of_auc(scores, truth), p_value, seconds, precision)
 
 
 def one_hot(

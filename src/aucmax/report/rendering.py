@@ -14,7 +14,7 @@ from aucmax.report import words
 from aucmax.report.style import PAGE_COLOURS
 
 FILTERS = (
-    words.capitalized, words.listed, words.loss, words.percent, words.plural, words.quoted,
+    words.capitalized, words.listed, words.percent, words.plural, words.quoted,
     words.short, words.thousands, words.unbroken,
 )  # fmt: skip
 

@@ -14,12 +14,12 @@ import numpy as np
 from markupsafe import Markup
 
 from aucmax.judge.binary import BinaryRows, calibration_groups, curves
-from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Part
+from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Part, Peer
 from aucmax.judge.multiclass import MulticlassRows, class_results, mistakes
 from aucmax.judge.threshold import COST_RATIOS, thresholds_to_show
 from aucmax.judge.training import training as training_scores
 from aucmax.report import figures, words
-from aucmax.report.words import UNKNOWN, percent, quoted, short
+from aucmax.report.words import UNKNOWN, capitalized, percent, quoted, short, too_few
 
 Content = dict[str, Any]
 Rows = BinaryRows | MulticlassRows
@@ -66,6 +66,7 @@ def shared(evaluation: Evaluation) -> Content:
         names = {"yes": quoted(rows.yes), "no": quoted(rows.no)}
     return {
         "rows": rows,
+        "enough": evaluation.is_enough,
         "multiclass": isinstance(rows, MulticlassRows),
         "auc": auc,
         "auc_interval": interval,
@@ -78,17 +79,16 @@ def shared(evaluation: Evaluation) -> Content:
 def answer(evaluation: Evaluation, rows: Rows) -> Content:
     """What the AUC says, the numbers to remember, and whether other models do as well."""
     auc = evaluation.auc
-    digits, seconds = words.decimals(auc), words.seconds_text(evaluation.seconds)
-    lines = [["this model", *words.auc_texts(auc, digits), UNKNOWN, UNKNOWN, seconds]]
-    for peer in evaluation.peers:
-        difference = words.signed(auc.value - peer.auc.value, digits)
-        tested = difference, words.p_text(peer.p_value), words.seconds_text(peer.seconds)
-        lines.append([short(peer.name), *words.auc_texts(peer.auc, digits), *tested])
+    verdict = words.verdict(auc.value, evaluation.peers)
+    if not evaluation.is_enough:
+        verdict = f"{capitalized(too_few(evaluation))}."
+    more_heads, lines = _beside_peers(evaluation)
     content = {
         "interval": auc,
         "few": FEW,
-        "verdict": words.verdict(auc.value, evaluation.peers),
+        "verdict": verdict,
         "significant": SIGNIFICANT,
+        "more_heads": more_heads,
         "peers": lines if evaluation.peers else [],
     }
     if isinstance(rows, BinaryRows):
@@ -104,6 +104,25 @@ def answer(evaluation: Evaluation, rows: Rows) -> Content:
         "most_frequent": rows.labels[most],
         "small": [quoted(rows.labels[int(k)]) for k in np.flatnonzero(counts < FEW)],
     }
+
+
+def _beside_peers(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
+    """Heads and lines of a table, this model's first; without tests if the rows are too few."""
+    ours, digits = evaluation.auc.value, words.decimals(evaluation.auc)
+    tests = ["Difference", "p value"] if evaluation.is_enough else []
+    by_precision = evaluation.metric == "average_precision" and len(evaluation.labels) == 2
+    metric = ["Average precision"] if by_precision else []
+
+    def line(name: str, model: Evaluation | Peer, *tested: str) -> list[str]:
+        shown = [*tested[: len(tests)], *[words.score(model.average_precision)][: len(metric)]]
+        auc = words.auc_texts(model.auc, digits)
+        return [name, *auc, *shown, words.seconds_text(model.seconds)]
+
+    lines = [line("this model", evaluation, UNKNOWN, UNKNOWN)]
+    for peer in evaluation.peers:
+        difference = words.signed(ours - peer.auc.value, digits)
+        lines.append(line(short(peer.name), peer, difference, words.p_text(peer.p_value)))
+    return [*tests, *metric], lines
 
 
 @section("ROC curve", "Found, and flagged by mistake: ROC curve")
@@ -231,7 +250,7 @@ def importance(evaluation: Evaluation, rows: Rows) -> Content:
     if top:
         label, height = "Loss of AUC by shuffled column", 0.7 + 0.23 * len(top)
         drawing = figures.draw("importance", label, figures.importance, top, height=height)
-    return {"drawing": drawing, "rest": rest, "drops": np.array([x.drop for x in rest])}
+    return {"drawing": drawing, "others": words.other_columns(rest) if rest else ""}
 
 
 @section("Data", "The data")

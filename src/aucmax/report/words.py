@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from aucmax.judge.evaluation import SIGNIFICANT, Peer, compare_aucs
-from aucmax.judge.interval import Interval
+from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Importance, Peer, compare_aucs
+from aucmax.judge.interval import NARROW, Interval
 
 MOST_NAMED = 4  # names in a sentence; the others are counted
 UNKNOWN = "–"
@@ -74,19 +74,21 @@ def auc_texts(auc: Interval, digits: int | None = None) -> tuple[str, str]:
     return f"{auc.value:.{digits}f}", f"{auc.low:.{digits}f} to {auc.high:.{digits}f}"
 
 
-def loss(value: float) -> str:
-    """A loss of AUC, with a minus sign where it is a gain."""
-    return f"{value:.4f}".replace("-", "−")
-
-
 def signed(value: float, digits: int) -> str:
     """A difference with its sign."""
     text = f"{abs(value):.{digits}f}"
     return f"{'+' if value > 0 else '−'}{text}" if float(text) else text
 
 
-def p_text(p: float) -> str:
+def score(value: float | None) -> str:
+    """A metric's value."""
+    return UNKNOWN if value is None else f"{value:.3f}"
+
+
+def p_text(p: float | None) -> str:
     """A p value, with more digits where it matters."""
+    if p is None:
+        return UNKNOWN
     if p < 0.001:
         return "< 0.001"
     near = abs(p - SIGNIFICANT) < 0.0005
@@ -132,8 +134,40 @@ def listed(names: Iterable[object]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
+def other_columns(rest: Sequence[Importance]) -> str:
+    """What columns without a bar of their own lose; what is no loss is not called one."""
+    drops = [round(x.drop, 4) + 0.0 for x in rest]  # no -0.0
+    least, most = min(drops), max(drops)
+    if len(rest) == 1:
+        column = f"one more column, {quoted(rest[0].column, 40)},"
+        if least >= 0:
+            return f"{capitalized(column)} loses {least:.4f}."
+        misled = "chance, or it misleads the model"
+        return f"Shuffling {column} raises the AUC by {-least:.4f}: {misled}."
+    lose = f"The other {len(rest):,} columns lose"
+    if least >= 0:
+        return f"{lose} from {least:.4f} to {most:.4f} each, {sum(drops):.4f} added up."
+    lost = f"{most:.4f} each at most" if most > 0 else "nothing"
+    raised = f"shuffling some of them raises the AUC, by {-least:.4f} at most"
+    return f"{lose} {lost}; {raised}: chance, or they mislead the model."
+
+
+def too_few(evaluation: Evaluation, quote: Callable[[str], str] = quoted) -> str:
+    """Of test rows that cannot tell models apart: how few they are, and what would be needed."""
+    counts = evaluation.rows.counts
+    fewest = min(counts)
+    return (
+        f"only {fewest} of the {sum(counts):,} rows to judge by {'is' if fewest == 1 else 'are'} "
+        f"{quote(evaluation.labels[counts.index(fewest)])}, too few to compare models by: about "
+        f"{evaluation.rows_needed:,} would bring the interval of the AUC to ±{NARROW:g}"
+    )
+
+
 def verdict(ours: float, peers: Sequence[Peer]) -> str:
-    """Whether it was worth it, without making it look better than it is."""
+    """Whether it was worth it, without making it look better than it is.
+
+    Of test rows that are enough: see :func:`too_few`.
+    """
     if not peers:
         return (
             "It was not compared with other models, so this page cannot say whether a simpler one "

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from aucmax import checks, disk
 from aucmax.checks import NotFiniteError
+from aucmax.judge.interval import are_enough
 from aucmax.judge.peers import compare as compare_scores
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
@@ -198,6 +199,11 @@ def tune_file(
     model_folder.check_free(folder)
     digest = disk.sha256(Path(data))
     train, test, _ = read_folds(file, digest)
+    counts = np.bincount(train.classes).tolist()
+    if not are_enough(counts):
+        few = f"{min(counts)} rows of {train.labels[counts.index(min(counts))]!r}"
+        note = f"the options are chosen by {few} in all, too few to choose by: mostly by chance"
+        train = train._replace(notes=[*train.notes, note])
     with saying_so(), _reserved(work, _settings(file, digest, options)):
         search = Search(work / "study.log", file, digest, options, len(train.labels))
         try:
