@@ -352,12 +352,6 @@ def test_bad_files_are_one_line_and_leave_nothing(tmp_path, capsys, content, opt
     assert [p.name for p in tmp_path.iterdir()] == ([] if content is None else ["data.csv"])
 
 
-def test_a_wrong_encoding_is_said(tmp_path, capsys):
-    path = tmp_path / "data.csv"
-    path.write_bytes("name,t\nJosé,0\nAnna,1\n".encode("latin-1"))
-    assert "UTF-8" in refused(capsys, "fit", path, "--target", "t")
-
-
 def test_a_missing_column_is_named(folder, capsys):
     place, _ = folder
     customers(20).drop(columns=["calls", "age"]).to_csv(place / "short.csv", index=False)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from aucmax.cli import main
+from aucmax.tables import TableEncoder
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import read_labeled
 
@@ -44,38 +45,33 @@ def test_of_a_usual_table_nothing_is_said(tmp_path, rows, seed):
     assert said(tmp_path, usual(rows, seed)) == []
 
 
-# ---- Decimal commas ------------------------------------------------------------------------------
-
-
-def commas(values):
-    return [f"{value:.2f}".replace(".", ",") for value in values]
-
-
-def test_decimal_commas_are_named_once_with_an_example(tmp_path):
-    data = usual()
-    prices = commas(np.linspace(-5, 2000, ROWS))
-    data = data.assign(price=prices, weight=[None, "n/a", *prices[2:]])
-    (note,) = said(tmp_path, data)
-    assert note == (
-        "columns 'price', 'weight' hold numbers with a decimal comma, such as '-5,00', and are "
-        "taken as text: write them with a point"
-    )
+# ---- Categories ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("texts", "hinted"),
     [
-        (["3,14", "2,7", "+1.234,5"], True),
-        (["1,5", "2,5", "2,5", "2,5", "about 3"], True),
-        (["1,5", "about 3"], False),
-        (["1,234", "12,345", "123,456"], False),  # thousands
-        (["1,234", "12,345", "0,5"], True),
-        (["a, b", "Paris, 75001", "1,2,3"], False),
+        (["3", "2.5", "4", "low", "high"], True),
+        ([*"123456", *(f"v{k}" for k in range(5))], True),
+        (["3", "2.5", "low", "high", "x"], False),
     ],
 )
-def test_which_texts_are_numbers_with_a_comma(tmp_path, texts, hinted):
-    data = usual().assign(price=[texts[k % len(texts)] for k in range(ROWS)])
-    assert any("decimal comma" in note for note in said(tmp_path, data)) == hinted
+def test_a_category_of_which_most_are_numbers(tmp_path, texts, hinted):
+    data = usual().assign(grade=[texts[k % len(texts)] for k in range(ROWS)])
+    notes = said(tmp_path, data)
+    assert len(notes) == hinted
+    if hinted:
+        assert "'grade' is taken as a category, though" in notes[0]
+        assert "--na-values says which" in notes[0]
+
+
+def test_a_category_with_many_values(tmp_path):
+    names = [f"n{k}" for k in range(ROWS)]
+    (note,) = said(tmp_path, usual().assign(name=[*names[:-20], *["n0"] * 20]))
+    assert note == (
+        "column 'name' is taken as a category and has 380 different values in 400 rows: those in "
+        "few rows count as one"
+    )
 
 
 # ---- Keys ----------------------------------------------------------------------------------------
@@ -93,9 +89,12 @@ def test_row_numbers_and_keys_are_to_be_dropped(tmp_path, name):
     )
     (note,) = said(tmp_path, data, name=name)
     assert note == (
-        "columns 'row no', 'shuffled', 'key' have another value in every row, as row numbers and "
-        "keys have: --drop 'row no' shuffled key leaves them out"
+        "columns 'row no', 'shuffled' have another value in every row, as row numbers and "
+        "keys have: --drop 'row no' shuffled leaves them out"
     )
+    notes = TableEncoder().fit(data).notes(data)
+    why = "it had another value in every row of training, as keys have"
+    assert f"column 'key' is not used: {why}" in notes
 
 
 def test_what_is_no_key(tmp_path):
@@ -184,11 +183,16 @@ def test_a_key_is_not_suspected_too(tmp_path):
 
 
 def test_fit_says_it(tmp_path, capsys):
-    data = usual(200).assign(id=np.arange(200), price=commas(np.arange(200) % 13 / 3))
+    grade = [*"0123456789", "low", "high"]
+    data = usual(200).assign(id=np.arange(200), grade=[grade[k % 12] for k in range(200)])
     path = tmp_path / "data.csv"
     data.assign(late=late(data, "flag")).to_csv(path, index=False)
     main(["fit", str(path), "--target", "sick", "--time-limit", "0.1", "--out", f"{tmp_path}/m"])
     notes = [x for x in capsys.readouterr().out.splitlines() if x.startswith("note: ")]
-    for part in ("column 'price' holds numbers", "--drop id leaves it", "if so, --drop late"):
+    for part in (
+        "column 'grade' is taken as a category",
+        "--drop id leaves it",
+        "if so, --drop late",
+    ):
         assert sum(part in note for note in notes) == 1
     assert part in (tmp_path / "m" / "report.html").read_text("utf-8")

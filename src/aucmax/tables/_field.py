@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from aucmax.tables import _values
 from aucmax.tables._values import Numbers, Values
+from aucmax.tables.columns import arrow_values
+from aucmax.tables.formats import Format, is_number, is_placeholder
 
 DAY = np.timedelta64(1, "D")
 HOUR = np.timedelta64(1, "h")
@@ -121,6 +123,7 @@ class Field:
         indicator: whether another output says where it is missing.
         categories: of a text, those with a code of their own: 1, 2, ...; None is missing.
         why: it is unused.
+        format: how texts are read; None for models of versions that had none.
     """
 
     name: str
@@ -129,13 +132,20 @@ class Field:
     indicator: bool = False
     categories: tuple[str | None, ...] = ()
     why: str = ""
+    format: Format | None = None
 
     @classmethod
-    def fit(cls, name: str, values: Values, settings: Settings) -> Field:
-        """Learn from the training values."""
+    def fit(cls, name: str, values: Values, written: Format | None, settings: Settings) -> Field:
+        """Learn from the training values, and keep the format that their texts had, if any."""
+        if _values.kind_of(values) == "text":
+            learned = cls._fit_text(name, values, written or Format("text"), settings)
+        else:
+            learned = cls._fit_numbers(name, values, settings)
+        return replace(learned, format=written)
+
+    @classmethod
+    def _fit_numbers(cls, name: str, values: Values, settings: Settings) -> Field:
         kind = _values.kind_of(values)
-        if kind == "text":
-            return cls._fit_text(name, values, settings)
         parts = numeric_parts(kind, name, values)
         missing = np.isnan(next(iter(parts.values())))
         if missing.all():
@@ -150,9 +160,9 @@ class Field:
         return cls(name, kind, scales, indicator=bool(missing.any()))
 
     @classmethod
-    def _fit_text(cls, name: str, values: Values, settings: Settings) -> Field:
+    def _fit_text(cls, name: str, values: Values, written: Format, settings: Settings) -> Field:
         counts = Counter(values.tolist())
-        missing = counts.pop(None, 0)
+        missing = sum(counts.pop(text) for text in list(counts) if written.is_missing(text))
         common = [text for text in counts if counts[text] >= settings.min_count]
         kept = sorted(common, key=lambda text: (-counts[text], text))[: settings.max_categories]
         pooled = len(values) - missing - sum(counts[text] for text in kept)
@@ -160,8 +170,10 @@ class Field:
             why = "it was constant in training"
             if missing:
                 why = "it had no values in training"
+            elif pooled and len(counts) == pooled > 1:
+                why = "it had another value in every row of training, as keys have"
             elif pooled:
-                why = "all its categories were rare in training"
+                why = f"all its {len(counts):,} categories were rare in training"
             return cls(name, "unused", why=why)
         return cls(name, "text", categories=(*kept, *([None] if missing else [])))
 
@@ -173,26 +185,68 @@ class Field:
     def encode(self, values: Values, numeric: Values, categorical: Values) -> None:
         """Write the outputs, to a column each."""
         if self.kind == "text":
-            codes = {category: code for code, category in enumerate(self.categories, start=1)}
             texts = _values.to_text(values).tolist()
-            categorical[:, 0] = [codes.get(text, 0) for text in texts]
+            codes = self._codes(set(texts))
+            categorical[:, 0] = [codes[text] for text in texts]
             return
-        parts = numeric_parts(self.kind, self.name, values)
+        parts = numeric_parts(self.kind, self.name, self.values_of(values))
         missing = np.isnan(next(iter(parts.values())))
         for j, (output, scale) in enumerate(self.scales.items()):
             numeric[:, j] = scale.encode(parts[output], missing)
         if self.indicator:
             numeric[:, -1] = missing
 
+    def _codes(self, texts: set[str | None]) -> dict[str | None, int]:
+        """The code of each text."""
+        known = {category: code for code, category in enumerate(self.categories, start=1)}
+        missing = known.get(None, 0)
+        codes = dict.fromkeys(texts, 0)
+        for text in texts:
+            if text in known:
+                codes[text] = known[text]
+            elif not text or (self.format is not None and self.format.is_missing(text)):
+                codes[text] = missing
+        return codes
+
+    def values_of(self, values: Values) -> Values:
+        """What a later table's texts stand for; numbers that stand for nothing are missing."""
+        written = self.format or Format(self.kind)
+        if _values.kind_of(values) == "text":
+            return arrow_values(self.name, written.read(self.name, values))
+        gone = [float(mark) for mark in written.marks if is_number(mark)]
+        if gone and _values.kind_of(values) == "number":
+            return np.where(np.isin(values, gone), np.nan, values)
+        return values
+
+    def new_marks(self, values: Values) -> dict[str, int]:
+        """Texts for a missing number or date that training had not seen, with their counts."""
+        if self.kind == "text" or _values.kind_of(values) != "text":
+            return {}
+        known = self.format or Format(self.kind)
+        texts = Counter(text.strip() for text in values.tolist() if text is not None)
+        return {x: n for x, n in texts.items() if is_placeholder(x) and not known.is_missing(x)}
+
+    def loses(self, values: Values) -> bool:
+        """Whether numbers come for categories that numbers cannot tell apart, such as 007 and 7."""
+        if self.kind != "text" or _values.kind_of(values) != "number":
+            return False
+        numbers = [text for text in self.categories if text is not None and is_number(text)]
+        plain = _values.to_text(np.array(list(map(float, numbers)))).tolist()
+        return bool(numbers != plain)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
+        own: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.kind == "unused":
-            return {"name": self.name, "kind": self.kind, "why": self.why}
-        if self.kind == "text":
-            return {"name": self.name, "kind": self.kind, "categories": list(self.categories)}
-        scales = [{"name": output, **scale.to_dict()} for output, scale in self.scales.items()]
-        own = {"scales": scales, "indicator": self.indicator}
-        return {"name": self.name, "kind": self.kind, **own}
+            own["why"] = self.why
+        elif self.kind == "text":
+            own["categories"] = list(self.categories)
+        else:
+            own["scales"] = [
+                {"name": output, **scale.to_dict()} for output, scale in self.scales.items()
+            ]
+            own["indicator"] = self.indicator
+        return own if self.format is None else {**own, "format": self.format.to_dict()}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Field:
@@ -200,7 +254,8 @@ class Field:
         scales = {scale["name"]: Scale.from_dict(scale) for scale in d.get("scales", [])}
         categories = tuple(d.get("categories", ()))
         indicator = bool(d.get("indicator", False))
-        return cls(d["name"], d["kind"], scales, indicator, categories, d.get("why", ""))
+        written = Format.from_dict(d["format"]) if "format" in d else None
+        return cls(d["name"], d["kind"], scales, indicator, categories, d.get("why", ""), written)
 
 
 def numeric_parts(kind: str, name: str, values: Values) -> dict[str, Numbers]:

@@ -16,7 +16,7 @@ into another, for a table that comes with other kinds than the one an encoder wa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Complex, Real
@@ -31,11 +31,7 @@ Numbers = NDArray[np.float64]
 KINDS = {"f": "number", "b": "bool", "M": "date", "O": "text"}
 """The kind of a column by the letter of its dtype."""
 
-EMPTY = frozenset(["", "na", "n/a", "#n/a", "#na", "nan", "-nan", "null", "none"])
-"""What stands for a missing number or date in a text, in lower case."""
-
 WANTED = {"number": "numbers", "bool": "true or false", "date": "dates", "text": "text"}
-_FLAGS = {"true": 1.0, "false": 0.0}
 
 
 def kind_of(values: Values) -> str:
@@ -149,10 +145,7 @@ def _text(value: Any) -> str:
 
 def to_numbers(name: str, values: Values, kind: str = "number") -> Numbers:
     """The values of a column that was numbers when the encoder was fitted."""
-    given = kind_of(values)
-    if given == "text":
-        return _parse(kind, name, values, _read_flag if kind == "bool" else _read_number)
-    if given == "date":
+    if kind_of(values) == "date":
         _check_each(kind, name, values, np.isnat(values))
         return np.full(len(values), np.nan)
     return values.astype(np.float64, copy=False)
@@ -167,11 +160,8 @@ def to_flags(name: str, values: Values) -> Numbers:
 
 def to_dates(name: str, values: Values) -> Values:
     """The values of a column that was dates."""
-    given = kind_of(values)
-    if given == "date":
+    if kind_of(values) == "date":
         return values
-    if given == "text":
-        return _parse("date", name, values, _read_date)
     _check_each("date", name, values, np.isnan(values))
     return np.full(len(values), "NaT", dtype="datetime64[us]")
 
@@ -186,35 +176,6 @@ def to_text(values: Values) -> Values:
         texts[:] = [text.removesuffix(" 00:00:00") for text in texts]  # midnight: the day alone
     texts[np.isnat(values) if given == "date" else np.isnan(values)] = None
     return texts
-
-
-def _parse(kind: str, name: str, values: Values, read: Callable[[str], Any]) -> Values:
-    """Each text read once, however often it occurs."""
-    texts, known, strange = values.tolist(), {}, set()
-    for text in set(texts):
-        try:
-            known[text] = None if text is None or text.strip().lower() in EMPTY else read(text)
-        except (ValueError, OverflowError):
-            strange.add(text)
-    if strange:
-        _check_each(kind, name, values, np.array([text not in strange for text in texts]))
-    dtype = "datetime64[us]" if kind == "date" else "float64"
-    return np.array([known[text] for text in texts], dtype=dtype)
-
-
-def _read_number(text: str) -> float:
-    if "_" in text:  # Python reads 1_000
-        raise ValueError
-    return float(text)
-
-
-def _read_flag(text: str) -> float:
-    flag = _FLAGS.get(text.strip().lower())
-    return _read_number(text) if flag is None else flag
-
-
-def _read_date(text: str) -> np.datetime64:
-    return _utc(datetime.fromisoformat(text.strip()))
 
 
 def _check_each(kind: str, name: str, values: Values, good: NDArray[np.bool_]) -> None:

@@ -1,19 +1,23 @@
 """Any table, column by column.
 
-Tables are told by the library their type comes from, so that none of the libraries is imported.
+Tables are told by the library their type comes from, so that none but Arrow is imported.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from aucmax.tables import _values
+from aucmax.tables import _values, formats
 from aucmax.tables._values import Values
+from aucmax.tables.formats import Format
 
 LIBRARIES = ("pandas", "polars", "pyarrow", "scipy")
 
@@ -27,12 +31,15 @@ class Columns(NamedTuple):
             and None. True or false with missing values is float64: 0, 1 and NaN.
         rows: how many there are.
         named: whether the names are the table's own; if not, columns are told by their position.
+        formats: how the texts of a column were read, by its name; one that is text and has none
+            holds texts as they are written.
     """
 
     names: list[str]
     values: list[Values]
     rows: int
     named: bool = True
+    formats: Mapping[str, Format] = MappingProxyType({})
 
     def select(self, rows: NDArray[Any]) -> Columns:
         """Some of the rows, by their numbers."""
@@ -56,9 +63,8 @@ def columns_of(X: Any) -> Columns:
             lists or other nested values.
 
     Example:
-        >>> columns_of([[1, "a"], [None, "b"]])
-        Columns(names=['x0', 'x1'], values=[array([ 1., nan]), array(['a', 'b'], dtype=object)], \
-rows=2, named=False)
+        >>> columns_of([[1, "a"], [None, "b"]]).values
+        [array([ 1., nan]), array(['a', 'b'], dtype=object)]
     """
     if isinstance(X, Columns):
         return X
@@ -66,11 +72,12 @@ rows=2, named=False)
     roots = (each.__module__.partition(".")[0] for each in type(X).__mro__)
     library = next((root for root in roots if root in LIBRARIES), "")
     if library == "pandas" and hasattr(X, "iloc") and hasattr(X, "columns"):
-        return _named(X.columns, [X.iloc[:, j] for j in range(X.shape[1])], len(X), _of_pandas)
+        series = [X.iloc[:, j] for j in range(X.shape[1])]
+        return _named(X.columns, series, len(X), _of_pandas)
     if library == "polars" and hasattr(X, "get_columns"):
         return _named(X.columns, X.get_columns(), X.height, _of_polars)
     if library == "pyarrow" and hasattr(X, "schema") and hasattr(X, "columns"):
-        return _named(X.schema.names, X.columns, X.num_rows, _of_arrow)
+        return _named(X.schema.names, X.columns, X.num_rows, arrow_values)
     if library == "scipy" and hasattr(X, "tocsc") and X.ndim == 2:
         return _unnamed(X.tocsc(), lambda table, j: table[:, [j]].toarray()[:, 0])
     return _unnamed(_array(X), lambda table, j: table[:, j])
@@ -80,7 +87,36 @@ def _named(names: Any, values: Any, rows: int, read: Any) -> Columns:
     texts = [str(name) for name in names]
     if (again := repeated(texts)) is not None:
         raise ValueError(f"X must have a name of its own for each column, found {again!r} twice")
-    return Columns(texts, [read(*pair) for pair in zip(texts, values, strict=True)], rows)
+    columns = list(zip(texts, values, strict=True))
+    categories = {name: Format("text") for name, column in columns if _is_category(column)}
+    return Columns(texts, [read(*pair) for pair in columns], rows, formats=categories)
+
+
+def _is_category(column: Any) -> bool:
+    """Whether a column was declared to hold categories, whatever they look like."""
+    dtype = getattr(column, "dtype", getattr(column, "type", None))
+    return type(dtype).__name__ in ("CategoricalDtype", "DictionaryType", "Categorical", "Enum")
+
+
+def understood(table: Columns) -> tuple[Columns, list[str]]:
+    """The table with texts as what they stand for, and notes of what a person should know.
+
+    Columns whose format is known are left as they are.
+
+    Args:
+        table: to be learned from.
+    """
+    values, known = list(table.values), dict(table.formats)
+    for place, name in enumerate(table.names):
+        if name in known:
+            continue
+        if values[place].dtype == object:
+            meant, known[name] = formats.understand(pa.array(values[place], pa.string()))
+            values[place] = arrow_values(name, meant)
+        else:
+            known[name] = formats.Format(_values.kind_of(values[place]))
+    new = {name: written for name, written in known.items() if name not in table.formats}
+    return table._replace(values=values, formats=known), formats.notes(new)
 
 
 def repeated(names: list[str]) -> str | None:
@@ -119,7 +155,7 @@ def _array(X: Any) -> Values:
 def _of_pandas(name: str, series: Any) -> Values:
     dtype = type(series.dtype).__name__
     if dtype == "ArrowDtype":
-        return _of_arrow(name, series.array.__arrow_array__())
+        return arrow_values(name, series.array.__arrow_array__())
     if dtype == "CategoricalDtype":
         names = _values.to_text(_values.plain(name, series.cat.categories.to_numpy()))
         codes: Values = series.cat.codes.to_numpy()
@@ -142,18 +178,19 @@ def _of_polars(name: str, series: Any) -> Values:
     return _values.plain(name, values)
 
 
-def _of_arrow(name: str, column: Any) -> Values:
-    import pyarrow as pa
-
+def arrow_values(name: str, column: Any) -> Values:
+    """The values of a pyarrow Array or ChunkedArray."""
     kind, types = column.type, pa.types
     if types.is_nested(kind):
         raise _values.refused(name, f"type {kind}")
     if types.is_dictionary(kind):
-        return _values.to_text(_of_arrow(name, column.cast(kind.value_type)))
+        return _values.to_text(arrow_values(name, column.cast(kind.value_type)))
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return _arrow_array(column.cast(pa.float64(), safe=False))
     if types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind):
         return _values.plain(name, _arrow_array(column))  # in UTC
+    if types.is_time(kind):
+        return _arrow_array(column.cast(pa.time64("us")).cast(pa.int64()).cast(pa.float64())) / 1e6
     if types.is_string(kind) or types.is_large_string(kind):
         return _arrow_array(column)
     if types.is_boolean(kind) and column.null_count == 0:

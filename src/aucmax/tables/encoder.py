@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Self, TypeVar
@@ -11,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from aucmax import checks
+from aucmax.tables import formats
 from aucmax.tables._field import Field, Settings
 from aucmax.tables._values import Values
-from aucmax.tables.columns import Columns, columns_of
+from aucmax.tables.columns import Columns, columns_of, understood
+from aucmax.tables.formats import Format
 
 T = TypeVar("T")
 
@@ -95,8 +98,12 @@ class TableEncoder:
         columns = columns_of(X)
         if columns.rows == 0:
             raise ValueError("X must have rows, found none")
-        settings = [self._settings] * len(columns.names)
-        items = list(zip(columns.names, columns.values, settings, strict=True))
+        columns, notes = understood(columns)
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        written = [columns.formats[name] for name in columns.names]
+        settings = [self._settings] * len(written)
+        items = list(zip(columns.names, columns.values, written, settings, strict=True))
         fields = _each(Field.fit, items, columns.rows)
         if all(field.kind == "unused" for field in fields):
             why = [f"{field.name!r}: {field.why}" for field in fields[:5]] or ["no columns"]
@@ -135,7 +142,10 @@ class TableEncoder:
         return Encoded(numeric, categorical)
 
     def notes(self, X: Any) -> list[str]:
-        """What a user may want to know about a table: which of its columns are not used, and why.
+        """What a user may want to know about a table.
+
+        Which of its columns are not used, and why; which texts are taken as missing that training
+        had not seen; and where numbers come instead of categories.
 
         Example:
             >>> encoder = TableEncoder().fit([[1, 7], [2, 7], [3, 7]])
@@ -147,7 +157,27 @@ class TableEncoder:
         names = columns.names if columns.named else self.names
         extra = "the model was not trained with it"
         why = {name: known[name].why if name in known else extra for name in names}
-        return [f"column {name!r} is not used: {why[name]}" for name in names if why[name]]
+        unused = [f"column {name!r} is not used: {why[name]}" for name in names if why[name]]
+        return [*unused, *self.reading_notes(columns)]
+
+    def reading_notes(self, columns: Columns) -> list[str]:
+        """Those of the notes that say what was guessed of the values of a later table."""
+        given = dict(zip(columns.names, columns.values, strict=True))
+        if not columns.named:
+            given = dict(zip(self.names, columns.values, strict=True))
+        lines, marks = [], {}
+        for field in self._fitted:
+            values = given.get(field.name)
+            if values is None or field.kind == "unused" or field.name in columns.formats:
+                continue
+            if field.loses(values):
+                lines.append(
+                    f"column {field.name!r} held texts in training and comes as numbers, which "
+                    f"have lost how they were written, such as zeros in front: read it as text"
+                )
+            elif seen := field.new_marks(values):
+                marks[field.name] = Format(field.kind, marks=seen)
+        return [*lines, *formats.notes(marks)]
 
     @property
     def names(self) -> list[str]:
@@ -171,14 +201,17 @@ class TableEncoder:
         return [name for field in self._fitted for name in field.numeric_names]
 
     @property
-    def text_names(self) -> list[str]:
-        """The raw columns that are text, whatever a file's values look like."""
+    def categorical_names(self) -> list[str]:
+        """Of the categorical outputs, one for each text."""
         return [field.name for field in self._fitted if field.kind == "text"]
 
     @property
-    def categorical_names(self) -> list[str]:
-        """Of the categorical outputs, one for each text."""
-        return self.text_names
+    def formats(self) -> dict[str, Format]:
+        """How texts of the raw columns are read, by their names."""
+        return {
+            field.name: field.format or Format("number" if field.kind == "unused" else field.kind)
+            for field in self._fitted
+        }
 
     @property
     def cardinalities(self) -> list[int]:

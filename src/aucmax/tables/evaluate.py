@@ -19,6 +19,7 @@ from aucmax.judge.interval import Interval
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
+from aucmax.tables.files import ReadOptions
 from aucmax.tables.labeled import as_words, read_labeled
 from aucmax.tables.split import fair_sample
 from aucmax.version import __version__
@@ -110,12 +111,15 @@ def versions() -> dict[str, str]:
     }
 
 
-def evaluate_file(folder: str | Path, data: str | Path) -> Evaluation:
+def evaluate_file(
+    folder: str | Path, data: str | Path, reading: ReadOptions | None = None
+) -> Evaluation:
     """How good a model is on the rows of a file that has its target.
 
     Args:
         folder: of the model.
         data: CSV, Parquet or Arrow, with the target's column.
+        reading: how the file is written.
 
     Returns:
         A record with the AUC and its interval (``auc.value``, ``auc.low``, ``auc.high``), the
@@ -124,8 +128,13 @@ def evaluate_file(folder: str | Path, data: str | Path) -> Evaluation:
     """
     model = AUCClassifier.load(folder)
     before = Evaluation.read(Path(folder))
-    texts = model.encoder_.text_names
-    rows = read_labeled(data, before.target, labels=before.labels, text=texts)
+    rows = read_labeled(
+        data,
+        before.target,
+        reading=reading,
+        labels=before.labels,
+        formats=model.encoder_.formats,
+    )
     counts = np.bincount(rows.classes, minlength=len(rows.labels))
     if counts.min() == 0:
         absent = rows.labels[int(counts.argmin())]

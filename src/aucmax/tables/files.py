@@ -1,7 +1,4 @@
-"""Tables from files: CSV, Parquet, Arrow. What is wrong with one is said in a line.
-
-Needs pyarrow, which loads when a file is read.
-"""
+"""Tables from files: CSV, Parquet, Arrow. What is wrong with one is said in a line."""
 
 from __future__ import annotations
 
@@ -10,41 +7,111 @@ import csv
 import gzip
 import io
 import re
+import warnings
 import zlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
 
+from aucmax import checks
 from aucmax.disk import atomic_write
 from aucmax.tables.columns import repeated
-
-if TYPE_CHECKING:
-    import pyarrow
+from aucmax.tables.formats import MISSING, Format, is_number, kind_of_type, understand
+from aucmax.tables.formats import notes as format_notes
 
 __all__ = ["read_table"]
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".arrow", ".feather")
-BLOCK = 1 << 28
-"""Bytes of CSV parsed at once, and so the longest row."""
+SEPARATORS = (",", ";", "\t", "|")
+BLOCK = 1 << 20
+"""Bytes of CSV parsed at once."""
+HEAD = 1 << 16
+"""Bytes that tell how a CSV is written."""
 
-CHUNK = 1 << 20
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a file is written, where it cannot be found out.
+
+    Attributes:
+        separator: of a CSV's values; None finds it: comma, semicolon, tab or bar.
+        decimal: of a CSV's numbers, ``"."`` or ``","``; None finds it.
+        encoding: of a CSV's text, such as ``"latin-1"``; None finds UTF-8, UTF-16 or Windows-1252.
+        na_values: texts that stand for a missing value, besides those that everybody writes.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    na_values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):
+            raise ValueError(f"separator must be a character, found {self.separator!r}")
+        if self.decimal is not None:
+            checks.choice("decimal", self.decimal, (".", ","))
+        if self.encoding is not None:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise ValueError(
+                    f"encoding must be one that Python knows, such as 'utf-8' or 'latin-1', found "
+                    f"{self.encoding!r}"
+                ) from None
 
 
-def read_table(path: str | Path, text: Iterable[str] = ()) -> pyarrow.Table:
+class FileContent(NamedTuple):
+    """A table from a file.
+
+    Attributes:
+        table: its columns with their types.
+        formats: how the texts of each column were read; of Parquet and Arrow, of those that are
+            text.
+        notes: what a person should know of how it was read.
+    """
+
+    table: pa.Table
+    formats: dict[str, Format]
+    notes: list[str]
+
+
+def read_table(
+    path: str | Path,
+    text: Sequence[str] = (),
+    *,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    na_values: Sequence[str] = (),
+) -> pa.Table:
     r"""Read a table from a file, by its suffix: .csv, .csv.gz, .tsv, .parquet, .arrow or .feather.
 
-    A CSV's values are separated by commas, or by semicolons if its header has no comma. The types
-    of its columns are found from the whole file: whole numbers, numbers, true or
-    false, ISO dates and times, else text. An empty field is missing; in a column of any type but
-    text so are NA, NaN, null and the like. A text in quotes is never missing, and may hold line
-    breaks. The encoding is UTF-8, the first line holds the names.
+    How a CSV is written is found from the file: separator, quotes, encoding, decimal commas. So
+    is what its columns hold: whole numbers, numbers (also with thousands, a currency or per cent),
+    true or false, dates and times (ISO, and as people write them), else text. An empty field is
+    missing, as are NA, NaN, null and the like in every column, and in a column of numbers or
+    dates what else is there instead, if at least 90 % of the values are such and the others are at
+    most five different texts. A text in quotes may hold line breaks. What was guessed is said in a
+    warning.
 
     Args:
         path: of the file.
         text: columns of a CSV that are text whatever they look like: keys such as 00123.
+        separator: of the values; None finds it: comma, semicolon, tab or bar.
+        decimal: of the numbers, ``"."`` or ``","``; None finds it.
+        encoding: of the text, such as ``"latin-1"``; None finds UTF-8, UTF-16 or Windows-1252.
+        na_values: texts that stand for a missing value, besides those above.
 
     Raises:
         ValueError: if the file is not there, is empty, damaged or of no known kind, two columns
@@ -54,11 +121,32 @@ def read_table(path: str | Path, text: Iterable[str] = ()) -> pyarrow.Table:
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "a.csv"
-        >>> _ = path.write_text("age,day\n31,2024-05-01\n,2024-05-02\n")
+        >>> _ = path.write_text("age;day;paid\n31;1.5.2024;1.200,50\nNA;31.5.2024;3,20\n")
         >>> read_table(path).schema.types
-        [DataType(int64), DataType(date32[day])]
+        [DataType(int64), TimestampType(timestamp[us]), DataType(double)]
     """
-    path = Path(path)
+    content = read(path, ReadOptions(separator, decimal, encoding, tuple(na_values)), text=text)
+    for note in content.notes:
+        warnings.warn(note, stacklevel=2)
+    return content.table
+
+
+def read(
+    path: str | Path,
+    options: ReadOptions | None = None,
+    *,
+    text: Sequence[str] = (),
+    formats: Mapping[str, Format] | None = None,
+) -> FileContent:
+    """Read a table from a file, see :func:`read_table`, and say what was understood.
+
+    Args:
+        path: of the file.
+        options: how it is written.
+        text: columns that stay as they are written.
+        formats: those of a model that exists: it reads the texts, so they stay as they are written.
+    """
+    options, path = options or ReadOptions(), Path(path)
     suffix = next((s for s in reversed(SUFFIXES) if path.name.lower().endswith(s)), None)
     if suffix is None:
         raise ValueError(f"path must end in {', '.join(SUFFIXES)}, found {str(path)!r}")
@@ -67,25 +155,68 @@ def read_table(path: str | Path, text: Iterable[str] = ()) -> pyarrow.Table:
         raise ValueError(f"path must be a file, found {found}: {str(path)!r}")
     if path.stat().st_size == 0:
         raise _wrong(path, "is empty")
+    notes: list[str] = []
+    decimal = "."
     if suffix == ".parquet":
         table = _read_parquet(path)
     elif suffix in (".arrow", ".feather"):
         table = _read_arrow(path)
     else:
-        data = _bytes(path, suffix)
-        header = data.split(b"\n", 1)[0]
-        # Semicolons where the header has those alone, as in countries with decimal commas.
-        separator = ";" if b";" in header and b"," not in header else ","
-        table = _read_csv(path, data, "\t" if ".tsv" in suffix else separator, text)
+        data = _text(path, suffix, options.encoding, notes)
+        dialect = _dialect(path, data, suffix, options, formats, notes)
+        decimal = dialect.decimal
+        unlike = [name for name, x in (formats or {}).items() if not x.is_plain]
+        table = _read_csv(path, data, dialect, {*text, *unlike}, options.na_values)
+        table = _drop_empty_ends(table, notes)
     if table.num_rows == 0:
         raise _wrong(path, "has no rows" if table.column_names else "is empty")
+    if formats is not None:
+        return FileContent(table, {}, notes)
+    return _understand(table, {*text}, decimal, options.na_values, notes)
+
+
+def _understand(
+    table: pa.Table, text: set[str], decimal: str, na_values: tuple[str, ...], notes: list[str]
+) -> FileContent:
+    """Columns of text become what they stand for."""
+    texts = [f.name for f in table.schema if _is_text(f.type) and f.name not in text]
+    kinds = {
+        f.name: Format(kind_of_type(f.type), marks=dict.fromkeys(na_values, 0))
+        for f in table.schema
+        if not pa.types.is_dictionary(f.type)
+    }
+    with ThreadPoolExecutor() as pool:  # Arrow computes without Python's lock
+        results = list(pool.map(lambda name: understand(table[name], decimal, na_values), texts))
+    for name, (values, written) in zip(texts, results, strict=True):
+        kinds[name] = written
+        table = table.set_column(table.schema.get_field_index(name), name, values)
+    if decimal != ".":
+        numbers = (name for name, x in kinds.items() if x.kind == "number" and name not in texts)
+        kinds |= {name: replace(kinds[name], decimal=decimal) for name in numbers}
+    if na_values:
+        table = _drop_numbers(table, na_values)
+    return FileContent(table, kinds, [*notes, *format_notes(kinds)])
+
+
+def _is_text(kind: Any) -> bool:
+
+    is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(check(kind) for check in (*is_text, pa.types.is_null))
+
+
+def _drop_numbers(table: pa.Table, na_values: tuple[str, ...]) -> pa.Table:
+    """Numbers that stand for a missing value, such as -999, become missing."""
+    gone = pa.array([float(text) for text in na_values if is_number(text)], pa.float64())
+    for place, column in enumerate(table.schema):
+        if len(gone) and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+            lost = pc.is_in(table[place].cast(pa.float64(), safe=False), gone)
+            kept = pc.if_else(lost, pa.scalar(None, column.type), table[place])
+            table = table.set_column(place, column.name, kept)
     return table
 
 
 def write_demo_table(path: Path) -> Path:
     """Write scikit-learn's breast cancer data as CSV: 569 tumours, 30 measurements each."""
-    import pyarrow
-    import pyarrow.csv
     from sklearn.datasets import load_breast_cancer
 
     data = load_breast_cancer()
@@ -109,12 +240,10 @@ def _check_names(path: Path, names: list[str]) -> None:
 # ---- Parquet and Arrow ---------------------------------------------------------------------------
 
 
-def _read_parquet(path: Path) -> pyarrow.Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _read_parquet(path: Path) -> pa.Table:
 
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
             _check_names(path, file.schema_arrow.names)
             table = file.read()
     except (pa.ArrowException, OSError) as error:
@@ -122,15 +251,13 @@ def _read_parquet(path: Path) -> pyarrow.Table:
     return _without_index(table)
 
 
-def _without_index(table: pyarrow.Table) -> pyarrow.Table:
+def _without_index(table: pa.Table) -> pa.Table:
     """Without the row numbers that pandas adds to what it writes."""
     index = [name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)]
     return table.drop_columns(index)
 
 
-def _read_arrow(path: Path) -> pyarrow.Table:
-    import pyarrow as pa
-    import pyarrow.feather
+def _read_arrow(path: Path) -> pa.Table:
 
     try:
         with pa.OSFile(str(path)) as file:
@@ -149,92 +276,290 @@ def _read_arrow(path: Path) -> pyarrow.Table:
 
 # ---- CSV -----------------------------------------------------------------------------------------
 
+OTHERS = {
+    b"PK\x03\x04": "is a ZIP file, or one of a spreadsheet program: save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "is a file of a spreadsheet program: save the sheet as CSV",
+    b"%PDF": "is a PDF, no table",
+    b"PAR1": "is a Parquet file: let its name end in .parquet",
+    b"ARROW1": "is an Arrow file: let its name end in .arrow",
+    b"\x1f\x8b": "is a gzip file: let its name end in .gz",
+    b"<!doctype": "is a web page, no table",
+    b"<html": "is a web page, no table",
+    b"<?xml": "is XML, no table",
+    b'{"': "is JSON, no CSV",
+    b'[{"': "is JSON, no CSV",
+}
+"""What files of other kinds begin with."""
 
-def _bytes(path: Path, suffix: str) -> bytes:
-    """The file's bytes, unpacked, with what text files must have checked."""
+
+class Dialect(NamedTuple):
+    """How a CSV is written.
+
+    Attributes:
+        separator: between values.
+        quote: around values that hold a separator or a line break.
+        decimal: between a number's whole part and its fraction.
+        names: of the columns.
+        start: where the first row begins, in bytes.
+        line: the number of its line, from 1.
+    """
+
+    separator: str
+    quote: str
+    decimal: str
+    names: list[str]
+    start: int
+    line: int
+
+
+def _text(path: Path, suffix: str, encoding: str | None, notes: list[str]) -> bytes:
+    """The file's text in UTF-8, unpacked."""
     data = path.read_bytes()
     if suffix.endswith(".gz"):
         try:
             data = gzip.decompress(data)
         except (EOFError, OSError, zlib.error) as error:
             raise _wrong(path, f"is no gzip file, cut off or damaged: {error}") from None
+    begin = data[:20].lstrip().lower()
+    for first, what in OTHERS.items():
+        if begin.startswith(first.lower()):
+            raise _wrong(path, what)
+    data = _in_utf8(path, data, encoding, notes)
     data = data.removeprefix(codecs.BOM_UTF8)
-    if not data.strip():
+    if b"\0" in data:
+        notes.append(f"{data.count(0):,} NUL bytes are left out")
+        data = data.replace(b"\0", b"")
+    if data.endswith(b"\x1a"):  # which ended a file once
+        data = data.rstrip(b"\x1a")
+    if not data[:HEAD].strip() and not data.strip():
         raise _wrong(path, "is empty")
-    decoder, view = codecs.getincrementaldecoder("utf-8")(), memoryview(data)
-    for start in range(0, len(data), CHUNK):
-        waiting = len(decoder.getstate()[0])  # bytes of a character that the last chunk began
-        try:
-            decoder.decode(view[start : start + CHUNK], final=start + CHUNK >= len(data))
-        except UnicodeDecodeError as error:
-            place = start - waiting + error.start
-            line = data.count(b"\n", 0, place) + 1
-            found = f"byte 0x{data[place]:02x} at {place} (line {line})"
-            raise _wrong(path, f"must be text in UTF-8, found {found}") from None
     return data
 
 
-def _read_csv(path: Path, data: bytes, separator: str, known: Iterable[str]) -> pyarrow.Table:
-    import pyarrow as pa
+def _in_utf8(path: Path, data: bytes, encoding: str | None, notes: list[str]) -> bytes:
+    if encoding is None:
+        encoding = _encoding(data)
+        if encoding == "utf-8":
+            return data
+        notes.append(f"the text is no UTF-8 and is read as {encoding}: --encoding says another")
+    try:
+        return data.decode(encoding).encode()
+    except UnicodeError as error:
+        raise _wrong(path, f"must be text in {encoding}, found {error}") from None
 
-    table = _parse(path, data, separator)
-    _check_names(path, table.column_names)
-    if not table.num_rows:
-        return table
-    wanted = set(known)
-    texts = [f.name for f in table.schema if pa.types.is_string(f.type) or f.name in wanted]
-    if not texts:
-        return table
-    # Once more for the texts: only now is it known in which columns NA is a text like any other.
-    again = _parse(
-        path, data, separator, include_columns=texts, column_types={x: pa.string() for x in texts},
-        null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False,
-    )  # fmt: skip
-    _check_quotes(path, data, again.column(texts[-1]))
-    for name in texts:
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, name, again.column(name))
+
+def _encoding(data: bytes) -> str:
+    """The likeliest encoding."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    even, odd = (data[start:2000:2].count(0) for start in (0, 1))
+    if max(even, odd) > len(data[:2000]) / 4 and min(even, odd) < max(even, odd) / 4:
+        return "utf-16-be" if even > odd else "utf-16-le"
+    try:
+        data.isascii() or data.decode()
+    except UnicodeDecodeError:
+        undefined = b"\x81\x8d\x8f\x90\x9d"
+        return "latin-1" if any(byte in data for byte in undefined) else "windows-1252"
+    return "utf-8"
+
+
+def _dialect(
+    path: Path,
+    data: bytes,
+    suffix: str,
+    options: ReadOptions,
+    formats: Mapping[str, Format] | None,
+    notes: list[str],
+) -> Dialect:
+    """How the file is written, from its first lines."""
+    size = HEAD
+    while size < len(data) and data.count(b"\n", 0, size) < 3:  # a header may be long
+        size *= 4
+    head = data[:size].decode(errors="ignore")
+    told = re.match(r"sep=(.)\r?\n", head)  # as a spreadsheet program tells itself
+    quote = _quote(head)
+    separators = list(("\t", *SEPARATORS) if ".tsv" in suffix else SEPARATORS)
+    if separator := options.separator or (told[1] if told else None):
+        separators = [separator]
+    rows_by = {each: _rows(head, each, quote, whole=size >= len(data)) for each in separators}
+    separator = max(separators, key=lambda each: _regularity(rows_by[each]))
+    rows = rows_by[separator][1 if told else 0 :]
+    width = Counter(len(row.values) for row in rows).most_common(1)[0][0] if rows else 0
+    skipped = next((i for i, row in enumerate(rows) if len(row.values) == width), 0)
+    if skipped and all(sum(map(bool, row.values)) <= 1 for row in rows[:skipped]):
+        title = next(filter(None, rows[0].values), "")
+        notes.append(f"lines above the names are left out, {skipped} of them: {title!r}")
+        rows = rows[skipped:]
+    if not rows:
+        raise _wrong(path, "has no rows")
+    names = _names(path, rows[0].values, notes)
+    if len(rows) > 1 and all(map(NUMBER.fullmatch, filter(None, rows[0].values))):
+        notes.append(
+            f"the first line is taken as names, though it holds numbers: {rows[0].values[:5]}"
+        )
+    decimal = options.decimal or _decimal(rows[1:], separator, formats)
+    lines = list(io.StringIO(head, newline=""))[: rows[0].end]
+    return Dialect(separator, quote, decimal, names, len("".join(lines).encode()), rows[0].end + 1)
+
+
+class _Row(NamedTuple):
+    values: list[str]
+    end: int
+    """The number of its last line, from 1."""
+
+
+def _rows(head: str, separator: str, quote: str, whole: bool) -> list[_Row]:
+    """The first rows, without empty ones; the last may be cut off unless it is the whole file."""
+    lines = csv.reader(io.StringIO(head, newline=""), delimiter=separator, quotechar=quote)
+    rows: list[_Row] = []
+    with suppress(csv.Error):
+        rows.extend(_Row(row, lines.line_num) for row in lines if row)
+    return rows if whole else rows[:-1] or rows
+
+
+def _quote(head: str) -> str:
+    """Apostrophes quote if some stand around values, and no quotation marks do."""
+    around = r"(?:^|[,;\t|]){0}[^{0}]*{0}(?:[,;\t|]|\r?$)"
+    marks = [quote for quote in "\"'" if re.search(around.format(quote), head, re.M)]
+    return marks[0] if marks else '"'
+
+
+def _regularity(rows: list[_Row]) -> tuple[float, int]:
+    """How well a separator divides lines: the share of those with as many values, if several."""
+    if not rows:
+        return 0.0, 0
+    width, often = Counter(len(row.values) for row in rows).most_common(1)[0]
+    return (often / len(rows) if width > 1 else 0.0), width
+
+
+NUMBER = re.compile(r"\s*[-+]?\d*\.?\d+\s*")
+THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}[.,]\d{3}\s*")  # or a fraction: nobody can tell
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+\s*")
+DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+\s*")
+
+
+def _names(path: Path, header: list[str], notes: list[str]) -> list[str]:
+    """The names of the columns; those without one are named as pandas does."""
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    blank = [name for name, given in zip(names, header, strict=True) if not given]
+    if blank:
+        notes.append(f"{len(blank)} columns have no name and are called {', '.join(blank[:5])}")
+    _check_names(path, names)
+    return names
+
+
+def _decimal(rows: list[_Row], separator: str, formats: Mapping[str, Format] | None) -> str:
+    """A comma where the file's numbers have commas, and none has a point."""
+    if formats is not None and any(x.decimal == "," for x in formats.values()):
+        return ","
+    cells = [cell for row in rows for cell in row.values if not THOUSANDS.fullmatch(cell)]
+    commas = any(map(DECIMAL_COMMA.fullmatch, cells))
+    points = any(map(DECIMAL_POINT.fullmatch, cells))
+    return "," if separator != "," and commas and not points else "."
+
+
+def _read_csv(
+    path: Path, data: bytes, dialect: Dialect, text: set[str], na_values: tuple[str, ...]
+) -> pa.Table:
+    """All columns with the types that Arrow finds; those that are not all of one are text."""
+    strings = {name: pa.string() for name in dialect.names}
+    null_values = [*MISSING, *na_values]
+
+    quoted = dialect.quote.encode() in data
+
+    def parse(body: Any, types: Mapping[str, Any], block: int, threads: bool) -> pa.Table:
+
+        return pyarrow.csv.read_csv(
+            body,
+            pyarrow.csv.ReadOptions(
+                block_size=block, use_threads=threads, column_names=dialect.names
+            ),
+            pyarrow.csv.ParseOptions(
+                delimiter=dialect.separator,
+                quote_char=dialect.quote,
+                newlines_in_values=quoted,
+            ),
+            pyarrow.csv.ConvertOptions(
+                column_types=types, null_values=null_values, decimal_point=dialect.decimal
+            ),
+        )
+
+    start = dialect.start
+    if not data[start : start + HEAD].strip() and not data[start:].strip():
+        raise _wrong(path, "has no rows")
+    body = pa.py_buffer(data).slice(start)
+    try:
+        sample = _sample(data, start, quoted)
+        found = parse(pa.py_buffer(sample), {}, len(sample) + 1, threads=False).schema
+        types = {f.name: pa.string() if pa.types.is_null(f.type) else f.type for f in found}
+        types |= {name: pa.string() for name in text & set(types)}
+        try:
+            table = parse(body, types, BLOCK, threads=True)
+        except pa.ArrowInvalid:
+            # A later value is of another type than the sample, or a row longer than a block. By
+            # one thread, for those that still run when an error ends the process abort it.
+            table = parse(body, strings, body.size + 1, threads=False)
+    except pa.ArrowInvalid as error:
+        _check_lengths(path, data, dialect)
+        raise _wrong(path, f"cannot be read: {error}") from None
+    if quoted:
+        _check_quotes(path, data, table, dialect.quote)
     return table
 
 
-def _parse(path: Path, data: bytes, separator: str, **convert: Any) -> pyarrow.Table:
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
+PIECES = 16
+"""Parts of a CSV, spread over it, that tell the types of its columns."""
 
-    try:
-        return pacsv.read_csv(
-            pa.py_buffer(data),
-            # Threads that are still there when an error ends the process abort it.
-            pacsv.ReadOptions(block_size=min(len(data) + 1, BLOCK), use_threads=len(data) > BLOCK),
-            pacsv.ParseOptions(delimiter=separator, newlines_in_values=True),
-            pacsv.ConvertOptions(**convert),
+
+def _sample(data: bytes, start: int, quoted: bool) -> bytes:
+    """Some lines from all over the file."""
+    if len(data) - start <= PIECES * HEAD:
+        return data[start:]
+    if quoted:  # a line break may be part of a value
+        return data[start : data.rfind(b"\n", start, start + PIECES * HEAD) + 1] or data[start:]
+    pieces = []
+    for place in np.linspace(start, len(data) - HEAD, PIECES).astype(int).tolist():
+        first = place if place == start else data.find(b"\n", place) + 1
+        pieces.append(data[first : data.rfind(b"\n", place, place + HEAD) + 1])
+    return b"".join(pieces) or data[start:]
+
+
+def _drop_empty_ends(table: pa.Table, notes: list[str]) -> pa.Table:
+    """Without the last columns that have neither name nor value: each line ended in a separator."""
+    while table.num_columns > 1:
+        name, column = table.column_names[-1], table.columns[-1]
+        empty = name == f"Unnamed: {table.num_columns - 1}" and (
+            column.null_count == len(column)
+            or (_is_text(column.type) and not pc.any(pc.not_equal(column, "")).as_py())
         )
-    except pa.ArrowInvalid as error:
-        if "Empty CSV file" in str(error):  # a header that no line break ends
-            raise _wrong(path, "has no rows") from None
-        _check_lengths(path, data, separator)
-        raise _wrong(path, f"cannot be read: {error}") from None
+        if not empty:
+            break
+        notes[:] = [note for note in notes if f"are called {name}" not in note]
+        notes.append("each line ends in a separator: the empty column after it is left out")
+        table = table.drop_columns(name)
+    return table
 
 
-def _check_lengths(path: Path, data: bytes, separator: str) -> None:
-    """Raise for the first line with more or fewer values than the first."""
-    expected, last = None, 0
-    rows = csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8", newline=""), delimiter=separator)
+def _check_lengths(path: Path, data: bytes, dialect: Dialect) -> None:
+    """Raise for the first line with more or fewer values than there are names."""
+    text = io.TextIOWrapper(io.BytesIO(data[dialect.start :]), "utf-8", newline="")
+    rows = csv.reader(text, delimiter=dialect.separator, quotechar=dialect.quote)
+    expected, line = len(dialect.names), dialect.line
     with suppress(csv.Error):  # rows up to one that Python's reader gives up on
         for row in rows:
-            expected = len(row) if expected is None and row else expected
             if row and len(row) != expected:
                 raise _wrong(
-                    path, f"has {len(row)} values in line {last + 1}, the header has {expected}"
+                    path, f"has {len(row)} values in line {line}, the header has {expected}"
                 )
-            last = rows.line_num
+            line = dialect.line + rows.line_num
 
 
-def _check_quotes(path: Path, data: bytes, column: Any) -> None:
+def _check_quotes(path: Path, data: bytes, table: pa.Table, quote: str) -> None:
     """Raise if the last text began with a quote that nothing closes: it may hold many rows."""
-    value = column[-1].as_py()
+    texts = [column for column in table.columns if _is_text(column.type)]
+    value = texts[-1][-1].as_py() if texts else None
     if value:
-        raw = b'"' + value.replace('"', '""').encode()
+        raw = (quote + value.replace(quote, 2 * quote)).encode()
         if data.endswith(raw):
             line = data.count(b"\n", 0, len(data) - len(raw)) + 1
             raise _wrong(path, f"has a quote in line {line} that is never closed")

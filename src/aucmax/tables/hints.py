@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from aucmax import metrics
 from aucmax.tables.columns import Columns
+from aucmax.tables.formats import is_number
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.split import fair_sample
 
@@ -20,15 +21,15 @@ MOST_ROWS = 20_000
 """Rows that are looked at."""
 LEAST_ROWS, LEAST_OF_CLASS = 100, 10
 """Of smaller tables nothing is said: there a column may look odd by chance."""
-MOSTLY = 0.8
-"""The share of a column's texts that must be numbers with commas."""
+MOSTLY = 0.5
+"""The share of a category's values that are numbers, or differ, from which on it looks odd."""
 TELLING = 0.995
 """An AUC from which on a column is suspected to be known after the outcome only."""
+LEAST_REPEATS = 5
+"""Of a category that has a code of its own."""
 MOST_NAMED = 10
 
 Values = NDArray[Any]
-WITH_COMMA = re.compile(r"\s*[-+]?(\d+|\d{1,3}([. ]\d{3})+),\d+\s*")
-THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})+\s*")
 
 
 def hints(rows: Labeled, target: str) -> list[str]:
@@ -39,14 +40,8 @@ def hints(rows: Labeled, target: str) -> list[str]:
         target: the name of the target.
     """
     notes = []
-    if commas := _columns_where(has_decimal_commas, rows.table):
-        values = rows.table.values[rows.table.names.index(commas[0])]
-        example = next(text.strip() for text in _texts(values) if WITH_COMMA.fullmatch(text))
-        notes.append(
-            f"{_listed(commas)} {_verb(commas, 'holds', 'hold')} numbers with a decimal comma, "
-            f"such as {example!r}, and {_verb(commas, 'is', 'are')} taken as text: write them with "
-            f"a point"
-        )
+    for name, values in zip(rows.table.names, rows.table.values, strict=True):
+        notes += _about_categories(name, values)
     if keys := _columns_where(is_key, rows.table):
         notes.append(
             f"{_listed(keys)} {_verb(keys, 'has', 'have')} another value in every row, as row "
@@ -57,7 +52,7 @@ def hints(rows: Labeled, target: str) -> list[str]:
     if rows.table.rows >= LEAST_ROWS and np.bincount(rows.classes).min() >= LEAST_OF_CLASS:
         sample = rows.select(fair_sample(rows.classes, MOST_ROWS, np.random.default_rng(0)))
         telling = _columns_where(lambda values: tells(values, sample.classes), sample.table)
-    if telling := [name for name in telling if name not in {*commas, *keys}]:
+    if telling := [name for name in telling if name not in keys]:
         notes.append(
             f"{_listed(telling)} alone {_verb(telling, 'tells', 'tell')} {target!r} almost "
             f"perfectly and may be known only after the outcome: if so, --drop "
@@ -80,27 +75,35 @@ def _verb(names: list[str], one: str, several: str) -> str:
     return one if len(names) == 1 else several
 
 
-def has_decimal_commas(values: Values) -> bool:
-    """Whether a column is text because its numbers have a comma where a point is read."""
-    texts = _texts(values)
-    numbers = [text for text in texts if WITH_COMMA.fullmatch(text)]
-    if not numbers or len(numbers) < MOSTLY * len(texts):
-        return False
-    return not all(map(THOUSANDS.fullmatch, numbers))
-
-
-def _texts(values: Values) -> list[str]:
-    if values.dtype != object:
+def _about_categories(name: str, values: Values) -> list[str]:
+    """Of a text: whether most of its values are numbers, or most differ."""
+    if values.dtype != object or len(values) < LEAST_ROWS:
         return []
-    return [text for text in values[:MOST_ROWS].tolist() if isinstance(text, str) and text.strip()]
+    counts = Counter(text for text in values[:MOST_ROWS].tolist() if text is not None)
+    numbers = sum(count for text, count in counts.items() if is_number(text.strip()))
+    if numbers > MOSTLY * counts.total():
+        others = [repr(text) for text, _ in counts.most_common() if not is_number(text.strip())]
+        return [
+            f"column {name!r} is taken as a category, though {numbers / counts.total():.0%} of its "
+            f"values are numbers: the others are {', '.join(others[:5])}"
+            f"{', ...' if len(others) > 5 else ''}; --na-values says which stand for missing ones"
+        ]
+    repeated = any(count >= LEAST_REPEATS for count in counts.values())  # else it is not used
+    if len(counts) > MOSTLY * counts.total() and repeated:
+        return [
+            f"column {name!r} is taken as a category and has {len(counts):,} different values in "
+            f"{counts.total():,} rows: those in few rows count as one"
+        ]
+    return []
 
 
 def is_key(values: Values) -> bool:
-    """Whether all values differ, as texts or as whole numbers without large gaps."""
+    """Whether they are whole numbers that all differ, without large gaps.
+
+    Texts that all differ are not used, and :class:`TableEncoder` says so.
+    """
     if len(values) < LEAST_ROWS:
         return False
-    if values.dtype == object:
-        return not has_decimal_commas(values) and _all_differ(values)
     some = values[:MOST_ROWS]
     if values.dtype.kind != "f" or not (some == np.floor(some)).all():
         return False

@@ -6,7 +6,7 @@ import difflib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax.tables.columns import Columns, columns_of
-from aucmax.tables.files import read_table
+from aucmax.tables.files import ReadOptions, read
+from aucmax.tables.formats import Format
 
 POSITIVE = ("1", "true", "yes", "y", "positive")
 """Labels that say by themselves that they are the positive one."""
@@ -56,8 +57,9 @@ def read_labeled(
     positive: str | None = None,
     drop: Sequence[str] = (),
     exact_labels: bool = False,
+    reading: ReadOptions | None = None,
     labels: Sequence[str] = (),
-    text: Sequence[str] = (),
+    formats: Mapping[str, Format] | None = None,
 ) -> Labeled:
     """Read a file and take its target apart.
 
@@ -67,13 +69,15 @@ def read_labeled(
         positive: the label of the positive class; None finds it.
         drop: columns to leave out.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
+        reading: how the file is written.
         labels: those of a model, where it exists already; others are an error.
-        text: columns of a CSV that are text for that model.
+        formats: of that model's columns, which it reads by itself.
     """
-    notes: list[str] = []
-    table, words = without_target(
-        columns_of(read_table(path, text=[target, *text])), target, drop, str(path)
-    )
+    content = read(path, reading, text=[target], formats=formats)
+    notes = content.notes
+    columns = columns_of(content.table)
+    columns = columns._replace(formats={**columns.formats, **content.formats})
+    table, words = without_target(columns, target, drop, str(path))
     words = join_spellings(words, target, notes, exact=exact_labels, known=labels)
     there = np.flatnonzero(words != "")
     if len(there) < table.rows:
@@ -95,7 +99,8 @@ def without_target(
     if target in drop:
         raise ValueError(f"drop must leave the target, found {target!r}")
     names = [name for name in table.names if name != target and name not in drop]
-    kept = Columns(names, [table.values[table.names.index(name)] for name in names], table.rows)
+    values = [table.values[table.names.index(name)] for name in names]
+    kept = table._replace(names=names, values=values)
     return kept, as_words(table.values[table.names.index(target)])
 
 

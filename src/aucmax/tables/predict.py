@@ -11,7 +11,7 @@ from aucmax import checks
 from aucmax.disk import atomic_write
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import columns_of
-from aucmax.tables.files import read_table
+from aucmax.tables.files import ReadOptions, read
 
 
 def predict_file(
@@ -19,6 +19,7 @@ def predict_file(
     data: str | Path,
     out: str | Path | None = None,
     keep: Sequence[str] = (),
+    reading: ReadOptions | None = None,
 ) -> tuple[str | None, list[str]]:
     """Probabilities and labels for the rows of a file, in its order.
 
@@ -29,6 +30,7 @@ def predict_file(
         data: CSV, Parquet or Arrow.
         out: a .csv or .parquet file; None gives CSV as text.
         keep: columns of the data to copy, such as a key.
+        reading: how the file is written.
 
     Returns:
         The text, if ``out`` is None, and notes.
@@ -41,7 +43,8 @@ def predict_file(
         if Path(out).resolve() == Path(data).resolve():
             raise ValueError(f"out must be another file than the data, found {out} for both")
     model = AUCClassifier.load(folder)
-    table = read_table(data, text=[*model.encoder_.text_names, *keep])
+    content = read(data, reading, text=keep, formats=model.encoder_.formats)
+    table = content.table
     for name in keep:
         checks.choice("keep", name, tuple(table.column_names))
     columns = columns_of(table)
@@ -54,7 +57,7 @@ def predict_file(
     if clash := sorted({*keep} & predicted.keys()):
         raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
     predictions = pyarrow.table({**{name: table[name] for name in keep}, **predicted})
-    notes = model.encoder_.notes(columns)
+    notes = [*content.notes, *model.encoder_.notes(columns)]
     if out is None:
         buffer = io.BytesIO()
         pyarrow.csv.write_csv(predictions, buffer)
