@@ -16,8 +16,13 @@ class Goal(NamedTuple):
     unit: str = ""
 
     def reached(self, value: float) -> bool:
-        """Whether it does; a goal in milliseconds is for a value in seconds."""
-        return self.low <= (1e3 * value if self.unit == "ms" else value) <= self.high
+        """Whether it does, by the four digits that are shown of all.
+
+        A goal in milliseconds is for a value in seconds.
+        """
+        bounds = (self.low, 1e3 * value if self.unit == "ms" else value, self.high)
+        low, shown, high = (float(f"{x:.4g}") for x in bounds)
+        return low <= shown <= high
 
     def __str__(self) -> str:
         if math.isinf(self.low):

@@ -8,7 +8,8 @@ the same number of steps, and the test AUC says how well each of them ranks:
 * PPD-SG on the AUC loss, in stages that are 3 times longer, at a third of the step size, each time;
 * PPD-AdaGrad on the AUC loss, in the same stages.
 
-Run it with ``make demo`` or ``python examples/digits.py``. :func:`train` is the loop to copy.
+Run it with ``python examples/digits.py``; ``--out FOLDER`` draws the figure. :func:`train` is the
+loop to copy.
 
 The negatives are the rare class here, which is all the same to the AUC. One split is one roll of
 the dice, so three seeds run; ``--seeds 12`` runs those from 0 to 11. There the test AUC of the
@@ -290,7 +291,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0, help="of split, start and batches")
     parser.add_argument("--seeds", type=int, default=3, help="how many, from --seed on")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out", help="folder")
+    parser.add_argument("--out", type=Path, help="folder for the figure; else none is drawn")
     return parser.parse_args(arguments)
 
 
@@ -326,7 +327,7 @@ def seeds_table(runs: Sequence[list[Watch]], first_seed: int) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, print the tables, draw the figure."""
+    """Train, print the tables, draw the figure if ``--out`` says where."""
     options = parse_arguments(arguments)
     began = time.perf_counter()
     console = Console(highlight=False)
@@ -342,8 +343,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         console.print(f"  {line}")
     if options.seeds > 1:
         console.print("", seeds_table([watches for _, watches in results], options.seed), sep="\n")
-    for path in draw_figure(watches, data, options.out):
-        console.print(f"Figure: {path}", soft_wrap=True)
+    if options.out is not None:
+        for path in draw_figure(watches, data, options.out):
+            console.print(f"Figure: {path}", soft_wrap=True)
     console.print(f"Done in {time.perf_counter() - began:.0f} s.")
 
 

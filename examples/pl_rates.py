@@ -392,12 +392,12 @@ def draw_figure(rates: Sequence[Rate], drawn: np.ndarray, out: Path) -> list[Pat
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print the table, draw the figure."""
+    """Measure, print the table, draw the figure if ``--out`` says where."""
     parser = argparse.ArgumentParser(description="Measure the rates of PPD-SG and PGA.")
     parser.add_argument("--iterations", type=int, default=40_000, help="of each method, at most")
     parser.add_argument("--runs", type=int, default=512, help="independent runs to average over")
     parser.add_argument("--seed", type=int, default=0, help="of starts, samples and PGA's draw")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out", help="folder")
+    parser.add_argument("--out", type=Path, help="folder for the figure; else none is drawn")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # the tensors are too small to share between cores
     console = Console(highlight=False)
@@ -413,8 +413,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             lambda steps: progress.advance(task, steps),
         )
     console.print(slopes_table(rates))
-    for path in draw_figure(rates, drawn, options.out):
-        console.print(f"Figure: {path}", soft_wrap=True)
+    if options.out is not None:
+        for path in draw_figure(rates, drawn, options.out):
+            console.print(f"Figure: {path}", soft_wrap=True)
     console.print(f"Took {time.perf_counter() - began:.0f} s.")
 
 

@@ -16,6 +16,7 @@ Stop it in the middle of a stage and resume in a new process: it goes on bit for
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -131,16 +132,23 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--steps", type=int, default=100, help="of the first stage, and between checkpoints"
     )
-    parser.add_argument("--out", type=Path, default=Path("run"), help="folder to write to")
+    parser.add_argument("--out", type=Path, help="folder for the checkpoints; else none is kept")
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
     parser.add_argument("--stop-after", type=int, help="a step to stop at, to be resumed later")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Train in three stages, print the validation AUC, save the averaged model."""
+    """Train, and leave nothing behind unless ``--out`` says where."""
     options = parse_arguments()
-    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        options.out = options.out or Path(scratch)
+        options.out.mkdir(parents=True, exist_ok=True)
+        rank_digits(options)
+
+
+def rank_digits(options: argparse.Namespace) -> None:
+    """Train in three stages, print the validation AUC, save the averaged model."""
     torch.set_num_threads(1)  # the network is too small to share between cores
     torch.manual_seed(0)
     data, valid = load_data()

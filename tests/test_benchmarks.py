@@ -75,6 +75,9 @@ def test_the_page_judges_goals_and_shows_peers_where_they_were_measured(module):
     assert "absent" not in said
     assert "not there" not in said
     assert page.measured(found).endswith("Not measured: a, z (KeyError: 'z').\n")
+    assert rows.Goal(1.2).reached(1.20012)  # shown as 1.2
+    assert not rows.Goal(1.2).reached(1.2006)  # shown as 1.201
+    assert rows.NO_SLOWER.reached(1.053)  # shown as <= 1.053
     assert rows.LINEAR.reached(1.04)
     assert not rows.LINEAR.reached(0.9)
 

@@ -81,6 +81,16 @@ def test_script_draws_its_figure_and_nothing_else(tmp_path, scripts, plain, comm
     assert files_below(EXAMPLES) == before
 
 
+def test_without_a_folder_nothing_is_left_behind(tmp_path, scripts):
+    before = files_below(EXAMPLES)
+    result = scripts.run(*PL_RATES, cwd=tmp_path, env=PLAIN)
+    assert result.returncode == 0, result.stderr
+    assert "slope" in result.stdout
+    assert "Figure" not in result.stdout
+    assert not list(tmp_path.iterdir())
+    assert files_below(EXAMPLES) == before
+
+
 def test_digits_repeats_itself_and_has_a_bar_in_a_terminal(tmp_path, scripts, plain):
     folder, result, _ = plain
     live = scripts.run(*DIGITS, "--out", "live", cwd=tmp_path, env=TERMINAL)

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
 import torch
@@ -467,6 +468,20 @@ def test_fitted_on_an_array_a_frame_goes_by_position(fitted):
     with pytest.warns(UserWarning, match="feature names"):
         found = fitted.decision_function(table)
     assert np.array_equal(found, fitted.decision_function(X))
+
+
+def test_a_name_of_two_columns_is_refused_in_our_words(fitted):
+    names = [*"abcdefg", "a"]
+    for table in (pd.DataFrame(X, columns=names), pa.table(list(X.T), names=names)):
+        for use in (
+            lambda x: quick().fit(x, Y),
+            lambda x: quick().partial_fit(x, Y),
+            fitted.predict,
+        ):
+            with pytest.raises(
+                ValueError, match="a name of its own for each column, found 'a' twi"
+            ):
+                use(table)
 
 
 def test_what_cannot_be_saved_leaves_what_was_there(tmp_path, fitted):

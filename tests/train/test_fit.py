@@ -514,6 +514,41 @@ def test_a_compiled_run_is_an_eager_run(fresh_compiler):
     )
 
 
+# ---- Warnings ----------------------------------------------------------------------------------
+
+
+def test_a_model_that_ends_in_a_sigmoid_is_noticed_once():
+    """At the first evaluation, on validation rows or, without them, on the probe."""
+    ends = nn.Sequential(hidden(), nn.Sigmoid())
+    for valid in (VALID, None):
+        with pytest.warns(UserWarning, match=r"lie in \[0, 1\].* ends in a sigmoid") as caught:
+            run(ends, valid)
+        assert len(caught) == 1
+    x, y = multiclass(60)
+    with pytest.warns(UserWarning, match="ends in a softmax"):
+        run(nn.Sequential(nn.Linear(3, 3), nn.Softmax(1)), None, (x, y))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss_options": {"link": "identity"}},
+        {"loss": nn.BCELoss()},
+    ],
+    ids=["taken as they are", "a loss of one's own"],
+)
+def test_a_sigmoid_that_belongs_there_is_not(options):
+    run(nn.Sequential(hidden(), nn.Sigmoid(), nn.Flatten(0)), **options)
+
+
+def test_a_class_of_one_row_is_noticed():
+    one = torch.arange(len(Y)) == 7
+    with pytest.warns(UserWarning, match="train has one row of class 1 among 400"):
+        run(train=(X, one.float()))
+    with pytest.warns(UserWarning, match="valid has one row of class 0 among 400"):
+        run(valid=(X, 1 - one.float()))
+
+
 # ---- Augmentation ------------------------------------------------------------------------------
 
 

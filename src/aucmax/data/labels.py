@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,20 @@ def check(labels: Tensor, task: str) -> None:
     else:
         for j, column in enumerate(labels.T):
             check_both_classes(f"label {j} of train", column[~column.isnan()])
+
+
+def warn_of_single_rows(name: str, labels: Tensor, task: str) -> None:
+    """Warn if a class has one row, of which nothing general can be learned or told."""
+    if task == "multilabel":
+        return
+    counts = torch.bincount(labels.reshape(-1).cpu().long()).tolist()
+    if 1 in counts:
+        warnings.warn(
+            f"{name} has one row of class {counts.index(1)} among {sum(counts):,}: what is learned "
+            f"from it, or measured by it, is mostly chance",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def check_values(name: str, labels: Tensor) -> None:

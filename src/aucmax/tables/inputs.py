@@ -25,8 +25,8 @@ def checked_columns(estimator: Any, x: Any, *, reset: bool) -> Columns:
             estimator.feature_names_in_ = np.array(x.names, dtype=object)
         return x
     if is_frame(x):
+        table = columns_of(x)  # first, for it says in our words what is wrong with a table
         validate_data(estimator, x, skip_check_array=True, reset=reset)
-        table = columns_of(x)
         if not hasattr(estimator, "feature_names_in_"):  # fitted without names: by position
             table = table._replace(named=False)
     else:

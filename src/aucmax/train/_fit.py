@@ -162,6 +162,7 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
         )
     if y is not None:
         _labels.check(y, task)
+        _labels.warn_of_single_rows("train", y, task)
     judged = {part: _judged_rows(part, options, task) for part in ("valid", "test")}
     model.to(options.where)
     place = Place(options.where, model_dtype(model), task)
@@ -257,4 +258,6 @@ def _judged_rows(part: str, options: Options, task: str) -> Any:
     if labels is not None and task != "multiclass":
         known = labels.double()
         _labels.check_values(part, known[~known.isnan()] if task == "multilabel" else known)
+    if labels is not None:
+        _labels.warn_of_single_rows(part, labels, task)
     return rows

@@ -23,6 +23,9 @@ from aucmax.train._step import autocast
 from aucmax.train.metrics import ITERATES, Scored
 from aucmax.train.options import Options
 
+ENOUGH_SCORES = 20
+"""That lie in [0, 1] by no chance."""
+
 Probe: TypeAlias = Callable[[], Iterator[Batch]] | None
 """Gives some training batches, as often as it is asked; None if there are none."""
 
@@ -45,6 +48,9 @@ class Judge:
             if rows is not None
         }
         self.warned: set[str] = set()
+        # Scores in [0, 1] are as they should be where they are taken as they are.
+        as_they_are = (options.loss_options or {}).get("link") == "identity"
+        self.doubts_scores = options.loss is None and not as_they_are
         self.has_norms = bool(batch_norms(self.model))
         self.best = Best(self._weights())
 
@@ -85,6 +91,7 @@ class Judge:
         values = {}
         if self.options.probe and probe is not None:
             scored = self.score(probe())
+            self._look_at_range(scored.scores)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a probe may lack a class
                 values["train"] = self.metric(scored, self.place.task)
@@ -103,6 +110,7 @@ class Judge:
         size = max(256, 4 * self.options.batch_size)  # less than training needs with its gradients
         rows = evaluation_batches(self.data[part], self.place, size, self.options.workers)
         scored = self.score(rows)
+        self._look_at_range(scored.scores)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             value = self.metric(scored, self.place.task)
@@ -113,6 +121,21 @@ class Judge:
             text = str(caught[0].message).replace("the result", result, 1)
             warnings.warn(text, UserWarning, stacklevel=2)
         return value
+
+    def _look_at_range(self, scores: Tensor) -> None:
+        """Warn, once, of scores that all lie in [0, 1]: the loss would take their sigmoid again."""
+        if self.doubts_scores and scores.numel() >= ENOUGH_SCORES:
+            self.doubts_scores = False
+            low, high = torch.stack(scores.aminmax()).tolist()
+            if 0 <= low < high <= 1:
+                layer = "softmax" if self.place.task == "multiclass" else "sigmoid"
+                warnings.warn(
+                    f"all {scores.numel():,} scores of an evaluation lie in [0, 1], as those of a "
+                    f"model that ends in a {layer}: fit takes raw scores, so remove that layer, "
+                    f"or, on the AUC objective alone, pass loss_options={{'link': 'identity'}}",
+                    UserWarning,
+                    stacklevel=2,
+                )
 
     @torch.no_grad()
     def restore_good_weights(self, step: int) -> int:

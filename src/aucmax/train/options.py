@@ -251,5 +251,7 @@ def find_device(device: str | torch.device) -> torch.device:
     named = own_gpu if named.index is None else named
     count = torch.cuda.device_count()
     if named.index >= count:
-        raise ValueError(f"device must be one of this machine's {count} GPUs, found {device!r}")
+        known = ", ".join(f"'cuda:{k}'" for k in range(count))
+        allowed = f"'cpu' or one of {known}" if count else "'cpu' here, where torch sees no GPU"
+        raise ValueError(f"device must be {allowed}, found {device!r}")
     return named
