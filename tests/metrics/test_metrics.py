@@ -458,6 +458,38 @@ def test_a_weight_repeats_rows_and_zero_drops_them(case, data):
 
 
 @exactly
+@given(weighted_rows())
+def test_an_interval_by_weight_is_that_of_the_weighted_auc(case):
+    (x, y), w = case
+    found = roc_auc_interval(x, y, weight=w)
+    assert found.auc == close(roc_auc(x, y, w))
+    assert found.low <= found.auc <= found.high
+    assert roc_auc_interval(x, y, weight=1e300 * w) == close(found)
+    assert roc_auc_interval(x, y, weight=np.full(len(x), 7.0)) == close(roc_auc_interval(x, y))
+    two = np.stack([-x, x], axis=1)
+    assert metrics.hand_till_interval(two, y.astype(int), weight=w) == close(found)
+
+
+def test_errors_by_weight_are_those_of_the_bootstrap():
+    """Rows are drawn with their weights, as a survey would draw others."""
+    rng = np.random.default_rng(3)
+    y, w = np.arange(400) % 4 == 0, rng.lognormal(0, 0.8, 400)
+    a, b = (rng.standard_normal(400) + 0.8 * y for _ in range(2))
+    classes = [np.flatnonzero(y), np.flatnonzero(~y)]
+    aucs = []
+    for _ in range(800):
+        drawn = np.concatenate([rng.choice(part, len(part)) for part in classes])
+        aucs.append([roc_auc(x[drawn], y[drawn], w[drawn]) for x in (a, b)])
+    first, second = np.array(aucs).T
+    assert roc_auc_interval(a, y, weight=w).standard_error == pytest.approx(first.std(), rel=0.1)
+    test = delong_test(a, b, y, w)
+    assert test.standard_error == pytest.approx((first - second).std(), rel=0.1)
+    assert test.difference == close(roc_auc(a, y, w) - roc_auc(b, y, w))
+    columns = [np.stack([-x, x], axis=1) for x in (a, b)]
+    assert metrics.hand_till_test(*columns, y.astype(int), w) == close(test)
+
+
+@exactly
 @given(rows(), st.lists(st.integers(0, 32), max_size=4), st.booleans())
 def test_streaming_equals_the_concatenation(case, cuts, weighted):
     x, y = case

@@ -521,7 +521,7 @@ def test_a_model_of_another_program_is_left_alone(folder, capsys, tmp_path, cont
 def test_a_peer_that_cannot_cope_is_a_note(folder, monkeypatch):
     place, _ = folder
 
-    def fail(*_):
+    def fail(*_, **__):
         raise ValueError("too many\ncategories")
 
     monkeypatch.setattr("sklearn.ensemble.HistGradientBoostingClassifier.fit", fail)

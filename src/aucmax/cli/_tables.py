@@ -19,19 +19,27 @@ from aucmax.report import words
 if TYPE_CHECKING:
     from aucmax.tables import Fitted, Tuning
 
-File = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+Files = Annotated[
+    tuple[Path, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="FILE ...", help_behavior_hint="(required)"),
+]
 Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 Label = Annotated[str | None, tyro.conf.arg(metavar="LABEL", help_behavior_hint="")]
 Target = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
+Column = Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")]
+Id = Annotated[str | None, tyro.conf.arg(name="id", metavar="COLUMN", help_behavior_hint="")]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
 
 
 def fit(
-    data: File,
+    data: Files,
     target: Annotated[str, tyro.conf.arg(metavar="COLUMN")],
     positive: Label = None,
     out: Folder = None,
     drop: Names = (),
+    weight: Column = None,
+    id_column: Id = None,
     exact_labels: bool = False,
     objective: Literal["auc+ce", "auc", "ce"] = "auc+ce",
     metric: str = "roc_auc",
@@ -44,11 +52,15 @@ def fit(
     """Train a model on a table and say how good it is.
 
     Args:
-        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file.
+        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file, or several with the same
+            columns.
         target: The column to predict.
         positive: Its positive label; by default 1, true or yes, else the rarer one.
-        out: Folder for model and report; by default the file's name with "-model".
-        drop: Columns to leave out, such as keys.
+        out: Folder for model and report; by default the first file's name with "-model".
+        drop: Columns to leave out.
+        weight: How much each row counts, a number of at least 0: in training, and in every AUC,
+            share and cost. It is not trained on, and predict does not need it.
+        id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         objective: What training makes small: the AUC objective, cross-entropy, or both.
         metric: What the model is chosen by, on rows that it does not train on, and when to stop:
@@ -56,14 +68,15 @@ def fit(
         test_share: Share of the rows kept apart to judge the model by.
         time_limit: Stop training after so many seconds.
         seed: Of everything that is random.
-        streaming: Read the rows from disk as they are needed; FILE may be 'part-*.parquet'.
+        streaming: Read the rows from disk as they are needed; a FILE may be 'part-*.parquet'.
         passes: With --streaming, how often every row is seen.
     """
     from aucmax.tables import fit_file, fit_stream
 
     given: dict[str, Any] = {
-        "positive": positive, "out": out, "drop": drop, "exact_labels": exact_labels,
-        "time_limit": time_limit, "seed": seed, "objective": objective, "metric": metric,
+        "positive": positive, "out": out, "drop": drop, "weight": weight, "id_column": id_column,
+        "exact_labels": exact_labels, "time_limit": time_limit, "seed": seed,
+        "objective": objective, "metric": metric,
         "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
     if streaming:
@@ -81,11 +94,13 @@ def _say_where(fitted: Fitted) -> None:
 
 
 def tune(
-    data: File,
+    data: Files,
     target: Annotated[str, tyro.conf.arg(metavar="COLUMN")],
     positive: Label = None,
     out: Folder = None,
     drop: Names = (),
+    weight: Column = None,
+    id_column: Id = None,
     exact_labels: bool = False,
     trials: int = 30,
     workers: Count = None,
@@ -99,11 +114,15 @@ def tune(
     aucmax fit, and have no part in the search. Killed or stopped, the same command goes on.
 
     Args:
-        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file.
+        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file, or several with the same
+            columns.
         target: The column to predict.
         positive: Its positive label; by default 1, true or yes, else the rarer one.
-        out: Folder for model and report; by default the file's name with "-model".
-        drop: Columns to leave out, such as keys.
+        out: Folder for model and report; by default the first file's name with "-model".
+        drop: Columns to leave out.
+        weight: How much each row counts, a number of at least 0: in training, and in every AUC,
+            share and cost. It is not trained on, and predict does not need it.
+        id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         trials: How many options are tried; the defaults come first.
         workers: Trials at a time; by default one per core, or three on a GPU.
@@ -114,8 +133,9 @@ def tune(
     from aucmax.tables import tune_file
 
     fitted, tuning = tune_file(
-        data, target, positive=positive, out=out, drop=drop, exact_labels=exact_labels,
-        trials=trials, workers=workers, test_share=test_share, time_limit=time_limit, seed=seed,
+        data, target, positive=positive, out=out, drop=drop, weight=weight, id_column=id_column,
+        exact_labels=exact_labels, trials=trials, workers=workers, test_share=test_share,
+        time_limit=time_limit, seed=seed,
         command=shlex.join(["aucmax", *sys.argv[1:]]),
     )  # fmt: skip
     print(f"{summary(fitted.evaluation)}\n\n{in_words(tuning)}")
@@ -123,34 +143,38 @@ def tune(
     print(f"The trials are {fitted.folder / 'tuning.json'}")
 
 
-def predict(model: Model, data: File, out: Target = None, keep: Names = ()) -> None:
+def predict(
+    model: Model, data: Files, out: Target = None, id_column: Id = None, keep: Names = ()
+) -> None:
     """Predict the rows of a table.
 
     Columns are matched by name. A category that training has not seen counts as a rare one.
 
     Args:
         model: The folder that aucmax fit made.
-        data: The rows, with the columns that the model was trained on.
+        data: A file with the columns that the model was trained on, or several.
         out: A .csv or .parquet file; by default CSV on standard output.
-        keep: Columns to copy, such as a key.
+        id_column: Names a row, and is copied; by default the one that fit was told, if it is there.
+        keep: More columns to copy.
     """
     from aucmax.tables import predict_file
 
-    text, notes = predict_file(model, data, out, keep)
+    text, notes = predict_file(model, data, out, keep, id_column=id_column)
     _tell(notes)
     print(f"The predictions are in {out}" if text is None else text, end="\n" if out else "")
 
 
-def evaluate(model: Model, data: File) -> None:
+def evaluate(model: Model, data: Files, weight: Column = None) -> None:
     """Judge a model on rows with a known target.
 
     Args:
         model: The folder that aucmax fit made.
-        data: The rows, with the target's column.
+        data: A file with the target's column, or several.
+        weight: How much each row counts, a number of at least 0; by default all count alike.
     """
     from aucmax.tables import evaluate_file
 
-    evaluation = evaluate_file(model, data)
+    evaluation = evaluate_file(model, data, weight=weight)
     _tell(evaluation.notes)
     rows, labels = evaluation.rows, evaluation.labels
     counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
@@ -204,7 +228,7 @@ def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")
 
     table = write_demo_table(out.with_name(out.name + "-data.csv"))
     print(f"aucmax fit {table} --target malignant --out {out}\n")
-    fit(table, "malignant", out=out)
+    fit((table,), "malignant", out=out)
 
 
 def summary(evaluation: Evaluation) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from aucmax import metrics
 from aucmax.judge.interval import Floats, wilson
 from aucmax.judge.threshold import Counts
+from aucmax.metrics.delong import effective_rows
 
 MOST_GROUPS, LEAST_ROWS = 10, 20  # of a calibration curve; rows in each of its groups
 FINEST = 400  # cells of a curve's axis in which one point is kept
@@ -29,6 +30,8 @@ class BinaryRows:
         level: of all intervals.
         no: the negative label.
         yes: the positive label.
+        weight: of the rows, one on average; None if all are alike. What is a share, a rate or a
+            cost is by weight, ``counts`` are of rows.
     """
 
     probability: Floats
@@ -37,6 +40,7 @@ class BinaryRows:
     level: float
     no: str
     yes: str
+    weight: Floats | None = None
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -47,12 +51,12 @@ class BinaryRows:
     @property
     def base_rate(self) -> float:
         """The share of positives."""
-        return float(self.positive.mean())
+        return float(np.average(self.positive, weights=self.weight))
 
     @property
     def average_precision(self) -> float:
         """The area below the precision-recall curve."""
-        return metrics.average_precision(self.probability, self.positive)
+        return metrics.average_precision(self.probability, self.positive, self.weight)
 
     @property
     def at_threshold(self) -> Counts:
@@ -61,11 +65,9 @@ class BinaryRows:
 
     def counts_at(self, threshold: float) -> Counts:
         """What becomes of the rows if those from this probability on are flagged."""
-        negatives, positives = self.counts
         flagged = self.probability >= threshold
-        hits = int((flagged & self.positive).sum())
-        alarms = int(flagged.sum()) - hits
-        return Counts(hits, alarms, positives - hits, negatives - alarms)
+        kinds = 2 * ~flagged + ~self.positive  # in the order of Counts
+        return Counts(*np.bincount(kinds, self.weight, minlength=4).tolist())
 
 
 class Curves(NamedTuple):
@@ -104,14 +106,15 @@ def curves(rows: BinaryRows) -> Curves:
     the rectangle of both holds the true point at this threshold with the level. The band is what
     all rectangles cover.
     """
-    fpr, tpr, _ = metrics.roc_curve(rows.probability, rows.positive)
-    negatives, positives = rows.counts
-    hits, alarms = np.rint(tpr * positives), np.rint(fpr * negatives)
-    precision = hits[1:] / (hits[1:] + alarms[1:])
+    fpr, tpr, _ = metrics.roc_curve(rows.probability, rows.positive, rows.weight)
+    share = rows.base_rate
+    precision = share * tpr[1:] / (share * tpr[1:] + (1 - share) * fpr[1:])
     precision = np.append(precision[0], precision)
     drawn = _points_to_draw(fpr, tpr) | _points_to_draw(tpr, precision)
     level = math.sqrt(rows.level)
-    bands = *wilson(alarms, negatives, level), *wilson(hits, positives, level)
+    w = np.ones(len(rows.positive)) if rows.weight is None else rows.weight
+    negatives, positives = effective_rows(w[~rows.positive]), effective_rows(w[rows.positive])
+    bands = *wilson(fpr * negatives, negatives, level), *wilson(tpr * positives, positives, level)
     return Curves(*(x[drawn] for x in (fpr, tpr, *bands, tpr, precision)))
 
 
@@ -126,14 +129,17 @@ def calibration_groups(rows: BinaryRows) -> list[Group]:
     """A calibration curve: groups of about as many rows each, in which equal ones stay together."""
     order = np.argsort(rows.probability, kind="stable")
     p, y = rows.probability[order], rows.positive[order]
+    w = np.ones(len(p)) if rows.weight is None else rows.weight[order]
     wanted = min(MOST_GROUPS, max(1, len(p) // LEAST_ROWS))
     cuts = np.arange(1, wanted) * len(p) // wanted
     starts, ends = (np.searchsorted(p, p[cuts], side) for side in ("left", "right"))
     cuts = np.where(cuts - starts <= ends - cuts, starts, ends)  # the nearer end of a run of equals
     groups = []
     for start, end in pairwise(np.unique([0, *cuts, len(p)]).tolist()):
-        count, positives = end - start, int(y[start:end].sum())
-        low, high = wilson(np.array(float(positives)), count, rows.level)
-        mean = float(p[start:end].mean())
-        groups.append(Group(mean, positives / count, float(low), float(high), count, positives))
+        some = slice(start, end)
+        predicted, observed = (float(np.average(x[some], weights=w[some])) for x in (p, y))
+        tell_as = effective_rows(w[some])
+        low, high = wilson(np.array(observed * tell_as), tell_as, rows.level)
+        counts = end - start, int(y[some].sum())
+        groups.append(Group(predicted, observed, float(low), float(high), *counts))
     return groups

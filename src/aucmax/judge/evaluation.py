@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from aucmax import checkpoint
-from aucmax.checks import check_finite, number
+from aucmax.checks import check_finite, check_weights, number
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.interval import Interval, are_enough, rows_needed
 from aucmax.judge.multiclass import MulticlassRows
 
-NAME, ARRAYS = "evaluation", ("probability", "classes")
+NAME, ARRAYS = "evaluation", ("probability", "classes", "weight")
 SIGNIFICANT = 0.05
 """A p value below it counts as a difference."""
 
@@ -116,6 +116,9 @@ class Evaluation:
         seconds: of the training; None if unknown.
         command: what was typed.
         versions: of the software, and the day.
+        weight: of the test rows, all above 0; None if they count alike.
+        weight_column: that held it; None if there was none.
+        id_column: that names a row, which predictions carry; None if there is none.
     """
 
     target: str
@@ -134,6 +137,9 @@ class Evaluation:
     seconds: float | None = None
     command: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    weight: NDArray[np.float64] | None = None
+    weight_column: str | None = None
+    id_column: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high"):
@@ -163,16 +169,23 @@ class Evaluation:
                 f"parts must have the rows of classes in 'test', {test}, found "
                 f"{self.parts.get('test')}"
             )
+        if self.weight is not None:
+            check_weights(self.weight)
+            if self.weight.shape != y.shape or self.weight.min() == 0:
+                raise ValueError("weight must have a number above 0 per row of classes")
         if count == 2:
             number("threshold", self.threshold, "a number from 0 to 1", lambda x: 0 <= x <= 1)
 
     @cached_property
     def rows(self) -> BinaryRows | MulticlassRows:
         """The test rows, to compute from."""
-        level = self.auc.level
+        level, weight = self.auc.level, self.weight
+        weight = None if weight is None else weight * (len(weight) / weight.sum())
         if self.threshold is None or len(self.labels) > 2:
-            return MulticlassRows(self.probability, self.classes, level, self.labels)
-        return BinaryRows(self.probability, self.classes == 1, self.threshold, level, *self.labels)
+            return MulticlassRows(self.probability, self.classes, level, self.labels, weight)
+        no, yes = self.labels
+        about = self.threshold, level, no, yes, weight
+        return BinaryRows(self.probability, self.classes == 1, *about)
 
     @property
     def is_enough(self) -> bool:
@@ -222,7 +235,11 @@ class Evaluation:
             "seconds": self.seconds,
             "command": self.command,
             "made": dict(self.versions),
+            "weight_column": self.weight_column,
+            "id_column": self.id_column,
         }
+        if self.weight is not None:
+            plain["weight"] = self.weight
         counts = {part: list(about.counts) for part, about in self.parts.items() if about.counts}
         if isinstance(self.rows, MulticlassRows):
             return {**plain, "counts": counts}
@@ -233,8 +250,7 @@ class Evaluation:
     def from_dict(cls, content: Mapping[str, Any]) -> Evaluation:
         """The record of what :meth:`to_dict` gave.
 
-        A file may lack the metric and the peers' average precision, and have p values of rows that
-        are too few.
+        A file of an earlier version may lack some of it, and have p values of too few rows.
         """
         several = len(content["labels"]) > 2
         parts = {}
@@ -270,13 +286,21 @@ class Evaluation:
             seconds=content["seconds"],
             command=content["command"],
             versions=content["made"],
+            weight=content.get("weight"),
+            weight_column=content.get("weight_column"),
+            id_column=content.get("id_column"),
         )
 
     def write(self, folder: Path) -> None:
         """Keep it beside the model of a folder."""
         content = self.to_dict()
-        tensors = {name: torch.from_numpy(content[name]) for name in ARRAYS}
+        tensors = {name: torch.from_numpy(content[name]) for name in ARRAYS if name in content}
         checkpoint.save(folder, NAME, {**content, **tensors})
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether a model's folder holds one: a model saved from Python has none."""
+        return (folder / f"{NAME}.json").exists()
 
     @classmethod
     def read(cls, folder: Path) -> Evaluation:
@@ -285,11 +309,11 @@ class Evaluation:
         Raises:
             ValueError: if there is none, or its files are not those that were written.
         """
-        if not (folder / f"{NAME}.json").exists():
+        if not cls.is_in(folder):
             raise ValueError(
                 f"folder must be one that aucmax fit made, found no {NAME}.json in {folder}: a "
                 f"model saved from Python does not know its target's name"
             )
         content = checkpoint.load(folder, NAME)
-        arrays = {name: content[name].numpy() for name in ARRAYS}
+        arrays = {name: content[name].numpy() for name in ARRAYS if name in content}
         return cls.from_dict({**content, **arrays})

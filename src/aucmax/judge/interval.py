@@ -29,14 +29,20 @@ class Interval:
     level: float = 0.95
 
     @classmethod
-    def of_auc(cls, scores: Floats, classes: NDArray[np.int64], level: float = 0.95) -> Interval:
+    def of_auc(
+        cls,
+        scores: Floats,
+        classes: NDArray[np.int64],
+        level: float = 0.95,
+        weight: Floats | None = None,
+    ) -> Interval:
         """The AUC with DeLong's interval; of several classes, Hand and Till's."""
         of_rows = metrics.roc_auc_interval if scores.ndim == 1 else metrics.hand_till_interval
-        auc = of_rows(scores, classes, level)
+        auc = of_rows(scores, classes, level, weight)
         return cls(auc.auc, auc.low, auc.high, level)
 
 
-def wilson(hits: Floats, rows: int | Floats, level: float) -> tuple[Floats, Floats]:
+def wilson(hits: Floats, rows: float | Floats, level: float) -> tuple[Floats, Floats]:
     """Wilson's interval of a share; it stays in [0, 1] and is no point at its ends."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     rate = hits / rows

@@ -17,6 +17,8 @@ from aucmax.judge.interval import Interval, are_enough
 Encoded = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Columns of numbers (rows, n), and columns of categories as codes from 0 (rows, m)."""
 
+Weights = tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]
+
 
 def compare_with_peers(
     train: Encoded,
@@ -25,6 +27,7 @@ def compare_with_peers(
     truth: NDArray[np.int64],
     cardinalities: Sequence[int],
     ours: NDArray[np.float64],
+    weights: Weights = (None, None),
 ) -> tuple[list[Peer], list[str]]:
     """Fit logistic regression and gradient boosting, and compare them with us on the test rows.
 
@@ -35,6 +38,7 @@ def compare_with_peers(
         truth: their classes.
         cardinalities: how many categories each column of codes has.
         ours: our scores of the test rows, (N,), or probabilities of several classes, (N, c).
+        weights: of the rows of ``train`` and of ``test``.
 
     Returns:
         The peers, and notes: one that cannot cope with the table is left out.
@@ -56,7 +60,7 @@ def compare_with_peers(
     for name, (model, table_of) in models.items():
         began = time.perf_counter()
         try:
-            model.fit(table_of(*train), classes)
+            model.fit(table_of(*train), classes, sample_weight=weights[0])
             several = len(model.classes_) > 2
             score = model.predict_proba if several else model.decision_function
             scores = np.asarray(score(table_of(*test)))
@@ -64,7 +68,7 @@ def compare_with_peers(
             notes.append(f"not compared with {name}: {str(error).splitlines()[0]}")
             continue
         seconds = round(time.perf_counter() - began, 3)
-        peers.append(compare(name, scores, truth, ours, seconds))
+        peers.append(compare(name, scores, truth, ours, seconds, weights[1]))
     return peers, notes
 
 
@@ -74,6 +78,7 @@ def compare(
     truth: NDArray[np.int64],
     ours: NDArray[np.float64],
     seconds: float | None = None,
+    weight: NDArray[np.float64] | None = None,
 ) -> Peer:
     """The AUC of a peer's scores, and how likely chance alone makes the difference to ours.
 
@@ -83,9 +88,10 @@ def compare(
     binary, p_value = ours.ndim == 1, None
     if are_enough(np.bincount(truth, minlength=2).tolist()):
         paired_test = metrics.delong_test if binary else metrics.hand_till_test
-        p_value = paired_test(ours, scores, truth).p_value
-    precision = metrics.average_precision(scores, truth) if binary else None
-    return Peer(name, Interval.of_auc(scores, truth), p_value, seconds, precision)
+        p_value = paired_test(ours, scores, truth, weight).p_value
+    precision = metrics.average_precision(scores, truth, weight) if binary else None
+    auc = Interval.of_auc(scores, truth, weight=weight)
+    return Peer(name, auc, p_value, seconds, precision)
 
 
 def one_hot(

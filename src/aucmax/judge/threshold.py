@@ -18,7 +18,7 @@ NEAR = 0.1  # a threshold whose share of flagged rows differs by less than this 
 
 
 class Counts(NamedTuple):
-    """What becomes of the rows if those from a threshold on are flagged.
+    """What becomes of the rows if those from a threshold on are flagged; with weights, by weight.
 
     Attributes:
         hits: positives that are flagged.
@@ -27,13 +27,13 @@ class Counts(NamedTuple):
         left_alone: negatives that are not.
     """
 
-    hits: int
-    false_alarms: int
-    missed: int
-    left_alone: int
+    hits: float
+    false_alarms: float
+    missed: float
+    left_alone: float
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> float:
         """All of them."""
         return sum(self)
 

@@ -27,6 +27,18 @@ def placements(positive: Array, negative: Array) -> Placements:
     return Placements(int(wins.sum()) / (2 * len(ups) * len(downs)), wins, losses)
 
 
+def placements_by_weight(
+    positive: Array, negative: Array, weights: tuple[Array, Array]
+) -> Placements:
+    """The same with each pair counting the product of its rows' weights.
+
+    Wins are the share of the negatives' weight below each positive, losses likewise.
+    """
+    wins = _weight_below(positive, negative, weights[1])
+    losses = 1 - _weight_below(negative, positive, weights[0])
+    return Placements(float(np.average(wins, weights=weights[0])), wins, losses)
+
+
 def share_won(positive: Array, negative: Array) -> float:
     """The AUC alone, which takes less: the smaller class is sorted, the other mostly is not."""
     few, many = sorted((positive, negative), key=len)
@@ -75,3 +87,11 @@ def _twice_below(x: Array, others: Array) -> Array:
     """Twice the number of ``others`` (sorted) below each ``x``."""
     lookup = np.searchsorted
     return lookup(others, x, side="left") + lookup(others, x, side="right")
+
+
+def _weight_below(x: Array, others: Array, weight: Array) -> Array:
+    """The share of the weight of ``others`` that is below each ``x``, a tie counting half."""
+    order = np.argsort(others)
+    up_to = np.append(0.0, np.cumsum(weight[order]))
+    places = (np.searchsorted(others[order], x, side=side) for side in ("left", "right"))
+    return sum(up_to[place] for place in places) / (2 * up_to[-1])

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from aucmax import checks
 from aucmax.metrics import _gpu
-from aucmax.metrics._pairs import Placements, placements
-from aucmax.metrics._rows import Array, Values, has_both_classes, read_rows
+from aucmax.metrics._pairs import Placements, placements, placements_by_weight
+from aucmax.metrics._rows import Array, Floats, Values, has_both_classes, read_rows
 
 
 class AUCInterval(NamedTuple):
@@ -35,7 +35,9 @@ class DeLongTest(NamedTuple):
     p_value: float
 
 
-def roc_auc_interval(scores: Values, target: Values, level: float = 0.95) -> AUCInterval:
+def roc_auc_interval(
+    scores: Values, target: Values, level: float = 0.95, weight: Values | None = None
+) -> AUCInterval:
     r"""The AUC with DeLong's standard error and a confidence interval (``level`` in (0, 1)).
 
     A positive's *placement* :math:`p_i` is the share of negatives below it, a negative's
@@ -56,6 +58,11 @@ def roc_auc_interval(scores: Values, target: Values, level: float = 0.95) -> AUC
     1]`, Clopper and Pearson's for k wins out of k (mirrored at 0). So the width is never zero. The
     standard error is :math:`\sqrt V`, or :math:`\sqrt B` if a class has one row.
 
+    With weights both are weighted means; a row has the share :math:`u_i = w_i / \sum w` of its
+    class, :math:`S_p^2 / n_+` becomes
+    :math:`\frac{n_+}{n_+ - 1} \sum u_i^2 (p_i - \hat\theta)^2`, and k is the smaller of the
+    classes' effective sizes :math:`1 / \sum u_i^2` (Kish).
+
     Example:
         >>> from aucmax.metrics import roc_auc_interval
         >>> auc, low, high, *_ = roc_auc_interval([0.1, 0.4, 0.35, 0.8, 0.9], [0, 0, 1, 1, 1])
@@ -63,14 +70,16 @@ def roc_auc_interval(scores: Values, target: Values, level: float = 0.95) -> AUC
         0.833 [0.136, 0.994]
     """
     level = check_level(level)
-    models = _placements_by_model(target, scores=scores)
+    models, weights = _placements_by_model(target, weight, scores=scores)
     if not models:
         return no_interval(level)
     auc, wins, losses = models[0]
-    return interval(auc, _variance(wins, losses), min(len(wins), len(losses)), level)
+    return interval(auc, *_variance(wins, losses, weights), level)
 
 
-def delong_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTest:
+def delong_test(
+    scores_a: Values, scores_b: Values, target: Values, weight: Values | None = None
+) -> DeLongTest:
     r"""Tests whether two models that score the same rows have the same AUC (DeLong et al., 1988).
 
     With placements as in :func:`roc_auc_interval`, the variance of the difference of the AUCs is
@@ -78,7 +87,8 @@ def delong_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTes
     :math:`z` is the difference over its root and the p-value is two-sided. If this variance is zero
     although the AUCs differ, or a class has one row, the largest value that it can have while the
     truth is zero, :math:`1 / \min(n_+, n_-)`, takes its place. Equal AUCs have z = 0 and p = 1.
-    Arguments as in :func:`roc_auc`, with the scores of two models, row by row.
+    Arguments as in :func:`roc_auc`, with the scores of two models, row by row; weights count as in
+    :func:`roc_auc_interval`.
 
     Example:
         >>> from aucmax.metrics import delong_test
@@ -86,12 +96,11 @@ def delong_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTes
         >>> print(f"{test.difference:.2f}, p = {test.p_value:.2f}")
         -0.25, p = 0.48
     """
-    models = _placements_by_model(target, scores_a=scores_a, scores_b=scores_b)
+    models, weights = _placements_by_model(target, weight, scores_a=scores_a, scores_b=scores_b)
     if not models:
         return NO_TEST
     a, b = models
-    variance = _variance(a.wins - b.wins, a.losses - b.losses)
-    return comparison(a.auc, b.auc, variance, min(len(a.wins), len(a.losses)))
+    return comparison(a.auc, b.auc, *_variance(a.wins - b.wins, a.losses - b.losses, weights))
 
 
 NO_TEST = DeLongTest(*[math.nan] * 6)
@@ -107,7 +116,7 @@ def check_level(level: float) -> float:
     return checks.number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
 
 
-def interval(auc: float, variance: float | None, k: int, level: float) -> AUCInterval:
+def interval(auc: float, variance: float | None, k: float, level: float) -> AUCInterval:
     """The interval of :func:`roc_auc_interval`, with k the rows of the smallest class.
 
     Without a variance, which one row of a class cannot give, Hoeffding's bound serves.
@@ -127,7 +136,7 @@ def interval(auc: float, variance: float | None, k: int, level: float) -> AUCInt
     return AUCInterval(auc, min(low, auc), max(high, auc), math.sqrt(variance), level)
 
 
-def comparison(auc_a: float, auc_b: float, variance: float | None, k: int) -> DeLongTest:
+def comparison(auc_a: float, auc_b: float, variance: float | None, k: float) -> DeLongTest:
     """The test of :func:`delong_test`, with k the rows of the smallest class."""
     difference, error = auc_a - auc_b, math.sqrt(variance or 0.0)
     if difference == 0:
@@ -137,26 +146,58 @@ def comparison(auc_a: float, auc_b: float, variance: float | None, k: int) -> De
     return DeLongTest(auc_a, auc_b, difference, error, z, math.erfc(abs(z) / math.sqrt(2)))
 
 
-def _placements_by_model(target: Values, **scores: Values) -> list[Placements]:
-    """The placements in each model's scores; none, and a warning, if a class is missing."""
-    tensors = [_gpu.tensors_on_gpu(values, target) for values in scores.values()]
-    on_gpu = [None if given is None else _gpu.placements(*given[:2]) for given in tensors]
-    models = [each for each in on_gpu if each is not None]
-    if len(models) == len(scores):
-        return models
-    rows = [read_rows(values, target, name=name) for name, values in scores.items()]
+def effective_rows(weight: Floats) -> float:
+    """As many rows of one weight would tell as much (Kish)."""
+    return float(weight.sum() ** 2 / (weight @ weight))
+
+
+def variance_of_mean(values: Floats, weight: Floats) -> float:
+    """Of a weighted mean; equal values give zero, equal weights the sample variance over n."""
+    shares, n = weight / weight.sum(), len(values)
+    values = values - values[0]
+    return float(n / (n - 1) * np.sum((shares * (values - shares @ values)) ** 2))
+
+
+def _placements_by_model(
+    target: Values, weight: Values | None, **scores: Values
+) -> tuple[list[Placements], tuple[Floats, Floats] | None]:
+    """The placements in each model's scores, and the weights of positives and negatives.
+
+    None, and a warning, if a class is missing.
+    """
+    if weight is None:
+        tensors = [_gpu.tensors_on_gpu(values, target) for values in scores.values()]
+        on_gpu = [None if given is None else _gpu.placements(*given[:2]) for given in tensors]
+        models = [each for each in on_gpu if each is not None]
+        if len(models) == len(scores):
+            return models, None
+    rows = [read_rows(values, target, weight, name) for name, values in scores.items()]
     if not has_both_classes(rows[0].positive):
-        return []
-    return [placements(*each.by_class()) for each in rows]
+        return [], None
+    if (w := rows[0].weight) is None:
+        return [placements(*each.by_class()) for each in rows], None
+    w = w / w.max()  # squares of large ones would overflow
+    weights = w[rows[0].positive], w[~rows[0].positive]
+    return [placements_by_weight(*each.by_class(), weights) for each in rows], weights
 
 
-def _variance(wins: Array, losses: Array) -> float | None:
-    """DeLong's; None if a class has one row. Equal placements give zero, without rounding."""
+def _variance(
+    wins: Array, losses: Array, weights: tuple[Floats, Floats] | None
+) -> tuple[float | None, float]:
+    """DeLong's, None if a class has one row, and how many rows the smaller class has.
+
+    Equal placements give zero, without rounding.
+    """
     m, n = len(wins), len(losses)
+    if weights is not None:
+        k = min(map(effective_rows, weights))
+        if min(m, n) == 1:
+            return None, k
+        return math.fsum(map(variance_of_mean, (wins, losses), weights)), k
     if min(m, n) == 1:
-        return None
+        return None, 1
     s_wins, s_losses = (
         float(x.double().var() if isinstance(x, Tensor) else np.var(x, ddof=1))
         for x in (wins - wins[0], losses - losses[0])
     )
-    return s_wins / (4 * n * n * m) + s_losses / (4 * m * m * n)
+    return s_wins / (4 * n * n * m) + s_losses / (4 * m * m * n), min(m, n)

@@ -7,7 +7,8 @@ from itertools import permutations
 
 import numpy as np
 
-from aucmax.metrics._pairs import placements, share_won
+from aucmax.checks import check_weights
+from aucmax.metrics._pairs import placements, placements_by_weight, share_won
 from aucmax.metrics._rows import Array, Floats, Values, read_array, read_column, warn_nan
 from aucmax.metrics.delong import (
     NO_TEST,
@@ -15,8 +16,10 @@ from aucmax.metrics.delong import (
     DeLongTest,
     check_level,
     comparison,
+    effective_rows,
     interval,
     no_interval,
+    variance_of_mean,
 )
 from aucmax.metrics.roc import roc_auc
 
@@ -57,7 +60,9 @@ def hand_till(scores: Values, target: Values, weight: Values | None = None) -> f
     return math.fsum(aucs) / len(pairs)
 
 
-def hand_till_interval(scores: Values, target: Values, level: float = 0.95) -> AUCInterval:
+def hand_till_interval(
+    scores: Values, target: Values, level: float = 0.95, weight: Values | None = None
+) -> AUCInterval:
     r"""Hand and Till's M with its standard error and a confidence interval.
 
     DeLong's variance, carried over: M is a mean of AUCs, so a row's placements in all of them add
@@ -69,6 +74,7 @@ def hand_till_interval(scores: Values, target: Values, level: float = 0.95) -> A
         scores: Scores after the link, (N, c), one column per class.
         target: Classes 0 to c - 1, one per row.
         level: In (0, 1).
+        weight: Finite weights of at least 0, one per row.
 
     Example:
         >>> from aucmax.metrics import hand_till_interval
@@ -78,14 +84,18 @@ def hand_till_interval(scores: Values, target: Values, level: float = 0.95) -> A
         1.000 [0.478, 1.000]
     """
     level = check_level(level)
-    parts = _by_class(*_read_table(scores, target))
+    table, classes = _read_table(scores, target)
+    there, weights = _weights_by_class(classes, table.shape[1], weight)
+    parts = _by_class(table[there], classes[there])
     if not parts:
         return no_interval(level)
-    m, placed = _placements_by_class(parts)
-    return interval(m, _variance(placed), min(map(len, placed)), level)
+    m, placed = _placements_by_class(parts, weights)
+    return interval(m, *_variance(placed, weights), level)
 
 
-def hand_till_test(scores_a: Values, scores_b: Values, target: Values) -> DeLongTest:
+def hand_till_test(
+    scores_a: Values, scores_b: Values, target: Values, weight: Values | None = None
+) -> DeLongTest:
     """Tests whether two models that score the same rows have the same M.
 
     As :func:`delong_test`, with the variance of :func:`hand_till_interval`.
@@ -94,6 +104,7 @@ def hand_till_test(scores_a: Values, scores_b: Values, target: Values) -> DeLong
         scores_a: Scores after the link, (N, c).
         scores_b: Those of another model, row by row.
         target: Classes 0 to c - 1, one per row.
+        weight: Finite weights of at least 0, one per row.
 
     Example:
         >>> from aucmax.metrics import hand_till_test
@@ -110,13 +121,14 @@ def hand_till_test(scores_a: Values, scores_b: Values, target: Values) -> DeLong
             f"scores_b must have the {table_a.shape[1]} columns of scores_a, "
             f"found {table_b.shape[1]}"
         )
-    parts = _by_class(table_a, classes)
+    there, weights = _weights_by_class(classes, table_a.shape[1], weight)
+    parts = _by_class(table_a[there], classes[there])
     if not parts:
         return NO_TEST
-    m_a, placed_a = _placements_by_class(parts)
-    m_b, placed_b = _placements_by_class(_by_class(table_b, classes))
+    m_a, placed_a = _placements_by_class(parts, weights)
+    m_b, placed_b = _placements_by_class(_by_class(table_b[there], classes[there]), weights)
     differences = [a - b for a, b in zip(placed_a, placed_b, strict=True)]
-    return comparison(m_a, m_b, _variance(differences), min(map(len, differences)))
+    return comparison(m_a, m_b, *_variance(differences, weights))
 
 
 def _read_table(scores: Values, target: Values, name: str = "scores") -> tuple[Array, Array]:
@@ -141,20 +153,45 @@ def _by_class(table: Array, classes: Array) -> list[Array]:
     return parts
 
 
-def _placements_by_class(parts: list[Array]) -> tuple[float, list[Floats]]:
+def _weights_by_class(
+    classes: Array, count: int, weight: Values | None
+) -> tuple[Array, list[Floats] | None]:
+    """The places of the rows that weigh something, and the weights of each class's."""
+    if weight is None:
+        return np.arange(len(classes)), None
+    w = read_column(weight, "weight", len(classes)).astype(np.float64)
+    check_weights(w)
+    w, there = w / w.max(), np.flatnonzero(w > 0)
+    return there, [w[there][classes[there] == k] for k in range(count)]
+
+
+def _placements_by_class(
+    parts: list[Array], weights: list[Floats] | None
+) -> tuple[float, list[Floats]]:
     """M, and of each class's rows the placements in all pairs, added up as M adds up the AUCs."""
     pairs = list(permutations(range(len(parts)), 2))
     placed, aucs = [np.zeros(len(part)) for part in parts], []
     for i, j in pairs:
-        auc, wins, losses = placements(parts[i][:, i], parts[j][:, i])
-        placed[i] += wins / (2 * len(parts[j]) * len(pairs))
-        placed[j] += losses / (2 * len(parts[i]) * len(pairs))
+        scores = parts[i][:, i], parts[j][:, i]
+        if weights is None:
+            auc, wins, losses = placements(*scores)
+            wins, losses = wins / (2 * len(parts[j])), losses / (2 * len(parts[i]))
+        else:
+            auc, wins, losses = placements_by_weight(*scores, (weights[i], weights[j]))
+        placed[i] += wins / len(pairs)
+        placed[j] += losses / len(pairs)
         aucs.append(auc)
     return math.fsum(aucs) / len(pairs), placed
 
 
-def _variance(placed: list[Floats]) -> float | None:
-    """Of the sum of the classes' means; None if a class has one row. Equal ones give zero."""
+def _variance(placed: list[Floats], weights: list[Floats] | None) -> tuple[float | None, float]:
+    """Of the sum of the classes' means, and how many rows the smallest class has.
+
+    None if a class has one row. Equal ones give zero.
+    """
+    k = min(map(len, placed) if weights is None else map(effective_rows, weights))
     if min(map(len, placed)) == 1:
-        return None
-    return math.fsum(float(np.var(part - part[0], ddof=1)) / len(part) for part in placed)
+        return None, k
+    if weights is not None:
+        return math.fsum(map(variance_of_mean, placed, weights)), k
+    return math.fsum(float(np.var(part - part[0], ddof=1)) / len(part) for part in placed), k

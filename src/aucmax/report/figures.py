@@ -117,14 +117,15 @@ def histogram(figure: Figure, rows: BinaryRows) -> None:
     flagged = edges[:-1] >= cut
     counts = rows.at_threshold
     top, bottom = figure.subplots(2, 1, sharex=True)
-    positives = f"{counts.missed:,} missed", f"{counts.hits:,} found"
-    negatives = f"{counts.left_alone:,} left alone", f"{counts.false_alarms:,} false alarms"
+    positives = f"{counts.missed:,.0f} missed", f"{counts.hits:,.0f} found"
+    negatives = f"{counts.left_alone:,.0f} left alone", f"{counts.false_alarms:,.0f} false alarms"
     panels = (
         (top, rows.positive, VERMILION, rows.yes, positives),
         (bottom, ~rows.positive, BLUE, rows.no, negatives),
     )
     for ax, of_class, colour, label, (below, above) in panels:
-        heights = np.histogram(x[of_class], edges)[0]
+        weight = None if rows.weight is None else rows.weight[of_class]
+        heights = np.histogram(x[of_class], edges, weights=weight)[0]
         for bars, alpha in ((~flagged, 0.3), (flagged, None)):
             look: Any = {"color": colour, "edgecolor": colour, "linewidth": 0.7, "alpha": alpha}
             ax.bar(edges[:-1][bars], heights[bars], np.diff(edges)[bars], align="edge", **look)
@@ -133,7 +134,7 @@ def histogram(figure: Figure, rows: BinaryRows) -> None:
         ax.yaxis.set_major_formatter(lambda value, _: drawing.short(value))
         ax.set_title(f"{quoted(label, 12)}: {below}", loc="left", fontsize=9)
         ax.set_title(above, loc="right", fontsize=9)
-        ax.set_ylabel("rows")
+        ax.set_ylabel("rows" if weight is None else "rows by weight")
     if by_odds:
         _probability_ticks(bottom, edges)
     else:

@@ -67,6 +67,7 @@ def shared(evaluation: Evaluation) -> Content:
     return {
         "rows": rows,
         "enough": evaluation.is_enough,
+        "weight_column": evaluation.weight_column,
         "multiclass": isinstance(rows, MulticlassRows),
         "auc": auc,
         "auc_interval": interval,
@@ -94,7 +95,7 @@ def answer(evaluation: Evaluation, rows: Rows) -> Content:
     if isinstance(rows, BinaryRows):
         threshold = words.threshold_text(rows.threshold)
         return {**content, "flagged": rows.at_threshold, "threshold": threshold}
-    counts, right = np.array(rows.counts), rows.confusion.diagonal()
+    counts, right = rows.confusion.sum(axis=1), rows.confusion.diagonal()
     most = int(counts.argmax())
     return {
         **content,
@@ -102,7 +103,7 @@ def answer(evaluation: Evaluation, rows: Rows) -> Content:
         "mean_recall": (right / counts).mean(),
         "base_rate": counts[most] / counts.sum(),
         "most_frequent": rows.labels[most],
-        "small": [quoted(rows.labels[int(k)]) for k in np.flatnonzero(counts < FEW)],
+        "small": [quoted(x) for x, n in zip(rows.labels, rows.counts, strict=True) if n < FEW],
     }
 
 
@@ -180,7 +181,7 @@ def predictions(evaluation: Evaluation, rows: MulticlassRows) -> Content:
     matrix = []
     if len(rows.labels) <= MOST_CELLS:
         strengths = np.ceil(DARKEST * rows.confusion / rows.confusion.sum(axis=1, keepdims=True))
-        matrix = np.stack([rows.confusion, strengths], axis=-1).astype(int).tolist()
+        matrix = np.rint(np.stack([rows.confusion, strengths], axis=-1)).astype(int).tolist()
     return {"mistakes": mistakes(rows, MOST_MISTAKES), "matrix": matrix}
 
 
@@ -202,7 +203,7 @@ def calibration(evaluation: Evaluation, rows: Rows) -> Content:
         "drawing": figures.draw("calibration", label, *shown),
         "beside": isinstance(rows, MulticlassRows) and len(rows.labels) > SMALL,
         "judged": judged,
-        "mean": judged.probability.mean(),
+        "mean": np.average(judged.probability, weights=judged.weight),
         "groups": groups,
         "stretched": figures.is_crowded(judged.probability),
         "lines": lines,

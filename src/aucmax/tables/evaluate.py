@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import platform
+import shlex
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,7 +21,8 @@ from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.files import ReadOptions
-from aucmax.tables.labeled import as_words, read_labeled
+from aucmax.tables.labeled import Labeled, as_words, read_labeled
+from aucmax.tables.several import Paths, listed
 from aucmax.tables.split import fair_sample
 from aucmax.version import __version__
 
@@ -51,7 +53,7 @@ class ScoredRows(NamedTuple):
 
 
 def importance(
-    model: AUCClassifier, scored: ScoredRows, classes: NDArray[np.int64], seed: int = 0
+    model: AUCClassifier, scored: ScoredRows, rows: Labeled, seed: int = 0
 ) -> tuple[Importance, ...]:
     """By how much the AUC falls when a column is shuffled, the largest first.
 
@@ -59,22 +61,24 @@ def importance(
     """
     random, began = np.random.default_rng(seed), time.perf_counter()
     encoded, ranking = scored.encoded, scored.ranking
+    classes, weight = rows.classes, rows.weight
     if len(classes) > MOST_ROWS:
         chosen = fair_sample(classes, MOST_ROWS, random)
         encoded, ranking, classes = encoded.select(chosen), ranking[chosen], classes[chosen]
+        weight = None if weight is None else weight[chosen]
     auc_of = metrics.roc_auc if ranking.ndim == 1 else metrics.hand_till
-    rows, whole = np.arange(len(classes)), auc_of(ranking, classes)
+    whole = auc_of(ranking, classes, weight)
     columns = []
     for name, numeric, codes in model.encoder_.places():
         if time.perf_counter() - began > MOST_SECONDS:
             break
         drops = []
         for _ in range(REPEATS):
-            order = random.permutation(rows)
+            order = random.permutation(len(classes))
             other = Encoded(encoded.numeric.copy(), encoded.categorical.copy())
             other.numeric[:, numeric] = encoded.numeric[order][:, numeric]
             other.categorical[:, codes] = encoded.categorical[order][:, codes]
-            drops.append(whole - auc_of(ScoredRows.of(model, other).ranking, classes))
+            drops.append(whole - auc_of(ScoredRows.of(model, other).ranking, classes, weight))
         columns.append(Importance(name, float(np.mean(drops)), float(np.std(drops))))
     return tuple(sorted(columns, key=lambda column: -column.drop))
 
@@ -112,14 +116,19 @@ def versions() -> dict[str, str]:
 
 
 def evaluate_file(
-    folder: str | Path, data: str | Path, reading: ReadOptions | None = None
+    folder: str | Path,
+    data: Paths,
+    reading: ReadOptions | None = None,
+    *,
+    weight: str | None = None,
 ) -> Evaluation:
     """How good a model is on the rows of a file that has its target.
 
     Args:
         folder: of the model.
-        data: CSV, Parquet or Arrow, with the target's column.
+        data: CSV, Parquet or Arrow, with the target's column; one file or several.
         reading: how the file is written.
+        weight: the column of the rows' weights; None counts them alike.
 
     Returns:
         A record with the AUC and its interval (``auc.value``, ``auc.low``, ``auc.high``), the
@@ -129,16 +138,20 @@ def evaluate_file(
     model = AUCClassifier.load(folder)
     before = Evaluation.read(Path(folder))
     rows = read_labeled(
-        data,
-        before.target,
-        reading=reading,
-        labels=before.labels,
+        data, before.target, reading=reading, labels=before.labels, weight=weight,
         formats=model.encoder_.formats,
-    )
+    )  # fmt: skip
+    if weight is None and before.weight_column is not None:
+        rows.notes.append(
+            f"all rows count alike here; in training they weighed as {before.weight_column!r} "
+            f"said: --weight {shlex.quote(before.weight_column)}"
+        )
     counts = np.bincount(rows.classes, minlength=len(rows.labels))
     if counts.min() == 0:
         absent = rows.labels[int(counts.argmin())]
-        raise ValueError(f"{before.target} must hold every label, found no {absent!r} in {data}")
+        raise ValueError(
+            f"{before.target} must hold every label, found no {absent!r} in {listed(data)}"
+        )
     scored = ScoredRows.of(model, model.encoder_.transform(rows.table))
     return Evaluation(
         target=before.target,
@@ -146,10 +159,12 @@ def evaluate_file(
         parts={"test": Part(rows.table.rows, tuple(counts.tolist()))},
         probability=scored.probability,
         classes=rows.classes,
-        auc=Interval.of_auc(scored.ranking, rows.classes),
+        auc=Interval.of_auc(scored.ranking, rows.classes, weight=rows.weight),
         threshold=before.threshold,
         notes=(*rows.notes, *model.encoder_.notes(rows.table)),
         versions=versions(),
+        weight=rows.weight,
+        weight_column=weight,
     )
 
 

@@ -29,6 +29,7 @@ from aucmax.disk import atomic_write
 from aucmax.tables.columns import repeated
 from aucmax.tables.formats import MISSING, Format, is_number, kind_of_type, understand
 from aucmax.tables.formats import notes as format_notes
+from aucmax.tables.several import Paths, as_paths, check_columns, put_together, texts_of_some
 
 __all__ = ["read_table"]
 
@@ -132,7 +133,7 @@ def read_table(
 
 
 def read(
-    path: str | Path,
+    data: Paths,
     options: ReadOptions | None = None,
     *,
     text: Sequence[str] = (),
@@ -140,13 +141,47 @@ def read(
 ) -> FileContent:
     """Read a table from a file, see :func:`read_table`, and say what was understood.
 
+    What a column of several files is, all of them decide together, as if they were one.
+
     Args:
-        path: of the file.
-        options: how it is written.
+        data: the file, or several with the same columns.
+        options: how they are written.
         text: columns that stay as they are written.
         formats: those of a model that exists: it reads the texts, so they stay as they are written.
     """
-    options, path = options or ReadOptions(), Path(path)
+    options, paths = options or ReadOptions(), as_paths(data)
+    notes: list[str] = []
+    tables, decimals = _read_each(paths, options, {*text}, formats, notes)
+    check_columns(paths, tables)
+    if mixed := texts_of_some(tables):
+        notes = []
+        tables, decimals = _read_each(paths, options, {*text, *mixed}, formats, notes)
+    table, notes = put_together(paths, tables), list(dict.fromkeys(notes))
+    if formats is not None:
+        return FileContent(table, {}, notes)
+    decimal = "," if "," in decimals else "."
+    return _understand(table, {*text}, decimal, options.na_values, notes)
+
+
+def _read_each(
+    paths: Sequence[str],
+    options: ReadOptions,
+    text: set[str],
+    formats: Mapping[str, Format] | None,
+    notes: list[str],
+) -> tuple[list[pa.Table], list[str]]:
+    """The files' tables with the types that Arrow finds, and their decimal points."""
+    found = [_read_one(Path(path), options, text, formats, notes) for path in paths]
+    return [table for table, _ in found], [decimal for _, decimal in found]
+
+
+def _read_one(
+    path: Path,
+    options: ReadOptions,
+    text: set[str],
+    formats: Mapping[str, Format] | None,
+    notes: list[str],
+) -> tuple[pa.Table, str]:
     suffix = next((s for s in reversed(SUFFIXES) if path.name.lower().endswith(s)), None)
     if suffix is None:
         raise ValueError(f"path must end in {', '.join(SUFFIXES)}, found {str(path)!r}")
@@ -155,7 +190,6 @@ def read(
         raise ValueError(f"path must be a file, found {found}: {str(path)!r}")
     if path.stat().st_size == 0:
         raise _wrong(path, "is empty")
-    notes: list[str] = []
     decimal = "."
     if suffix == ".parquet":
         table = _read_parquet(path)
@@ -170,9 +204,7 @@ def read(
         table = _drop_empty_ends(table, notes)
     if table.num_rows == 0:
         raise _wrong(path, "has no rows" if table.column_names else "is empty")
-    if formats is not None:
-        return FileContent(table, {}, notes)
-    return _understand(table, {*text}, decimal, options.na_values, notes)
+    return table, decimal
 
 
 def _understand(

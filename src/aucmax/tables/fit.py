@@ -21,18 +21,21 @@ from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.model_folder import Fitted
+from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.tables.store import plain_number
 from aucmax.train.metrics import find_metric
 
 
 def fit_file(
-    data: str | Path,
+    data: Paths,
     target: str,
     *,
     positive: str | None = None,
     out: str | Path | None = None,
     drop: Sequence[str] = (),
+    weight: str | None = None,
+    id_column: str | None = None,
     exact_labels: bool = False,
     test_share: float = 0.2,
     time_limit: float | None = None,
@@ -45,11 +48,14 @@ def fit_file(
     """Train on a file, judge the model on rows kept apart, and write model and report.
 
     Args:
-        data: CSV, Parquet or Arrow.
+        data: CSV, Parquet or Arrow; several files with the same columns are one table.
         target: the column to predict.
         positive: its positive label; None finds it.
-        out: folder for the model; None for the file's name with "-model".
+        out: folder for the model; None for the first file's name with "-model".
         drop: columns to leave out.
+        weight: a column of numbers of at least 0, how much each row counts: in training, and in
+            every AUC, share, rate and cost. It is not trained on, and predictions do not need it.
+        id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         test_share: share of the rows kept apart to judge by, repeats of a row together.
         time_limit: seconds for the training.
@@ -65,8 +71,9 @@ def fit_file(
     Raises:
         ValueError: for what cannot be right; nothing is written then.
     """
-    file = TableFile(str(data), target, positive, tuple(drop), test_share, seed, exact_labels)
-    folder = model_folder.choose(out, data)
+    paths, names = as_paths(data), {"weight": weight, "id_column": id_column}
+    file = TableFile(paths, target, positive, tuple(drop), test_share, seed, exact_labels, **names)
+    folder = model_folder.choose(out, paths[0])
     model_folder.check_free(folder)
     train, test = file.split()
     began = time.perf_counter()
@@ -74,22 +81,24 @@ def fit_file(
     seconds = round(time.perf_counter() - began, 3)
     scored = ScoredRows.of(model, model.encoder_.transform(test.table))
     evaluation = judge(
-        model, train, test, scored, target=target, command=command, seconds=seconds, compare=compare
+        model, train, test, scored, file=file, command=command, seconds=seconds, compare=compare
     )
     return model_folder.write(folder, model, evaluation)
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file, which of its columns is predicted, and which of its rows are kept apart."""
+    """Files, which of their columns is predicted, and which of their rows are kept apart."""
 
-    data: str
+    data: tuple[str, ...]
     target: str
     positive: str | None
     drop: tuple[str, ...]
     test_share: float
     seed: int
     exact_labels: bool = False
+    weight: str | None = None
+    id_column: str | None = None
 
     def __post_init__(self) -> None:
         allowed = "a share between 0 and 1"
@@ -98,8 +107,8 @@ class TableFile:
     def split(self) -> tuple[Labeled, Labeled]:
         """Read the file: the rows to train on, and those to judge by."""
         rows = read_labeled(
-            self.data, self.target, positive=self.positive, drop=self.drop,
-            exact_labels=self.exact_labels,
+            self.data, self.target, positive=self.positive, drop=self.drop, weight=self.weight,
+            id_column=self.id_column, exact_labels=self.exact_labels,
         )  # fmt: skip
         rows = rows._replace(notes=[*rows.notes, *hints(rows, self.target)])
         # Rows are repeats of each other if they look alike to a network. So they are encoded, by an
@@ -119,7 +128,7 @@ class TableFile:
 def fit_rows(train: Labeled, seed: int, **options: Any) -> AUCClassifier:
     """A classifier for the rows, which predicts their labels."""
     model = AUCClassifier(random_state=seed, threshold="balanced", **options)
-    return model._train(model._prepare(train.table, train.classes, labels=train.labels))
+    return model._train(model._prepare(train.table, train.classes, train.weight, train.labels))
 
 
 def judge(
@@ -128,7 +137,7 @@ def judge(
     test: Labeled,
     scored: ScoredRows,
     *,
-    target: str,
+    file: TableFile,
     command: str,
     seconds: float,
     compare: bool,
@@ -141,19 +150,19 @@ def judge(
     if compare:
         peers, more = compare_with_peers(
             encoder.transform(train.table), train.classes, scored.encoded, test.classes,
-            encoder.cardinalities, scored.ranking,
+            encoder.cardinalities, scored.ranking, (train.weight, test.weight),
         )  # fmt: skip
         notes += more
     return Evaluation(
-        target=target,
+        target=file.target,
         labels=tuple(train.labels),
         parts={part: Part(sum(each), tuple(each)) for part, each in counts.items()},
         probability=scored.probability,
         classes=test.classes,
-        auc=Interval.of_auc(scored.ranking, test.classes),
+        auc=Interval.of_auc(scored.ranking, test.classes, weight=test.weight),
         threshold=model.threshold_ if len(test.labels) == 2 else None,
         peers=tuple(peers),
-        importance=evaluate.importance(model, scored, test.classes),
+        importance=evaluate.importance(model, scored, test),
         columns=evaluate.describe_columns(encoder, train.table),
         history=tuple({k: plain_number(v) for k, v in r.items()} for r in model.history_),
         metric=find_metric(model.metric).name,
@@ -161,4 +170,7 @@ def judge(
         seconds=seconds,
         command=command,
         versions=evaluate.versions(),
+        weight=test.weight,
+        weight_column=file.weight,
+        id_column=file.id_column,
     )

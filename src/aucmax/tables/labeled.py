@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from aucmax.tables.columns import Columns, columns_of
 from aucmax.tables.files import ReadOptions, read
 from aucmax.tables.formats import Format
+from aucmax.tables.several import Paths, listed
 
 POSITIVE = ("1", "true", "yes", "y", "positive")
 """Labels that say by themselves that they are the positive one."""
@@ -38,24 +39,30 @@ class Labeled(NamedTuple):
         classes: each row's place among the labels.
         labels: as text; of two the negative first.
         notes: what a person should know of how they came about.
+        weight: of each row; None if they count alike.
     """
 
     table: Columns
     classes: NDArray[np.int64]
     labels: list[str]
     notes: list[str]
+    weight: NDArray[np.float64] | None = None
 
     def select(self, rows: NDArray[np.int64]) -> Labeled:
         """Some of the rows, by their numbers."""
-        return self._replace(table=self.table.select(rows), classes=self.classes[rows])
+        weight = None if self.weight is None else self.weight[rows]
+        table, classes = self.table.select(rows), self.classes[rows]
+        return self._replace(table=table, classes=classes, weight=weight)
 
 
 def read_labeled(
-    path: str | Path,
+    data: Paths,
     target: str,
     *,
     positive: str | None = None,
     drop: Sequence[str] = (),
+    weight: str | None = None,
+    id_column: str | None = None,
     exact_labels: bool = False,
     reading: ReadOptions | None = None,
     labels: Sequence[str] = (),
@@ -64,33 +71,55 @@ def read_labeled(
     """Read a file and take its target apart.
 
     Args:
-        path: CSV, Parquet or Arrow.
+        data: CSV, Parquet or Arrow, one file or several.
         target: the target's column.
         positive: the label of the positive class; None finds it.
         drop: columns to leave out.
+        weight: the column of the rows' weights; rows that weigh 0 are left out.
+        id_column: the column that names a row; it is left out.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         reading: how the file is written.
         labels: those of a model, where it exists already; others are an error.
         formats: of that model's columns, which it reads by itself.
     """
-    content = read(path, reading, text=[target], formats=formats)
+    content = read(data, reading, text=[target], formats=formats)
     notes = content.notes
     columns = columns_of(content.table)
     columns = columns._replace(formats={**columns.formats, **content.formats})
-    table, words = without_target(columns, target, drop, str(path))
+    others = {"weight": weight, "id": id_column}
+    table, words = without_target(columns, target, drop, listed(data), others)
     words = join_spellings(words, target, notes, exact=exact_labels, known=labels)
-    there = np.flatnonzero(words != "")
+    there, weights = np.flatnonzero(words != ""), None
+    if weight is not None:
+        weights = row_weights(columns, weight, there)
+        if not weights.any():
+            raise ValueError(f"weight must be above 0 in some rows, found 0 in all of {weight!r}")
+        if weightless := int((weights == 0).sum()):
+            notes.append(f"{weightless:,} rows weigh 0 and are left out")
+            there, weights = there[weights > 0], weights[weights > 0]
+        notes.append(f"rows weigh as {weight!r} says, in training and in every AUC and share")
     if len(there) < table.rows:
         table, words = table.select(there), words[there]
     known = list(labels) or choose_labels(words, target, positive, notes)
-    return Labeled(table, label_numbers(words, known, target), known, notes)
+    return Labeled(table, label_numbers(words, known, target), known, notes, weights)
 
 
 def without_target(
-    table: Columns, target: str, drop: Sequence[str], path: str
+    table: Columns,
+    target: str,
+    drop: Sequence[str],
+    path: str,
+    others: Mapping[str, str | None] | None = None,
 ) -> tuple[Columns, NDArray[Any]]:
-    """The other columns but for those to drop, and the target as words."""
-    for option, name in (("target", target), *(("drop", name) for name in drop)):
+    """The other columns but for those to drop, and the target as words.
+
+    ``others`` are left out too: a column by the option that says what it is for, if not to train.
+    """
+    apart = {option: name for option, name in (others or {}).items() if name is not None}
+    if taken := [option for option, name in apart.items() if name == target]:
+        raise ValueError(f"{taken[0]} must be another column than the target, found {target!r}")
+    asked = ("target", target), *(("drop", name) for name in drop), *apart.items()
+    for option, name in asked:
         if name not in table.names:
             near = difflib.get_close_matches(name, table.names, n=1)
             known = [*near, *(other for other in table.names if other not in near)]
@@ -98,10 +127,34 @@ def without_target(
             raise ValueError(f"{option} must be a column of {path}, found {name!r}, not in {some}")
     if target in drop:
         raise ValueError(f"drop must leave the target, found {target!r}")
-    names = [name for name in table.names if name != target and name not in drop]
+    left_out = {target, *drop, *apart.values()}
+    names = [name for name in table.names if name not in left_out]
     values = [table.values[table.names.index(name)] for name in names]
     kept = table._replace(names=names, values=values)
     return kept, as_words(table.values[table.names.index(target)])
+
+
+def row_weights(table: Columns, name: str, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The weights of some rows; one that is no number, or below 0, is an error."""
+    given = table.values[table.names.index(name)][rows]
+    weights = np.array([_number(x) for x in given.tolist()])
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        value = given[wrong[0]]
+        found = "none" if value is None or value != value else f"{value!s}"
+        raise ValueError(
+            f"weight must be a column of numbers of at least 0, found {found} in row "
+            f"{rows[wrong[0]] + 1:,} of {name!r}, the first being 1"
+        )
+    return weights
+
+
+def _number(value: Any) -> float:
+    """NaN if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def as_words(values: NDArray[Any]) -> NDArray[Any]:

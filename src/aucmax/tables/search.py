@@ -34,6 +34,7 @@ from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.fit import TableFile, fit_rows, judge
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.model_folder import Fitted
+from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.train import DivergedError, Outcome, Sweep
 from aucmax.train.interrupts import Stopped, saying_so
@@ -125,12 +126,14 @@ class Tuned(NamedTuple):
 
 
 def tune_file(
-    data: str | Path,
+    data: Paths,
     target: str,
     *,
     positive: str | None = None,
     out: str | Path | None = None,
     drop: Sequence[str] = (),
+    weight: str | None = None,
+    id_column: str | None = None,
     exact_labels: bool = False,
     trials: int = 30,
     workers: int | None = None,
@@ -151,11 +154,14 @@ def tune_file(
     trials as if it had not been killed.
 
     Args:
-        data: CSV, Parquet or Arrow.
+        data: CSV, Parquet or Arrow; several files with the same columns are one table.
         target: the column to predict.
         positive: its positive label; None finds it.
-        out: folder for the model; None for the file's name with "-model".
+        out: folder for the model; None for the first file's name with "-model".
         drop: columns to leave out.
+        weight: a column of numbers of at least 0, how much each row counts, as in ``fit_file``;
+            folds are judged by weight too.
+        id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         trials: how many options are tried, the defaults among them.
         workers: trials at a time, each in a process of one thread; None for one per core. On a GPU
@@ -182,7 +188,8 @@ def tune_file(
     deadline = math.inf
     if time_limit is not None:
         deadline = time.monotonic() + checks.positive("time_limit", time_limit, infinite=True)
-    file = TableFile(str(data), target, positive, tuple(drop), test_share, seed, exact_labels)
+    paths, names = as_paths(data), {"weight": weight, "id_column": id_column}
+    file = TableFile(paths, target, positive, tuple(drop), test_share, seed, exact_labels, **names)
     require_optuna()
     # Refused at once: what would end the search later, or has no part in it.
     own = {"threshold", "random_state", "time_limit", "method", "backbone", "hidden", "metric"}
@@ -191,13 +198,13 @@ def tune_file(
             f"options must be those of TabM, AdamW and the rows, found {', '.join(sorted(own))}"
         )
     AUCClassifier(**options)._check_options()
-    folder = model_folder.choose(out, data)
+    folder = model_folder.choose(out, paths[0])
     work = folder.with_name(folder.name + ".unfinished")
     if (work / "settings.json").exists():  # a search that was killed, perhaps while it wrote
         with _locked(work):
             model_folder.recover(folder)
     model_folder.check_free(folder)
-    digest = disk.sha256(Path(data))
+    digest = " ".join(disk.sha256(Path(path)) for path in paths)
     train, test, _ = read_folds(file, digest)
     counts = np.bincount(train.classes).tolist()
     if not are_enough(counts):
@@ -217,7 +224,7 @@ def tune_file(
         seconds = round(time.perf_counter() - began, 3)
         scored = ScoredRows.of(model, model.encoder_.transform(test.table))
         evaluation = judge(
-            model, train, test, scored, target=target, command=command, seconds=seconds,
+            model, train, test, scored, file=file, command=command, seconds=seconds,
             compare=compare,
         )  # fmt: skip
         tuning = replace(
@@ -298,7 +305,9 @@ def _compared(
         theirs = ScoredRows.of(model, model.encoder_.transform(test.table))
     except (DivergedError, NotFiniteError):
         return defaults
-    peer = compare_scores("the defaults", theirs.ranking, test.classes, scored.ranking)
+    peer = compare_scores(
+        "the defaults", theirs.ranking, test.classes, scored.ranking, weight=test.weight
+    )
     return replace(defaults, test_auc=peer.auc.value, p_value=peer.p_value)
 
 
@@ -347,12 +356,15 @@ class Fold:
 
     def auc(self) -> float:
         """Train it here and now."""
-        self.model.fit(self.known.table, self.known.classes)
-        return self.model.score(self.held.table, self.held.classes)
+        self.model.fit(self.known.table, self.known.classes, self.known.weight)
+        return self.model.score(*self._held())
+
+    def _held(self) -> tuple[Any, ...]:
+        return self.held.table, self.held.classes, self.held.weight
 
     def begin(self) -> dict[str, Any]:
         """The arguments of a training elsewhere, which :meth:`end` takes up."""
-        self.training = self.model._prepare(self.known.table, self.known.classes)
+        self.training = self.model._prepare(self.known.table, self.known.classes, self.known.weight)
         return self.training.arguments
 
     def end(self, outcome: Outcome) -> float | Exception:
@@ -361,7 +373,7 @@ class Fold:
             if isinstance(outcome, DivergedError):
                 return outcome
             self.model._finish(outcome, self.training.calibrated_on)
-            return self.model.score(self.held.table, self.held.classes)
+            return self.model.score(*self._held())
         except NotFiniteError as error:
             return error.with_traceback(None)
 

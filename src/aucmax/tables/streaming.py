@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aucmax import checks
 from aucmax.judge.evaluation import Part
@@ -21,34 +19,40 @@ from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of
 from aucmax.tables.evaluate import ScoredRows
-from aucmax.tables.fit import judge
+from aucmax.tables.fit import TableFile, judge
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import (
     Labeled,
     choose_labels,
     join_spellings,
     label_numbers,
+    row_weights,
     without_target,
 )
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.scoring import Rows
+from aucmax.tables.several import Paths, as_paths, listed
 
 BATCH = 1024
 EVALUATIONS = 40
 KINDS = {".parquet": "parquet", ".arrow": "feather", ".feather": "feather", ".csv": "csv"}
 LARGEST_SAMPLE = 200_000
 GROUPS_SAMPLED = 64
+KEPT = 0.1
+"""The share of the sample that is kept to judge by; as many rows are kept to stop by."""
 BLOCK = 65_536
 """Rows that are in memory and shuffled at a time."""
 
 
 def fit_stream(
-    data: str | Path,
+    data: Paths,
     target: str,
     *,
     positive: str | None = None,
     out: str | Path | None = None,
     drop: Sequence[str] = (),
+    weight: str | None = None,
+    id_column: str | None = None,
     exact_labels: bool = False,
     passes: float = 1.0,
     time_limit: float | None = None,
@@ -64,11 +68,13 @@ def fit_stream(
     (Algorithm 4). Killed or stopped, the same call goes on.
 
     Args:
-        data: a file, or files such as ``part-*.parquet``: Parquet, Arrow or CSV.
+        data: files, or patterns such as ``part-*.parquet``: Parquet, Arrow or CSV.
         target: the column to predict.
         positive: its positive label; None finds it.
         out: folder for the model.
         drop: columns to leave out.
+        weight: a column of numbers of at least 0, how much each row counts, as in ``fit_file``.
+        id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         passes: how often every row is seen.
         time_limit: seconds for the training.
@@ -79,22 +85,38 @@ def fit_stream(
     """
     began = time.perf_counter()
     passes = checks.positive("passes", passes)
-    folder = model_folder.choose(out, data)
+    paths = as_paths(data)
+    names = {"weight": weight, "id_column": id_column}
+    file = TableFile(paths, target, positive, tuple(drop), KEPT, seed, exact_labels, **names)
+    folder = model_folder.choose(out, paths[0])
     model_folder.check_free(folder)
-    groups = RowGroups(data)
+    groups = RowGroups(paths)
     sample, parts = groups.sample()
-    table, words = without_target(sample, target, drop, str(data))
+
+    def apart(block: Columns) -> tuple[Columns, NDArray[Any], NDArray[np.float64] | None]:
+        """Columns to train on, the target as words, and weights."""
+        others = {"weight": weight, "id": id_column}
+        columns, words = without_target(block, target, drop, listed(paths), others)
+        all_rows = np.arange(block.rows)
+        weights = None if weight is None else row_weights(block, weight, all_rows)
+        return columns, words, weights
+
+    table, words, weights = apart(sample)
     notes: list[str] = []
     words = join_spellings(words, target, notes, exact=exact_labels)
     there = np.flatnonzero(words != "")
     count = groups.rows - (len(words) - len(there))  # beyond the sample none is known to be missing
     table, words, parts = table.select(there), words[there], parts[there]
+    weights = None if weights is None else weights[there]
     labels = choose_labels(words, target, positive, notes)
     if len(labels) > 2:
         raise ValueError(f"target must have two classes for streaming, found {len(labels)}")
-    rows = Labeled(table, label_numbers(words, labels, target), labels, notes)
+    rows = Labeled(table, label_numbers(words, labels, target), labels, notes, weights)
     rows = rows._replace(notes=[*notes, *hints(rows, target)])
-    train, valid, test = (rows.select(np.flatnonzero(parts == k)) for k in range(3))
+    counted = np.ones(len(parts)) if weights is None else weights
+    train, valid, test = (
+        rows.select(np.flatnonzero((parts == k) & (counted > 0))) for k in range(3)
+    )
     counts = [np.bincount(part.classes, minlength=2).tolist() for part in (train, valid, test)]
     if min(counts[1] + counts[2]) == 0:
         raise ValueError(
@@ -104,19 +126,20 @@ def fit_stream(
     model = AUCClassifier(random_state=seed, threshold="balanced", time_limit=time_limit, **options)
     model._begin_stream(table, labels, seed)
 
-    def encode(block: Columns) -> tuple[list[Tensor], Tensor]:
-        columns, words = without_target(block, target, drop, str(data))
+    def encode(block: Columns) -> tuple[Any, ...]:
+        columns, words, weights = apart(block)
         words = join_spellings(words, target, [], exact=exact_labels, known=labels)
         there = np.flatnonzero(words != "")
-        encoded = model.encoder_.transform(columns.select(there))
         numbers = label_numbers(words[there], labels, target)
-        return [torch.from_numpy(part) for part in encoded], torch.from_numpy(numbers)
+        weights = None if weights is None else weights[there]
+        known = Labeled(columns.select(there), numbers, labels, [], weights)
+        return _encoded(model, known).for_fit()
 
     steps = max(1, round(passes * (count - (parts > 0).sum()) / BATCH))
     work = folder.with_name(folder.name + ".unfinished")
     model._fit_stream(
         Batches(groups, encode, BATCH, seed),
-        Rows.of(model.encoder_.transform(valid.table), valid.classes, None),
+        _encoded(model, valid),
         rows={"train": counts[0], "valid": counts[1]},
         steps=steps,
         eval_every=max(1, steps // EVALUATIONS),
@@ -127,7 +150,7 @@ def fit_stream(
     seconds = round(time.perf_counter() - began, 3)
     scored = ScoredRows.of(model, model.encoder_.transform(test.table))
     evaluation = judge(
-        model, train, test, scored, target=target, command=command, seconds=seconds, compare=False
+        model, train, test, scored, file=file, command=command, seconds=seconds, compare=False
     )
     if count > len(parts):  # nobody has counted the labels of those beyond the sample
         seen = Part(count - int((parts > 0).sum()))
@@ -145,15 +168,17 @@ class RowGroups:
     for testing; :meth:`blocks` never gives those.
 
     Args:
-        pattern: a file, or files such as ``part-*.parquet``.
+        patterns: files, or patterns such as ``part-*.parquet``.
     """
 
-    def __init__(self, pattern: str | Path) -> None:
+    def __init__(self, patterns: Paths) -> None:
         import pyarrow.dataset
 
-        self.paths = sorted(glob.glob(str(pattern)))
-        if not self.paths:
-            raise ValueError(f"data must name files that are there, found none like {pattern}")
+        self.paths: list[str] = []
+        for pattern in as_paths(patterns):
+            if not (found := sorted(glob.glob(pattern))):
+                raise ValueError(f"data must name files that are there, found none like {pattern}")
+            self.paths += found
         kinds = {Path(path).suffix for path in self.paths}
         if len(kinds) > 1 or not kinds <= KINDS.keys():
             raise ValueError(
@@ -201,7 +226,7 @@ class Batches:
 
     Args:
         groups: of the rows.
-        encode: from a block to tensors ``(x, y)``.
+        encode: from a block to tensors ``(x, y)`` or ``(x, y, weight)``, x being several.
         batch_size: rows of a batch; a block's last one may be smaller.
         seed: of the order, with the number of the pass.
     """
@@ -209,7 +234,7 @@ class Batches:
     def __init__(
         self,
         groups: RowGroups,
-        encode: Callable[[Columns], tuple[Sequence[Any], Any]],
+        encode: Callable[[Columns], tuple[Any, ...]],
         batch_size: int,
         seed: int,
     ) -> None:
@@ -221,12 +246,20 @@ class Batches:
         """The pass that begins next."""
         self.round = number
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for block in self.groups.blocks(self.seed + self.round):
-            x, y = self.encode(block)
+            x, y, *weight = self.encode(block)
             for start in range(0, len(y), self.batch_size):
                 part = slice(start, start + self.batch_size)
-                yield tuple(column[part] for column in x), y[part]
+                yield tuple(column[part] for column in x), y[part], *(w[part] for w in weight)
+
+
+def _encoded(model: AUCClassifier, rows: Labeled) -> Rows:
+    """As the network takes them, without those that weigh nothing."""
+    if rows.weight is not None:
+        rows = rows.select(np.flatnonzero(rows.weight))
+    weight = None if rows.weight is None else rows.weight.astype(np.float32)
+    return Rows.of(model.encoder_.transform(rows.table), rows.classes, weight)
 
 
 def _part(places: NDArray[np.int64]) -> NDArray[np.int64]:

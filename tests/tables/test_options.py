@@ -1,0 +1,251 @@
+"""What a user may say of a table beyond its target: weights, ids, several files."""
+
+import csv
+import io
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from aucmax.cli import main
+from aucmax.judge.evaluation import Evaluation
+from aucmax.judge.multiclass import class_results
+from aucmax.tables import evaluate_file, fit_file, fit_stream, predict_file, write_report
+from aucmax.tables.files import read
+
+pytestmark = pytest.mark.xdist_group("options")
+
+QUICK = {"max_steps": 30, "members": 2, "width": 16, "n_jobs": 1, "progress": False}
+
+
+def patients(rows=360, seed=0):
+    """Half of the rows weigh much, and of them alone x tells the outcome."""
+    random = np.random.default_rng(seed)
+    ill, heavy = random.random(rows) < 0.3, random.random(rows) < 0.5
+    return pd.DataFrame(
+        {
+            "patient": [f"{k:05d}" for k in range(rows)],
+            "x": random.normal(2.0 * ill * heavy),
+            "heavy": heavy,
+            "city": random.choice(["Oslo", "Rome"], rows),
+            "w": np.where(heavy, 2.5, 0.25),
+            "ill": np.where(ill, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two files, a model of both with weights and ids, and new rows."""
+    place = tmp_path_factory.mktemp("options")
+    table = patients()
+    table[:200].to_csv(place / "a.csv", index=False)
+    table[200:][table.columns[::-1]].to_csv(place / "b.csv", index=False)
+    table.to_csv(place / "both.csv", index=False)
+    patients(150, seed=1).to_csv(place / "new.csv", index=False)
+    files = [place / "a.csv", place / "b.csv"]
+    fitted = fit_file(files, "ill", out=place / "model", weight="w", id_column="patient", **QUICK)
+    return place, fitted
+
+
+def refused(capsys, *arguments):
+    """The one line that a command says before it ends with 2."""
+    with pytest.raises(SystemExit) as end:
+        main([str(x) for x in arguments])
+    out, err = capsys.readouterr()
+    (line,) = err.strip().splitlines()
+    assert (end.value.code, out) == (2, "")
+    return line.removeprefix("aucmax: error: ")
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# ---- Weights -------------------------------------------------------------------------------------
+
+
+def test_weights_decide_training_and_judging(folder):
+    place, fitted = folder
+    found = fitted.evaluation
+    assert (found.weight_column, set(found.weight)) == ("w", {0.25, 2.5})
+    p, y, w = found.probability, found.classes, found.weight
+    assert found.auc.value == pytest.approx(roc_auc_score(y, p, sample_weight=w), abs=1e-9)
+    precision = average_precision_score(y, p, sample_weight=w)
+    assert found.average_precision == pytest.approx(precision, abs=1e-9)
+    flagged = p >= found.threshold
+    assert found.recall == pytest.approx(w[flagged & (y == 1)].sum() / w[y == 1].sum())
+    assert found.specificity == pytest.approx(w[~flagged & (y == 0)].sum() / w[y == 0].sum())
+    assert found.rows.base_rate == pytest.approx(np.average(y, weights=w))
+    assert found.auc.value > roc_auc_score(y, p) + 0.01  # light rows cannot be told
+    alike = fit_file(place / "both.csv", "ill", out=place / "alike", drop=["w"], **QUICK)
+    assert alike.evaluation.weight is None
+    assert fitted.model.history_ != alike.model.history_
+    assert "w" not in fitted.model.feature_names_in_
+    assert any("'w'" in note for note in found.notes)
+
+
+def test_an_evaluation_by_weight_comes_back_from_its_file_and_has_a_page(folder):
+    place, fitted = folder
+    again = Evaluation.read(place / "model")
+    np.testing.assert_array_equal(again.weight, fitted.evaluation.weight)
+    assert (again.recall, again.auc) == (fitted.evaluation.recall, fitted.evaluation.auc)
+    page = write_report(place / "model").read_text("utf-8")
+    assert "Rows weigh as the column “w” says" in page
+    assert "rows by weight" in page
+
+
+def test_evaluate_by_weight(folder, capsys):
+    place, _ = folder
+    main(["evaluate", str(place / "model"), str(place / "new.csv"), "--weight", "w"])
+    said = capsys.readouterr()
+    alike = evaluate_file(place / "model", place / "new.csv")
+    found = evaluate_file(place / "model", place / "new.csv", weight="w")
+    assert f"AUC {found.auc.value:.4f}" in said.out
+    assert found.auc.value != alike.auc.value
+    assert [note for note in alike.notes if note.endswith("--weight w")]
+    assert not [note for note in found.notes if "--weight" in note]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["1", "x", "2"], "weight must be a column of numbers of at least 0, found x in row 2 "),
+        (["1", "2", "-1"], "found -1.0 in row 3 of 'w'"),
+        (["", "2", "1"], "found none in row 1 of 'w'"),
+        (["inf", "2", "1"], "found inf in row 1 of 'w'"),
+        (["0", "0", "0"], "weight must be above 0 in some rows, found 0 in all of 'w'"),
+    ],
+)
+def test_wrong_weights_are_named(tmp_path, capsys, values, said):
+    lines = "".join(f"{k},{value},{k % 2}\n" for k, value in enumerate(values))
+    (tmp_path / "t.csv").write_text(f"x,w,y\n{lines}")
+    call = ("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", "--weight")
+    assert said in refused(capsys, *call, "w")
+    assert "weight must be a column of" in refused(capsys, *call, "wt")
+    assert "weight must be another column than the target" in refused(capsys, *call, "y")
+    assert not (tmp_path / "m").exists()
+
+
+def test_rows_that_weigh_nothing_are_left_out(tmp_path):
+    table = patients(300)
+    table["w"] = np.where(np.arange(300) % 3 == 0, 0.0, 1.0)
+    table.to_csv(tmp_path / "some.csv", index=False)
+    table[table["w"] > 0].drop(columns="w").to_csv(tmp_path / "rest.csv", index=False)
+    drop = ["patient"]
+    some = fit_file(
+        tmp_path / "some.csv", "ill", out=tmp_path / "a", weight="w", drop=drop, **QUICK
+    )
+    rest = fit_file(tmp_path / "rest.csv", "ill", out=tmp_path / "b", drop=drop, **QUICK)
+    assert "100 rows weigh 0 and are left out" in some.evaluation.notes
+    assert some.evaluation.parts == rest.evaluation.parts
+    np.testing.assert_array_equal(some.evaluation.classes, rest.evaluation.classes)
+
+
+def test_weights_of_several_classes(tmp_path):
+    random = np.random.default_rng(0)
+    kind = random.integers(0, 3, 300)
+    table = {"x": random.normal(kind, 0.7), "w": random.integers(1, 5, 300), "kind": kind}
+    pd.DataFrame(table).to_csv(tmp_path / "t.csv", index=False)
+    fitted = fit_file(tmp_path / "t.csv", "kind", out=tmp_path / "m", weight="w", **QUICK)
+    found = fitted.evaluation
+    rows, w = found.rows, found.weight
+    for k in range(3):
+        one = roc_auc_score(found.classes == k, found.probability[:, k], sample_weight=w)
+        assert rows.one_against_rest(k).counts[1] == (found.classes == k).sum()
+        assert class_results(rows)[k].auc.value == pytest.approx(one, abs=1e-9)
+    assert "Rows weigh as" in fitted.report.read_text("utf-8")
+
+
+def test_weights_in_a_stream(tmp_path):
+    table = patients(2000)
+    table.loc[:99, "w"] = 0.0
+    table.to_parquet(tmp_path / "part-1.parquet")
+    given = {**QUICK, "drop": ["patient"], "weight": "w"}
+    fitted = fit_stream(tmp_path / "part-*.parquet", "ill", out=tmp_path / "m", **given)
+    found = fitted.evaluation
+    expected = roc_auc_score(found.classes, found.probability, sample_weight=found.weight)
+    assert found.auc.value == pytest.approx(expected, abs=1e-9)
+    assert found.weight.min() > 0
+
+
+# ---- Ids -----------------------------------------------------------------------------------------
+
+
+def test_ids_are_carried_and_not_trained_on(folder):
+    place, fitted = folder
+    assert "patient" not in fitted.model.feature_names_in_
+    text, notes = predict_file(place / "model", place / "new.csv")
+    found = rows_of(text)
+    assert [*found[0]] == ["patient", "probability of yes", "prediction"]
+    assert [row["patient"] for row in found[:2]] == ["00000", "00001"]  # not 0 and 1
+    assert not [note for note in notes if "patient" in note]
+
+
+def test_another_id_and_none(folder, tmp_path, capsys):
+    place, _ = folder
+    main(["predict", str(place / "model"), str(place / "new.csv"), "--id", "city", "--keep", "w"])
+    out, _ = capsys.readouterr()
+    assert out.splitlines()[0] == '"city","w","probability of yes","prediction"'
+    patients(20).drop(columns="patient").to_csv(tmp_path / "none.csv", index=False)
+    text, notes = predict_file(place / "model", tmp_path / "none.csv")
+    assert [*rows_of(text)[0]] == ["probability of yes", "prediction"]
+    assert "the predictions carry no 'patient', which named the rows of training" in notes
+    said = refused(capsys, "predict", place / "model", place / "new.csv", "--id", "nobody")
+    assert said.startswith("id must be one of 'patient', 'x'")
+
+
+# ---- Several files -------------------------------------------------------------------------------
+
+
+def test_several_files_are_one_table(folder):
+    """The second has its columns the other way round."""
+    place, fitted = folder
+    given = {"weight": "w", "id_column": "patient", **QUICK}
+    one = fit_file(place / "both.csv", "ill", out=place / "one", **given)
+    assert one.model.history_[-1]["loss"] == fitted.model.history_[-1]["loss"]
+    files = [place / "a.csv", place / "b.csv"]
+    assert predict_file(place / "model", files) == predict_file(place / "model", place / "both.csv")
+    found, expected = (evaluate_file(place / "model", x) for x in (files, place / "both.csv"))
+    assert found.auc == expected.auc
+
+
+def test_the_shell_takes_several(folder, capsys, monkeypatch):
+    place, _ = folder
+    monkeypatch.chdir(place)
+    main(["predict", "model", "a.csv", "b.csv"])
+    out, _ = capsys.readouterr()
+    assert len(out.splitlines()) == 361
+    assert "data must be a file or several, found none" in refused(capsys, "predict", "model")
+    assert "out must be another file" in refused(
+        capsys, "predict", "model", "a.csv", "b.csv", "--out", "b.csv"
+    )
+
+
+def test_a_column_is_what_all_files_say_together(tmp_path):
+    """Numbers in one file and words in the other are words in both, 007 with its zeros."""
+    (tmp_path / "a.csv").write_text("k,n,d\n007,1,2024-01-01\n8,2,2024-01-02\n")
+    (tmp_path / "b.csv").write_text("d,n,k\n2024-01-03,2.5,x\n")
+    table = read([tmp_path / "a.csv", tmp_path / "b.csv"]).table
+    assert table["k"].to_pylist() == ["007", "8", "x"]
+    assert table["n"].to_pylist() == [1.0, 2.0, 2.5]
+    assert str(table["d"].type) == "date32[day]"
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ("x,z\n1,2\n", r"found '.*b.csv' without 'y' and with 'z', unlike '.*a.csv'"),
+        ("x\n1\n", r"found '.*b.csv' without 'y', unlike '.*a.csv'"),
+        ("x,y,z\n1,2,3\n", r"found '.*b.csv' with 'z', unlike '.*a.csv'"),
+        ("x,y\n2024-01-01,2\n", r"found 'x' as date32\[day\] in '.*b.csv' and as int64 in '.*a"),
+    ],
+)
+def test_files_that_differ_are_named(tmp_path, second, said):
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "b.csv").write_text(second)
+    with pytest.raises(ValueError, match=said) as error:
+        read([tmp_path / "a.csv", tmp_path / "b.csv"])
+    assert re.match("data must be files with", str(error.value))
