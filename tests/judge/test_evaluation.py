@@ -17,7 +17,7 @@ from aucmax.judge import binary
 from aucmax.judge.evaluation import Evaluation, Part, compare_aucs
 from aucmax.judge.interval import Interval, are_enough, rows_needed, wilson
 from aucmax.judge.peers import compare
-from aucmax.judge.threshold import best_threshold, thresholds_to_show
+from aucmax.judge.threshold import Rule, thresholds_to_show
 from aucmax.judge.training import training
 
 BEFORE = Path(__file__).parents[1] / "files" / "before"
@@ -106,9 +106,57 @@ def test_the_best_threshold_has_the_best_balanced_accuracy(weighed):
     def balanced(cut):
         return sum(np.average((p >= cut)[y == k] == k, weights=weight[y == k]) for k in (0, 1))
 
-    cut = best_threshold(p, y, weight if weighed else None)
+    cut = Rule("balanced").threshold(p, y, weight if weighed else None)
     assert balanced(cut) == pytest.approx(max(balanced(x) for x in p))
     assert cut not in p
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 1.0])
+def test_a_threshold_of_a_recall_flags_no_more_rows_than_it_must(weighed, share):
+    p, y = make_rows(300)
+    weight = np.random.default_rng(1).uniform(0.1, 3, 300) if weighed else np.ones(300)
+
+    def recall(cut):
+        return weight[(p >= cut) & (y == 1)].sum() / weight[y == 1].sum()
+
+    cut = Rule.read(f"recall={share}").threshold(p, y, weight if weighed else None)
+    assert recall(cut) >= share - 1e-9
+    assert recall(p[p > cut].min() + 1e-12) < share
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+def test_a_threshold_of_a_precision_finds_as_many_as_it_can(weighed):
+    p, y = make_rows(300)
+    weight = np.random.default_rng(1).uniform(0.1, 3, 300) if weighed else np.ones(300)
+
+    def precision(cut):
+        return np.average(y[p >= cut] == 1, weights=weight[p >= cut])
+
+    cut = Rule.read("precision=0.3").threshold(p, y, weight if weighed else None)
+    assert precision(cut) >= 0.3
+    assert max(precision(x) for x in p[p < cut]) < 0.3
+    upside_down = Rule.read("precision=0.9")
+    with pytest.warns(UserWarning, match=r"precision 0.9 is not reached on the 300 rows .* best"):
+        cut = upside_down.threshold(1 - p, y)
+    best = max(np.mean(y[1 - p >= x]) for x in 1 - p)
+    assert np.mean(y[1 - p >= cut]) == pytest.approx(best)
+
+
+def test_a_threshold_of_costs_is_that_of_right_probabilities():
+    """Where the expected costs of flagging, 1 - p, and of not flagging, R p, are equal."""
+    none = np.empty(0)
+    assert Rule.read("cost=4").threshold(none, none) == pytest.approx(0.2)
+    assert Rule.read("0.25").threshold(none, none) == Rule.read(0.25).threshold(none, none) == 0.25
+    assert Rule.read("proba").threshold(none, none) == 0.5
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "best", "0", "1", 1.5, True, None, "cost=0", "cost=", "recall=2", "f1=0.5", "nan"]
+)
+def test_a_threshold_that_is_none_is_named(wrong):
+    with pytest.raises(ValueError, match=r"^threshold must be .*'recall=S'.* found "):
+        Rule.read(wrong)
 
 
 def test_thresholds_include_those_that_right_probabilities_call_for():

@@ -324,7 +324,10 @@ def test_labels_that_do_not_fit_the_stream(y, classes, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threshold": "best"}, "threshold must be one of 'proba', 'balanced', found 'best'"),
+        (
+            {"threshold": "best"},
+            "threshold must be 'balanced', 'proba', a probability .* found 'best'",
+        ),
         ({"objective": "f1"}, "objective must be one of"),
         ({"metric": "f1"}, "metric must be one of 'roc_auc', 'average_precision'.*found 'f1'"),
         ({"backbone": "cnn"}, "backbone must be one of 'tabm', found 'cnn'"),

@@ -197,6 +197,99 @@ def test_another_id_and_none(folder, tmp_path, capsys):
     assert said.startswith("id must be one of 'patient', 'x'")
 
 
+# ---- Thresholds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("0.125", "'yes' from 0.125 on (as said): recall "),
+        ("cost=4", "'yes' from 0.2 on (cost=4): recall "),
+        ("recall=0.8", " on (recall=0.8 of the rows to stop by): recall "),
+    ],
+)
+def test_fit_chooses_the_threshold_by_a_rule(folder, capsys, tmp_path, rule, said):
+    place, _ = folder
+    given = ("--target", "ill", "--drop", "patient", "w", "--time-limit", "0.01")
+    main(
+        ["fit", str(place / "both.csv"), "--threshold", rule, "--out", str(tmp_path / "m"), *given]
+    )
+    out, _ = capsys.readouterr()
+    assert said in out
+    found = Evaluation.read(tmp_path / "m")
+    assert found.threshold_rule == rule
+    page = (tmp_path / "m" / "report.html").read_text("utf-8")
+    assert f"<code>{rule}</code>" in page
+    assert "<code>--threshold cost=5</code>" in page
+    predicted = rows_of(predict_file(tmp_path / "m", place / "new.csv")[0])
+    above = [float(row["probability of yes"]) > found.threshold for row in predicted]
+    assert [row["prediction"] == "yes" for row in predicted] == above
+
+
+def test_a_recall_is_that_of_the_rows_held_out(folder):
+    """Which chose the weights; the rows to judge by have another one."""
+    place, _ = folder
+    given = {**QUICK, "out": place / "recall", "drop": ["patient", "w"]}
+    one = fit_file(place / "both.csv", "ill", threshold="recall=0.9", **given)
+    other = fit_file(place / "both.csv", "ill", **given)
+    assert one.model.history_[-1]["loss"] == other.model.history_[-1]["loss"]
+    assert one.evaluation.threshold != other.evaluation.threshold
+    assert one.evaluation.threshold not in one.evaluation.probability
+
+
+def test_predict_takes_another_threshold(folder, capsys):
+    place, fitted = folder
+    found = fitted.evaluation
+    for rule in ("0.3", "cost=2", "recall=0.7", "precision=0.6"):
+        main(["predict", str(place / "model"), str(place / "new.csv"), "--threshold", rule])
+        out, err = capsys.readouterr()
+        cut, recall, precision, n = re.search(
+            rf"note: rows are 'yes' from ([\d.]+) on \({rule}\): recall ([\d.]+), precision "
+            rf"([\d.]+) of the (\d+) rows that judged", err,
+        ).groups()  # fmt: skip
+        assert int(n) == len(found.classes)
+        flagged = found.probability >= float(cut)
+        w, y = found.weight, found.classes
+        assert float(recall) == pytest.approx(
+            w[flagged & (y == 1)].sum() / w[y == 1].sum(), abs=6e-4
+        )
+        assert float(precision) == pytest.approx(
+            np.average(y[flagged], weights=w[flagged]), abs=6e-4
+        )
+        if rule.startswith(("recall", "precision")):
+            wanted = float(rule.split("=")[1])
+            assert float(recall if rule.startswith("r") else precision) >= wanted
+        above = {float(row["probability of yes"]) > float(cut): row["prediction"]
+                 for row in rows_of(out)}  # fmt: skip
+        assert above == {True: "yes", False: "no"}
+
+
+def test_thresholds_that_cannot_be(folder, tmp_path, capsys):
+    place, fitted = folder
+    call = ("predict", place / "model", place / "new.csv", "--threshold")
+    assert "threshold must be 'balanced', 'proba', a probability" in refused(capsys, *call, "f1=1")
+    fitted.model.save(tmp_path / "python")
+    call = ("predict", tmp_path / "python", place / "new.csv", "--threshold")
+    assert "a number or cost=R for a model saved from Python" in refused(
+        capsys, *call, "recall=0.9"
+    )
+    main([*map(str, call), "cost=3"])
+    assert "note: rows are 'yes' from 0.25 on\n" in capsys.readouterr().err
+    pd.DataFrame({"x": np.arange(90) / 7, "y": np.arange(90) % 3}).to_csv(tmp_path / "3.csv")
+    several = ("fit", tmp_path / "3.csv", "--target", "y", "--out", tmp_path / "m")
+    said = refused(capsys, *several, "--threshold", "cost=5")
+    assert said == "threshold must be left to two classes, found 'cost=5' for more"
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_precision_that_is_not_reached_is_a_note(folder, capsys):
+    place, _ = folder
+    main(["predict", str(place / "model"), str(place / "new.csv"), "--threshold", "precision=1"])
+    err = capsys.readouterr().err.splitlines()
+    assert err[0].startswith("note: precision 1 is not reached on the 72 rows that choose")
+    assert "on (precision=1): recall" in err[1]
+
+
 # ---- Several files -------------------------------------------------------------------------------
 
 

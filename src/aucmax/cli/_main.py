@@ -8,6 +8,7 @@ import inspect
 import io
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -36,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command of the shell; what cannot be right is one line and exit code 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _run(given)
+        with warnings.catch_warnings():
+            warnings.showwarning = _note
+            _run(given)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -49,6 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         more = "; the same command goes on from here" if goes_on else ""
         print(f"\naucmax: stopped{more}", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """A warning of the library as a note among others."""
+    print(f"note: {message}", file=sys.stderr)
 
 
 def _run(given: list[str]) -> None:

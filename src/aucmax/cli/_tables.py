@@ -14,6 +14,7 @@ from aucmax.cli._reproduce import Count, Folder, Seconds
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.evaluation import Evaluation, compare_aucs
 from aucmax.judge.interval import Interval
+from aucmax.judge.threshold import Rule
 from aucmax.report import words
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ Label = Annotated[str | None, tyro.conf.arg(metavar="LABEL", help_behavior_hint=
 Target = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
 Column = Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")]
 Id = Annotated[str | None, tyro.conf.arg(name="id", metavar="COLUMN", help_behavior_hint="")]
+Threshold = Annotated[
+    str | None,
+    tyro.conf.arg(metavar="VALUE|cost=R|recall=S|precision=S", help_behavior_hint=""),
+]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
 
 
@@ -43,6 +48,7 @@ def fit(
     exact_labels: bool = False,
     objective: Literal["auc+ce", "auc", "ce"] = "auc+ce",
     metric: str = "roc_auc",
+    threshold: Threshold = None,
     test_share: float = 0.2,
     time_limit: Seconds = None,
     seed: int = 0,
@@ -65,6 +71,10 @@ def fit(
         objective: What training makes small: the AUC objective, cross-entropy, or both.
         metric: What the model is chosen by, on rows that it does not train on, and when to stop:
             roc_auc or average_precision.
+        threshold: From which probability on a row gets the positive label: a number; cost=5, if a
+            missed one costs as much as 5 false alarms; recall=0.9 or precision=0.5, if so much is
+            wanted of the rows that stop the training. By default their best balanced accuracy
+            decides.
         test_share: Share of the rows kept apart to judge the model by.
         time_limit: Stop training after so many seconds.
         seed: Of everything that is random.
@@ -76,7 +86,7 @@ def fit(
     given: dict[str, Any] = {
         "positive": positive, "out": out, "drop": drop, "weight": weight, "id_column": id_column,
         "exact_labels": exact_labels, "time_limit": time_limit, "seed": seed,
-        "objective": objective, "metric": metric,
+        "objective": objective, "metric": metric, "threshold": threshold or "balanced",
         "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
     if streaming:
@@ -144,7 +154,12 @@ def tune(
 
 
 def predict(
-    model: Model, data: Files, out: Target = None, id_column: Id = None, keep: Names = ()
+    model: Model,
+    data: Files,
+    out: Target = None,
+    id_column: Id = None,
+    keep: Names = (),
+    threshold: Threshold = None,
 ) -> None:
     """Predict the rows of a table.
 
@@ -156,10 +171,14 @@ def predict(
         out: A .csv or .parquet file; by default CSV on standard output.
         id_column: Names a row, and is copied; by default the one that fit was told, if it is there.
         keep: More columns to copy.
+        threshold: From which probability on a row gets the positive label, instead of the one that
+            fit chose and printed: a number; cost=5, if a missed one costs as much as 5 false
+            alarms, which is 1/6; recall=0.9 or precision=0.5, as the rows that judged the model in
+            fit had it.
     """
     from aucmax.tables import predict_file
 
-    text, notes = predict_file(model, data, out, keep, id_column=id_column)
+    text, notes = predict_file(model, data, out, keep, id_column=id_column, threshold=threshold)
     _tell(notes)
     print(f"The predictions are in {out}" if text is None else text, end="\n" if out else "")
 
@@ -240,7 +259,8 @@ def summary(evaluation: Evaluation) -> str:
     if isinstance(rows, BinaryRows):
         share = words.percent(rows.base_rate).replace(words.NO_BREAK, "")
         about = f"{rows.counts[1]:,} of {test:,}"
-        lines.append(f"{share} of the rows to judge by are {rows.yes!r} ({about})")
+        by = "" if rows.weight is None else ", by weight,"
+        lines.append(f"{share} of the rows to judge by{by} are {rows.yes!r} ({about})")
     lines.append(_auc_in_words(auc, len(evaluation.labels)))
     if evaluation.metric == "average_precision" and isinstance(rows, BinaryRows):
         peers = "".join(f", of {x.name} {x.average_precision:.4f}" for x in evaluation.peers)
@@ -252,6 +272,8 @@ def summary(evaluation: Evaluation) -> str:
             lines.append(_against(x.name, auc.value, x.auc.value, x.p_value))
     if not evaluation.is_enough:
         lines.append(words.too_few(evaluation, repr))
+    if isinstance(rows, BinaryRows):
+        lines.append(_threshold_in_words(rows, Rule.read(evaluation.threshold_rule)))
     return "\n".join(lines)
 
 
@@ -285,6 +307,17 @@ def _auc_in_words(auc: Interval, classes: int = 2) -> str:
     interval = f"{auc.level:.0%} interval {auc.low:.4f} to {auc.high:.4f}"
     which = ", the mean over pairs of classes (Hand and Till)" if classes > 2 else ""
     return f"AUC {auc.value:.4f}, {interval}{which}"
+
+
+def _threshold_in_words(rows: BinaryRows, rule: Rule) -> str:
+    how = {"balanced": "the best balanced accuracy", "proba": "one half", "value": "as said"}
+    chosen = how.get(rule.kind, str(rule)) + (" of the rows to stop by" if rule.needs_rows else "")
+    at = rows.at_threshold
+    precision = "none flagged" if at.precision is None else f"precision {at.precision:.3f}"
+    return (
+        f"{rows.yes!r} from {rows.threshold:.4g} on ({chosen}): recall {at.recall:.3f}, "
+        f"{precision} of the rows to judge by"
+    )
 
 
 def _against(name: str, ours: float, theirs: float, p_value: float) -> str:

@@ -107,6 +107,7 @@ class Evaluation:
         classes: the place of each test row's label among ``labels``.
         auc: on the test rows; of several labels Hand and Till's mean over pairs.
         threshold: the probability from which a row is flagged; None with several labels.
+        threshold_rule: how it was chosen, such as "balanced" or "recall=0.9".
         peers: other models on the same test rows.
         importance: of the columns, the most important first.
         columns: of the table.
@@ -128,6 +129,7 @@ class Evaluation:
     classes: NDArray[np.int64]
     auc: Interval
     threshold: float | None = None
+    threshold_rule: str = "balanced"
     peers: tuple[Peer, ...] = ()
     importance: tuple[Importance, ...] = ()
     columns: tuple[Column, ...] = ()
@@ -244,7 +246,8 @@ class Evaluation:
         if isinstance(self.rows, MulticlassRows):
             return {**plain, "counts": counts}
         positives = {part: each[1] for part, each in counts.items()}
-        return {**plain, "positives": positives, "threshold": self.threshold}
+        own = {"threshold": self.threshold, "threshold_rule": self.threshold_rule}
+        return {**plain, "positives": positives, **own}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Evaluation:
@@ -268,6 +271,7 @@ class Evaluation:
             classes=content["classes"],
             auc=Interval(**content["auc"]),
             threshold=content.get("threshold"),
+            threshold_rule=content.get("threshold_rule", "balanced"),
             peers=tuple(
                 Peer(
                     x["name"],

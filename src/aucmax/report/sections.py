@@ -16,7 +16,7 @@ from markupsafe import Markup
 from aucmax.judge.binary import BinaryRows, calibration_groups, curves
 from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Part, Peer
 from aucmax.judge.multiclass import MulticlassRows, class_results, mistakes
-from aucmax.judge.threshold import COST_RATIOS, thresholds_to_show
+from aucmax.judge.threshold import COST_RATIOS, Rule, thresholds_to_show
 from aucmax.judge.training import training as training_scores
 from aucmax.report import figures, words
 from aucmax.report.words import UNKNOWN, capitalized, percent, quoted, short, too_few
@@ -239,7 +239,9 @@ def thresholds(evaluation: Evaluation, rows: BinaryRows) -> Content:
         ]
         lines.append([name, *map(percent, rates), *cells])
     heads = [f"Cost at {ratio}×" for ratio in COST_RATIOS]
-    return {"ratios": COST_RATIOS, "costs": heads, "lines": lines, "own": own}
+    rule = Rule.read(evaluation.threshold_rule)
+    chosen = {"rule": str(rule), "by_rows": rule.needs_rows}
+    return {"ratios": COST_RATIOS, "costs": heads, "lines": lines, "own": own, **chosen}
 
 
 @section("Columns that matter", "Which columns matter")

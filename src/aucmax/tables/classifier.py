@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from aucmax import checkpoint, checks, metrics
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
+from aucmax.judge.threshold import RULES, Rule
 from aucmax.stages import Stage
 from aucmax.tables import inputs, network, store
 from aucmax.tables.columns import Columns
@@ -78,8 +79,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             :data:`aucmax.train.metrics.METRICS`, such as "roc_auc" or "average_precision", or a
             function of scores, labels and weights, of which more is better.
         balanced: whether half of each batch is positive; two classes only.
-        threshold: "proba" predicts the class of the largest probability, "balanced" cuts the
-            probability where balanced accuracy on the held-out rows is best; two classes only.
+        threshold: from which probability on the second of two classes is predicted. "proba" is one
+            half, a number is itself, "cost=5" is 1/6, where expected costs are least if a missed
+            row of the second class costs as much as 5 false alarms. The held-out rows choose
+            "balanced", the best balanced accuracy, "recall=0.9", the highest threshold with that
+            recall, and "precision=0.5", the lowest with that precision.
         time_limit: stop training after so many seconds.
         n_jobs: threads; None leaves torch's setting.
         device: "auto" is the GPU if there is one.
@@ -130,7 +134,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: float = 0.15,
         metric: str | Callable[..., float] = "roc_auc",
         balanced: bool = False,
-        threshold: str = "proba",
+        threshold: str | float = "proba",
         time_limit: float | None = None,
         n_jobs: int | None = None,
         device: str = "auto",
@@ -283,7 +287,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_options(self) -> None:
-        checks.choice("threshold", self.threshold, ("proba", "balanced"))
+        rule = Rule.read(self.threshold)
+        if rule.kind in RULES and len(getattr(self, "classes_", ())) > 2:
+            raise ValueError(f"threshold must be left to two classes, found {str(rule)!r} for more")
         checks.choice("objective", self.objective, tuple(OBJECTIVES))
         find_metric(self.metric)
         if not callable(self.backbone):

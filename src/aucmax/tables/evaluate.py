@@ -161,6 +161,7 @@ def evaluate_file(
         classes=rows.classes,
         auc=Interval.of_auc(scored.ranking, rows.classes, weight=rows.weight),
         threshold=before.threshold,
+        threshold_rule=before.threshold_rule,
         notes=(*rows.notes, *model.encoder_.notes(rows.table)),
         versions=versions(),
         weight=rows.weight,

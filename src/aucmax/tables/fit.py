@@ -14,6 +14,7 @@ from aucmax import checks
 from aucmax.judge.evaluation import Evaluation, Part, Peer
 from aucmax.judge.interval import Interval
 from aucmax.judge.peers import compare_with_peers
+from aucmax.judge.threshold import Rule
 from aucmax.tables import evaluate, model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import TableEncoder
@@ -63,7 +64,8 @@ def fit_file(
         compare: whether to train logistic regression and gradient boosting too.
         command: what was typed, for the report.
         progress: whether to show a bar.
-        options: more arguments of :class:`AUCClassifier`, such as ``metric``.
+        options: more arguments of :class:`AUCClassifier`, such as ``metric``; ``threshold`` is
+            "balanced" if nothing else is said.
 
     Returns:
         The folder, the model and how good it is.
@@ -127,7 +129,7 @@ class TableFile:
 
 def fit_rows(train: Labeled, seed: int, **options: Any) -> AUCClassifier:
     """A classifier for the rows, which predicts their labels."""
-    model = AUCClassifier(random_state=seed, threshold="balanced", **options)
+    model = AUCClassifier(random_state=seed, **{"threshold": "balanced", **options})
     return model._train(model._prepare(train.table, train.classes, train.weight, train.labels))
 
 
@@ -161,6 +163,7 @@ def judge(
         classes=test.classes,
         auc=Interval.of_auc(scored.ranking, test.classes, weight=test.weight),
         threshold=model.threshold_ if len(test.labels) == 2 else None,
+        threshold_rule=str(Rule.read(model.threshold)),
         peers=tuple(peers),
         importance=evaluate.importance(model, scored, test),
         columns=evaluate.describe_columns(encoder, train.table),

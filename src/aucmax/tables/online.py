@@ -96,7 +96,7 @@ class Online:
         scored = Scored(rows[:, 0] if binary else rows, torch.tensor(classes), None)
         return self.metric(scored, "binary" if binary else "multiclass")
 
-    def calibrated(self, rule: str) -> tuple[Platt | Temperature, float]:
+    def calibrated(self, rule: str | float) -> tuple[Platt | Temperature, float]:
         """The map to probabilities that the latest rows give now, and the threshold."""
         assert self.latest is not None
         return calibrate(self.network, self.latest, torch.device("cpu"), rule)

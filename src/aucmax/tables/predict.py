@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aucmax import checks
 from aucmax.disk import atomic_write
+from aucmax.judge.binary import BinaryRows
 from aucmax.judge.evaluation import Evaluation
+from aucmax.judge.threshold import Rule
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of
 from aucmax.tables.files import ReadOptions, read
@@ -24,6 +29,7 @@ def predict_file(
     reading: ReadOptions | None = None,
     *,
     id_column: str | None = None,
+    threshold: str | float | None = None,
 ) -> tuple[str | None, list[str]]:
     """Probabilities and labels for the rows of a file, in its order.
 
@@ -36,6 +42,8 @@ def predict_file(
         keep: columns of the data to copy.
         reading: how the file is written.
         id_column: names a row, and comes first; None is that of ``fit_file``, if it is there.
+        threshold: as in :class:`AUCClassifier`, instead of the model's own. "balanced", "recall="
+            and "precision=" are looked up on the rows that judged the model in ``fit_file``.
 
     Returns:
         The text, if ``out`` is None, and notes.
@@ -55,6 +63,9 @@ def predict_file(
     if known and id_column is None and known not in table.column_names:
         notes.append(f"the predictions carry no {known!r}, which named the rows of training")
         copied.remove(known)
+    if threshold is not None:
+        model.threshold_, note = _other_threshold(model, threshold, Path(folder))
+        notes.append(note)
     for name in copied:
         checks.choice("id" if name == id_column else "keep", name, tuple(table.column_names))
     columns = columns_of(table)
@@ -77,6 +88,34 @@ def predict_file(
     with atomic_write(Path(out)) as temporary:
         write(predictions, temporary)
     return None, notes
+
+
+def _other_threshold(
+    model: AUCClassifier, threshold: str | float, folder: Path
+) -> tuple[float, str]:
+    """The threshold that a rule says, and what is known of it."""
+    rule, known = Rule.read(threshold), Evaluation.is_in(folder)
+    if len(model.classes_) > 2:
+        raise ValueError(f"threshold must be left to two classes, found {str(rule)!r} for more")
+    if rule.needs_rows and not known:
+        raise ValueError(
+            f"threshold must be a number or cost=R for a model saved from Python, which has no "
+            f"rows to look {str(rule)!r} up on"
+        )
+    if not known:
+        none = np.empty(0)
+        cut = rule.threshold(none, none.astype(np.int64))
+        return cut, f"rows are {str(model.classes_[1])!r} from {cut:.4g} on"
+    found = Evaluation.read(folder)
+    cut = rule.threshold(found.probability, found.classes, found.weight)
+    rows = replace(found, threshold=cut).rows
+    assert isinstance(rows, BinaryRows)  # there are two labels
+    at = rows.at_threshold
+    precision = "none flagged" if at.precision is None else f"precision {at.precision:.3f}"
+    return cut, (
+        f"rows are {found.labels[1]!r} from {cut:.4g} on ({rule}): recall {at.recall:.3f}, "
+        f"{precision} of the {len(found.classes):,} rows that judged the model"
+    )
 
 
 def _id_of_training(folder: Path) -> str | None:

@@ -17,7 +17,7 @@ from torch.nn import functional
 from aucmax import checks
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature
-from aucmax.judge.threshold import best_threshold
+from aucmax.judge.threshold import Rule
 from aucmax.models.tabular import TabularEnsemble
 from aucmax.tables.encoder import Encoded
 
@@ -81,16 +81,14 @@ def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[
 
 
 def calibrate(
-    network: nn.Module, rows: Rows, device: torch.device, rule: str
+    network: nn.Module, rows: Rows, device: torch.device, rule: str | float
 ) -> tuple[Platt | Temperature, float]:
     """The map from the network's scores to probabilities that the rows give, and the threshold."""
     scores = score_rows(network, rows, device)
     if scores.shape[1] > 1:
         return calibration.fit_temperature(scores, rows.classes, rows.weight), 0.5
     platt = calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)
-    if rule == "proba" or len(np.unique(rows.classes)) < 2:
-        return platt, 0.5
-    return platt, best_threshold(platt(scores[:, 0]), rows.classes, rows.weight)
+    return platt, Rule.read(rule).threshold(platt(scores[:, 0]), rows.classes, rows.weight)
 
 
 @contextmanager

@@ -123,7 +123,8 @@ def fit_stream(
             f"data must have every label among the rows kept apart, found {counts[1]} of "
             f"{labels} to stop by and {counts[2]} to judge by"
         )
-    model = AUCClassifier(random_state=seed, threshold="balanced", time_limit=time_limit, **options)
+    options = {"threshold": "balanced", "time_limit": time_limit, **options}
+    model = AUCClassifier(random_state=seed, **options)
     model._begin_stream(table, labels, seed)
 
     def encode(block: Columns) -> tuple[Any, ...]:
