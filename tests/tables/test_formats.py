@@ -37,7 +37,12 @@ READ = {
     "other units": (["12 kg", "5 kg"], ["12 kg", "5 kg"], Format("text")),
     "addresses": (["10.0.0.1", "1.2.3.4"], ["10.0.0.1", "1.2.3.4"], Format("text")),
     "flags": (["true", "FALSE", "1"], [True, False, True], Format("bool")),
-    "flags and more": (["true", "false", "?"], ["true", "false", "?"], Format("text")),
+    "flags and a mark": (
+        ["true", "false", "?"],
+        [True, False, None],
+        Format("bool", marks={"?": 1}),
+    ),
+    "flags and more": (["true", "false", "maybe"], ["true", "false", "maybe"], Format("text")),
     "words": (["red", "n/a", " None ", "blue "], ["red", None, None, "blue "], Format("text")),
     "ISO": (
         ["2024-05-01", "2024-05-02"],

@@ -323,6 +323,13 @@ OTHERS = {
 }
 """What files of other kinds begin with."""
 
+INVISIBLE = {
+    "NUL bytes": b"\0",
+    "byte order marks": codecs.BOM_UTF8,
+    "blanks without a width": "\u200b".encode(),
+}
+"""What nobody sees, and makes a text of a number."""
+
 
 class Dialect(NamedTuple):
     """How a CSV is written.
@@ -352,15 +359,17 @@ def _text(path: Path, suffix: str, encoding: str | None, notes: list[str]) -> by
             data = gzip.decompress(data)
         except (EOFError, OSError, zlib.error) as error:
             raise _wrong(path, f"is no gzip file, cut off or damaged: {error}") from None
-    begin = data[:20].lstrip().lower()
+    begin = b"".join(data[:50].split()).lower()
     for first, what in OTHERS.items():
         if begin.startswith(first.lower()):
             raise _wrong(path, what)
     data = _in_utf8(path, data, encoding, notes)
     data = data.removeprefix(codecs.BOM_UTF8)
-    if b"\0" in data:
-        notes.append(f"{data.count(0):,} NUL bytes are left out")
-        data = data.replace(b"\0", b"")
+    plain = data.isascii()  # which is faster than to look for each
+    for what, found in INVISIBLE.items():
+        if (found.isascii() or not plain) and found in data:
+            notes.append(f"{data.count(found):,} {what} are left out")
+            data = data.replace(found, b"")
     if data.endswith(b"\x1a"):  # which ended a file once
         data = data.rstrip(b"\x1a")
     if not data[:HEAD].strip() and not data.strip():
@@ -369,19 +378,23 @@ def _text(path: Path, suffix: str, encoding: str | None, notes: list[str]) -> by
 
 
 def _in_utf8(path: Path, data: bytes, encoding: str | None, notes: list[str]) -> bytes:
-    if encoding is None:
-        encoding = _encoding(data)
-        if encoding == "utf-8":
-            return data
-        notes.append(f"the text is no UTF-8 and is read as {encoding}: --encoding says another")
     try:
+        if encoding is None:
+            encoding = _encoding(data)
+            if encoding == "utf-8":
+                return data
+            notes.append(f"the text is no UTF-8 and is read as {encoding}: --encoding says another")
         return data.decode(encoding).encode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{data[error.start]:02x} in line {line}"
+        raise _wrong(path, f"must be text in {error.encoding}, found {found}") from None
     except UnicodeError as error:
         raise _wrong(path, f"must be text in {encoding}, found {error}") from None
 
 
 def _encoding(data: bytes) -> str:
-    """The likeliest encoding."""
+    """The likeliest encoding; UnicodeDecodeError if it is UTF-8 but for some bytes."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = (data[start:2000:2].count(0) for start in (0, 1))
@@ -390,6 +403,9 @@ def _encoding(data: bytes) -> str:
     try:
         data.isascii() or data.decode()
     except UnicodeDecodeError:
+        text = data.decode(errors="replace")
+        if len(re.findall("[^\x00-\x7f\ufffd]", text)) > text.count("\ufffd"):
+            raise
         undefined = b"\x81\x8d\x8f\x90\x9d"
         return "latin-1" if any(byte in data for byte in undefined) else "windows-1252"
     return "utf-8"
@@ -425,7 +441,8 @@ def _dialect(
     if not rows:
         raise _wrong(path, "has no rows")
     names = _names(path, rows[0].values, notes)
-    if len(rows) > 1 and all(map(NUMBER.fullmatch, filter(None, rows[0].values))):
+    fractions = any(map(DECIMAL_POINT.fullmatch, rows[0].values))
+    if fractions or all(map(NUMBER.fullmatch, filter(None, rows[0].values))):
         notes.append(
             f"the first line is taken as names, though it holds numbers: {rows[0].values[:5]}"
         )
@@ -451,7 +468,7 @@ def _rows(head: str, separator: str, quote: str, whole: bool) -> list[_Row]:
 
 def _quote(head: str) -> str:
     """Apostrophes quote if some stand around values, and no quotation marks do."""
-    around = r"(?:^|[,;\t|]){0}[^{0}]*{0}(?:[,;\t|]|\r?$)"
+    around = r"(?:^|[,;\t|\r]){0}(?:[^{0}]|{0}{0})*{0}(?:[,;\t|\r]|$)"
     marks = [quote for quote in "\"'" if re.search(around.format(quote), head, re.M)]
     return marks[0] if marks else '"'
 
@@ -524,6 +541,8 @@ def _read_csv(
         sample = _sample(data, start, quoted)
         found = parse(pa.py_buffer(sample), {}, len(sample) + 1, threads=False).schema
         types = {f.name: pa.string() if pa.types.is_null(f.type) else f.type for f in found}
+        if b"0x" in sample.lower():  # Arrow reads these codes as numbers, pandas as text
+            types |= {x: pa.string() for x, kind in types.items() if pa.types.is_integer(kind)}
         types |= {name: pa.string() for name in text & set(types)}
         try:
             table = parse(body, types, BLOCK, threads=True)
@@ -574,12 +593,15 @@ def _drop_empty_ends(table: pa.Table, notes: list[str]) -> pa.Table:
 
 def _check_lengths(path: Path, data: bytes, dialect: Dialect) -> None:
     """Raise for the first line with more or fewer values than there are names."""
-    text = io.TextIOWrapper(io.BytesIO(data[dialect.start :]), "utf-8", newline="")
-    rows = csv.reader(text, delimiter=dialect.separator, quotechar=dialect.quote)
+    lines = list(io.StringIO(data[dialect.start :].decode(), newline=""))
+    rows = csv.reader(lines, delimiter=dialect.separator, quotechar=dialect.quote)
     expected, line = len(dialect.names), dialect.line
     with suppress(csv.Error):  # rows up to one that Python's reader gives up on
         for row in rows:
             if row and len(row) != expected:
+                written = "".join(lines[line - dialect.line : rows.line_num])
+                if written.count(dialect.quote) % 2:
+                    raise _wrong(path, f"has a quote in line {line} that is never closed")
                 raise _wrong(
                     path, f"has {len(row)} values in line {line}, the header has {expected}"
                 )

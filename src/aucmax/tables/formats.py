@@ -24,7 +24,7 @@ MISSING = (
 PLACEHOLDERS = (
     "?", "??", "-", "--", "---", ".", "..", "...", "*", "/", "\\n", "na", "n/a", "#n/a", "#na",
     "nan", "-nan", "null", "nil", "none", "missing", "unknown", "#div/0!", "#value!", "#ref!",
-    "#num!", "#name?", "#null!",
+    "#num!", "#name?", "#null!", "0000-00-00", "0000-00-00 00:00:00", "00/00/0000", "00.00.0000",
 )  # fmt: skip
 """Texts, in lower case, that stand for a missing number or date, even if training had none."""
 
@@ -89,6 +89,9 @@ class Format:
         )
         there = _without(trimmed, known)
         values = _read(there, self)
+        if self.kind == "number" and values.null_count > there.null_count:
+            # True or false with missing values are numbers to most libraries.
+            values = pc.coalesce(values.cast(pa.float64()), _flags(there).cast(pa.float64()))
         strange = pc.and_(pc.is_valid(there), pc.is_null(values)).to_numpy(zero_copy_only=False)
         if strange.any():
             row = int(np.argmax(strange))
@@ -179,8 +182,10 @@ def _read_all(texts: Any, written: Format) -> _Reading | None:
 def _is_value(mark: str, kind: str) -> bool:
     """Whether a text is a value that is only written in another way: it must not be lost."""
     if kind == "date":
-        return any(_date(mark, order) for order in ("dmy", "mdy", "ymd"))
-    return kind == "bool" or (_has_digit(mark) and re.search(CURRENCY, mark) is not None)
+        return is_date(mark)
+    if kind == "bool":
+        return not is_placeholder(mark)
+    return _has_digit(mark) and re.search(CURRENCY, mark) is not None
 
 
 def _has_digit(text: str) -> bool:
@@ -275,7 +280,8 @@ SIGN = "[+\\-\u2212]"
 
 def _numbers(texts: Any, written: Format) -> Any:
     if written.decimal == "." and not written.thousands and not written.unit:
-        for kind in (pa.int64(), pa.float64()):
+        hexadecimal = pc.any(pc.match_substring_regex(texts, "^0[xX]")).as_py()
+        for kind in (pa.float64(),) if hexadecimal else (pa.int64(), pa.float64()):
             try:
                 return texts.cast(kind)
             except pa.ArrowInvalid:
@@ -350,6 +356,11 @@ def _iso(text: str) -> datetime.datetime | None:
     except ValueError:
         return None
     return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a date in any order of its parts."""
+    return any(_date(text, order) for order in ("dmy", "mdy", "ymd"))
 
 
 def _date(text: str, order: str) -> datetime.datetime | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aucmax import metrics
 from aucmax.tables.columns import Columns
-from aucmax.tables.formats import is_number
+from aucmax.tables.formats import is_date, is_number
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.split import fair_sample
 
@@ -76,7 +76,7 @@ def _verb(names: list[str], one: str, several: str) -> str:
 
 
 def _about_categories(name: str, values: Values) -> list[str]:
-    """Of a text: whether most of its values are numbers, or most differ."""
+    """Of a text: whether most of its values are numbers or dates, or most differ."""
     if values.dtype != object or len(values) < LEAST_ROWS:
         return []
     counts = Counter(text for text in values[:MOST_ROWS].tolist() if text is not None)
@@ -87,6 +87,12 @@ def _about_categories(name: str, values: Values) -> list[str]:
             f"column {name!r} is taken as a category, though {numbers / counts.total():.0%} of its "
             f"values are numbers: the others are {', '.join(others[:5])}"
             f"{', ...' if len(others) > 5 else ''}; --na-values says which stand for missing ones"
+        ]
+    dates = [text for text, _ in counts.most_common() if is_date(text.strip())]
+    if sum(counts[text] for text in dates) > MOSTLY * counts.total():
+        return [
+            f"column {name!r} is taken as a category, though most of its values are dates, such as "
+            f"{' and '.join(map(repr, dates[:2]))}: no one order of day and month reads them all"
         ]
     repeated = any(count >= LEAST_REPEATS for count in counts.values())  # else it is not used
     if len(counts) > MOSTLY * counts.total() and repeated:
