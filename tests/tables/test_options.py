@@ -6,9 +6,12 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
+import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from aucmax import AUCClassifier
 from aucmax.cli import main
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.multiclass import class_results
@@ -288,6 +291,75 @@ def test_a_precision_that_is_not_reached_is_a_note(folder, capsys):
     err = capsys.readouterr().err.splitlines()
     assert err[0].startswith("note: precision 1 is not reached on the 72 rows that choose")
     assert "on (precision=1): recall" in err[1]
+
+
+# ---- Device, threads, silence --------------------------------------------------------------------
+
+
+def test_quiet_says_only_what_matters(folder, tmp_path, capfd):
+    place, _ = folder
+    call = ["fit", str(place / "both.csv"), "--target", "ill", "--time-limit", "0.01", "--quiet"]
+    main([*call, "--out", str(tmp_path / "m"), "--device", "cpu", "--threads", "1"])
+    out, err = capfd.readouterr()
+    assert err == ""
+    auc, where = out.splitlines()
+    assert re.fullmatch(r"AUC 0\.\d{4}, 95% interval .*", auc)
+    assert where.startswith(f"The model is in {tmp_path / 'm'}, its report is ")
+    main(["evaluate", str(tmp_path / "m"), str(place / "new.csv"), "--quiet"])
+    out, err = capfd.readouterr()
+    assert (len(out.splitlines()), err) == (1, "")
+    new, csv_file = str(place / "new.csv"), tmp_path / "p.csv"
+    main(["predict", str(tmp_path / "m"), new, "--quiet", "--out", str(csv_file)])
+    assert capfd.readouterr() == ("", "")
+    assert len(csv_file.read_text().splitlines()) == 151
+    assert refused(capfd, "predict", tmp_path / "m", "nothing.csv", "--quiet")
+
+
+def test_threads_are_those_of_torch_and_are_put_back(folder, monkeypatch):
+    place, _ = folder
+    seen = []
+    score = AUCClassifier.score_encoded
+
+    def count(self, encoded):
+        seen.append((torch.get_num_threads(), pyarrow.cpu_count()))
+        return score(self, encoded)
+
+    monkeypatch.setattr(AUCClassifier, "score_encoded", count)
+    before = torch.get_num_threads(), pyarrow.cpu_count()
+    folder_of, new = str(place / "model"), str(place / "new.csv")
+    fitted_with = AUCClassifier.load(folder_of).n_jobs
+    main(["evaluate", folder_of, new, "--threads", "3", "--quiet"])
+    assert seen == [(3, 3)]
+    assert fitted_with == 1
+    assert (torch.get_num_threads(), pyarrow.cpu_count()) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--threads", "0"], "threads must be an integer >= 1, found 0"),
+        (["--device", "abacus"], "device must be 'auto' or a device of torch's, found 'abacus'"),
+    ],
+)
+def test_wrong_devices_and_threads(folder, capsys, tmp_path, wrong, said):
+    place, _ = folder
+    for call in (
+        ("fit", place / "both.csv", "--target", "ill", "--out", tmp_path / "m"),
+        ("predict", place / "model", place / "new.csv"),
+        ("evaluate", place / "model", place / "new.csv"),
+    ):
+        assert refused(capsys, *call, *wrong) == said
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_model_trained_elsewhere_is_scored_here(folder, tmp_path):
+    """The folder of a model trained on a GPU says so; another machine may have none."""
+    place, _ = folder
+    model = AUCClassifier.load(place / "model")
+    model.device = "cuda:7"
+    model.save(tmp_path / "m")
+    text, _ = predict_file(tmp_path / "m", place / "new.csv", device="cpu")
+    assert rows_of(text)[0]["prediction"] in ("yes", "no")
 
 
 # ---- Several files -------------------------------------------------------------------------------

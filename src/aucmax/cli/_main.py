@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 
 import tyro
 
+from aucmax import checks
+from aucmax.cli import _completion
 from aucmax.cli._reproduce import reproduce
 from aucmax.cli._tables import demo, evaluate, export, fit, predict, report, tune
 from aucmax.processes import WorkerDiedError
@@ -38,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
+            if "--quiet" in given:
+                warnings.simplefilter("ignore")
             warnings.showwarning = _note
             _run(given)
         sys.stdout.flush()
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(130) from None
 
 
-def _note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+def _note(message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning of the library as a note among others."""
     print(f"note: {message}", file=sys.stderr)
 
@@ -63,9 +67,13 @@ def _run(given: list[str]) -> None:
     if given in (["-h"], ["--help"]) or not given:
         lines = [f"  {k:<12} {(v.__doc__ or '').splitlines()[0]}" for k, v in COMMANDS.items()]
         print("usage: aucmax COMMAND [OPTIONS]", "", *lines, "", sep="\n")
-        print("aucmax COMMAND --help says more.")
+        print("aucmax COMMAND --help says more, aucmax --version which one this is, and")
+        print("aucmax --print-completion bash|zsh|fish how a shell completes commands.")
     elif given == ["--version"]:
         print(f"aucmax {__version__}")
+    elif given[0] == "--print-completion":
+        shell = checks.choice("--print-completion", " ".join(given[1:]), _completion.SHELLS)
+        print(_completion.script(shell, COMMANDS), end="")
     elif given[0] not in COMMANDS:
         raise ValueError(f"command must be one of {', '.join(COMMANDS)}, found {given[0]!r}")
     else:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from aucmax import checks
 from aucmax.cli._reproduce import Count, Folder, Seconds
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.evaluation import Evaluation, compare_aucs
 from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
 from aucmax.report import words
+from aucmax.train.metrics import MetricName
+from aucmax.train.objectives import Objective
 
 if TYPE_CHECKING:
     from aucmax.tables import Fitted, Tuning
@@ -46,12 +50,15 @@ def fit(
     weight: Column = None,
     id_column: Id = None,
     exact_labels: bool = False,
-    objective: Literal["auc+ce", "auc", "ce"] = "auc+ce",
-    metric: str = "roc_auc",
+    objective: Objective = "auc+ce",
+    metric: MetricName = "roc_auc",
     threshold: Threshold = None,
     test_share: float = 0.2,
     time_limit: Seconds = None,
     seed: int = 0,
+    device: str = "auto",
+    threads: Count = None,
+    quiet: bool = False,
     streaming: bool = False,
     passes: float = 1.0,
 ) -> None:
@@ -69,8 +76,7 @@ def fit(
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         objective: What training makes small: the AUC objective, cross-entropy, or both.
-        metric: What the model is chosen by, on rows that it does not train on, and when to stop:
-            roc_auc or average_precision.
+        metric: What the model is chosen by, on rows that it does not train on, and when to stop.
         threshold: From which probability on a row gets the positive label: a number; cost=5, if a
             missed one costs as much as 5 false alarms; recall=0.9 or precision=0.5, if so much is
             wanted of the rows that stop the training. By default their best balanced accuracy
@@ -78,6 +84,9 @@ def fit(
         test_share: Share of the rows kept apart to judge the model by.
         time_limit: Stop training after so many seconds.
         seed: Of everything that is random.
+        device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
+        threads: At most so many cores; by default what torch takes.
+        quiet: Show no progress and no notes, only the AUC and where the model is.
         streaming: Read the rows from disk as they are needed; a FILE may be 'part-*.parquet'.
         passes: With --streaming, how often every row is seen.
     """
@@ -87,20 +96,48 @@ def fit(
         "positive": positive, "out": out, "drop": drop, "weight": weight, "id_column": id_column,
         "exact_labels": exact_labels, "time_limit": time_limit, "seed": seed,
         "objective": objective, "metric": metric, "threshold": threshold or "balanced",
+        "device": device, "progress": not quiet,
         "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
-    if streaming:
-        fitted = fit_stream(data, target, passes=passes, **given)
-    else:
-        fitted = fit_file(data, target, test_share=test_share, **given)
-    print(summary(fitted.evaluation))
-    _say_where(fitted)
+    with _cores(threads):
+        if streaming:
+            fitted = fit_stream(data, target, passes=passes, **given)
+        else:
+            fitted = fit_file(data, target, test_share=test_share, **given)
+    _say_all(fitted, summary(fitted.evaluation), quiet)
 
 
-def _say_where(fitted: Fitted) -> None:
+@contextmanager
+def _cores(threads: int | None) -> Iterator[None]:
+    """At most so many for torch, Arrow and scikit-learn; None leaves them as they are."""
+    import pyarrow
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    if threads is None:
+        yield
+        return
+    before = torch.get_num_threads(), pyarrow.cpu_count()
+    with threadpool_limits(checks.count("threads", threads)):
+        torch.set_num_threads(threads)
+        pyarrow.set_cpu_count(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before[0])
+            pyarrow.set_cpu_count(before[1])
+
+
+def _say_all(fitted: Fitted, text: str, quiet: bool) -> None:
+    where = f"The model is in {fitted.folder}, its report is {fitted.report}"
+    if quiet:
+        evaluation = fitted.evaluation
+        print(_auc_in_words(evaluation.auc, len(evaluation.labels)), where, sep="\n")
+        return
+    print(text)
     if fitted.replaced:
         print(f"note: the model that was in {fitted.folder} before is replaced")
-    print(f"\nThe model is in {fitted.folder}, its report is {fitted.report}")
+    print(f"\n{where}")
 
 
 def tune(
@@ -117,6 +154,8 @@ def tune(
     test_share: float = 0.2,
     time_limit: Seconds = None,
     seed: int = 0,
+    device: str = "auto",
+    quiet: bool = False,
 ) -> None:
     """Search for options that suit a table, and fit a model with the best.
 
@@ -139,18 +178,20 @@ def tune(
         test_share: Share of the rows kept apart to judge the model by.
         time_limit: Begin no further trial after so many seconds.
         seed: Of everything that is random.
+        device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
+        quiet: Show no progress and no notes, only the AUC and where the model is.
     """
     from aucmax.tables import tune_file
 
     fitted, tuning = tune_file(
         data, target, positive=positive, out=out, drop=drop, weight=weight, id_column=id_column,
         exact_labels=exact_labels, trials=trials, workers=workers, test_share=test_share,
-        time_limit=time_limit, seed=seed,
+        time_limit=time_limit, seed=seed, device=device, progress=not quiet,
         command=shlex.join(["aucmax", *sys.argv[1:]]),
     )  # fmt: skip
-    print(f"{summary(fitted.evaluation)}\n\n{in_words(tuning)}")
-    _say_where(fitted)
-    print(f"The trials are {fitted.folder / 'tuning.json'}")
+    _say_all(fitted, f"{summary(fitted.evaluation)}\n\n{in_words(tuning)}", quiet)
+    if not quiet:
+        print(f"The trials are {fitted.folder / 'tuning.json'}")
 
 
 def predict(
@@ -160,6 +201,9 @@ def predict(
     id_column: Id = None,
     keep: Names = (),
     threshold: Threshold = None,
+    device: str = "auto",
+    threads: Count = None,
+    quiet: bool = False,
 ) -> None:
     """Predict the rows of a table.
 
@@ -175,25 +219,48 @@ def predict(
             fit chose and printed: a number; cost=5, if a missed one costs as much as 5 false
             alarms, which is 1/6; recall=0.9 or precision=0.5, as the rows that judged the model in
             fit had it.
+        device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
+        threads: At most so many cores; by default what torch takes.
+        quiet: Say nothing but the predictions.
     """
     from aucmax.tables import predict_file
 
-    text, notes = predict_file(model, data, out, keep, id_column=id_column, threshold=threshold)
-    _tell(notes)
-    print(f"The predictions are in {out}" if text is None else text, end="\n" if out else "")
+    with _cores(threads):
+        text, notes = predict_file(
+            model, data, out, keep, id_column=id_column, threshold=threshold, device=device
+        )
+    _tell(() if quiet else notes)
+    if text is not None:
+        print(text, end="")
+    elif not quiet:
+        print(f"The predictions are in {out}")
 
 
-def evaluate(model: Model, data: Files, weight: Column = None) -> None:
+def evaluate(
+    model: Model,
+    data: Files,
+    weight: Column = None,
+    device: str = "auto",
+    threads: Count = None,
+    quiet: bool = False,
+) -> None:
     """Judge a model on rows with a known target.
 
     Args:
         model: The folder that aucmax fit made.
         data: A file with the target's column, or several.
         weight: How much each row counts, a number of at least 0; by default all count alike.
+        device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
+        threads: At most so many cores; by default what torch takes.
+        quiet: Say nothing but the AUC.
     """
     from aucmax.tables import evaluate_file
 
-    evaluation = evaluate_file(model, data, weight=weight)
+    with _cores(threads):
+        evaluation = evaluate_file(model, data, weight=weight, device=device)
+    if quiet:
+        print(_auc_in_words(evaluation.auc, len(evaluation.labels)))
+        return
     _tell(evaluation.notes)
     rows, labels = evaluation.rows, evaluation.labels
     counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
@@ -201,10 +268,13 @@ def evaluate(model: Model, data: Files, weight: Column = None) -> None:
     print(_auc_in_words(evaluation.auc, len(labels)))
     if isinstance(rows, BinaryRows):
         at, (negatives, positives) = rows.at_threshold, rows.counts
+        found, alone = f"{at.hits:,} of {positives:,}", f"{at.left_alone:,} of {negatives:,}"
+        if rows.weight is not None:
+            found = alone = "by weight"
         print(f"average precision {rows.average_precision:.4f}")
         print(
-            f"at the model's threshold: recall {at.recall:.3f} ({at.hits:,} of {positives:,}), "
-            f"specificity {at.specificity:.3f} ({at.left_alone:,} of {negatives:,})"
+            f"at the model's threshold: recall {at.recall:.3f} ({found}), "
+            f"specificity {at.specificity:.3f} ({alone})"
         )
     if not evaluation.is_enough:
         print(words.too_few(evaluation, repr))

@@ -24,6 +24,7 @@ from aucmax.tables.files import ReadOptions
 from aucmax.tables.labeled import Labeled, as_words, read_labeled
 from aucmax.tables.several import Paths, listed
 from aucmax.tables.split import fair_sample
+from aucmax.train.options import find_device
 from aucmax.version import __version__
 
 MOST_ROWS, REPEATS, MOST_SECONDS = 2000, 3, 30.0
@@ -121,6 +122,7 @@ def evaluate_file(
     reading: ReadOptions | None = None,
     *,
     weight: str | None = None,
+    device: str = "auto",
 ) -> Evaluation:
     """How good a model is on the rows of a file that has its target.
 
@@ -129,13 +131,14 @@ def evaluate_file(
         data: CSV, Parquet or Arrow, with the target's column; one file or several.
         reading: how the file is written.
         weight: the column of the rows' weights; None counts them alike.
+        device: "auto" is the GPU if there is one.
 
     Returns:
         A record with the AUC and its interval (``auc.value``, ``auc.low``, ``auc.high``), the
         counts of the labels (``rows.counts``), ``notes`` and, of two labels,
         ``average_precision``, ``recall`` and ``specificity`` at the model's threshold.
     """
-    model = AUCClassifier.load(folder)
+    model = load_for_scoring(folder, device)
     before = Evaluation.read(Path(folder))
     rows = read_labeled(
         data, before.target, reading=reading, labels=before.labels, weight=weight,
@@ -167,6 +170,14 @@ def evaluate_file(
         weight=rows.weight,
         weight_column=weight,
     )
+
+
+def load_for_scoring(folder: str | Path, device: str) -> AUCClassifier:
+    """The model of a folder, on a device that need not be the one that it was trained on."""
+    find_device(device)
+    model = AUCClassifier.load(folder)
+    model.device = device
+    return model
 
 
 def write_report(folder: str | Path) -> Path:

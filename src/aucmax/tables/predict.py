@@ -17,6 +17,7 @@ from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.threshold import Rule
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of
+from aucmax.tables.evaluate import load_for_scoring
 from aucmax.tables.files import ReadOptions, read
 from aucmax.tables.several import Paths, as_paths
 
@@ -30,6 +31,7 @@ def predict_file(
     *,
     id_column: str | None = None,
     threshold: str | float | None = None,
+    device: str = "auto",
 ) -> tuple[str | None, list[str]]:
     """Probabilities and labels for the rows of a file, in its order.
 
@@ -44,6 +46,7 @@ def predict_file(
         id_column: names a row, and comes first; None is that of ``fit_file``, if it is there.
         threshold: as in :class:`AUCClassifier`, instead of the model's own. "balanced", "recall="
             and "precision=" are looked up on the rows that judged the model in ``fit_file``.
+        device: "auto" is the GPU if there is one.
 
     Returns:
         The text, if ``out`` is None, and notes.
@@ -55,7 +58,7 @@ def predict_file(
         checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
         if Path(out).resolve() in [Path(path).resolve() for path in as_paths(data)]:
             raise ValueError(f"out must be another file than the data, found {out} for both")
-    model = AUCClassifier.load(folder)
+    model = load_for_scoring(folder, device)
     known = id_column or _id_of_training(Path(folder))
     copied = [known, *keep] if known else [*keep]
     content = read(data, reading, text=copied, formats=model.encoder_.formats)

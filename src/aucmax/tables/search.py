@@ -38,6 +38,7 @@ from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.train import DivergedError, Outcome, Sweep
 from aucmax.train.interrupts import Stopped, saying_so
+from aucmax.train.objectives import OBJECTIVES
 from aucmax.train.options import find_device
 from aucmax.version import __version__
 
@@ -479,7 +480,7 @@ class Search:
         """The options to choose, each with its distribution, but for those that are fixed."""
         kinds = self.optuna.distributions
         space = {
-            "objective": kinds.CategoricalDistribution(["auc+ce", "auc", "ce"]),
+            "objective": kinds.CategoricalDistribution(list(OBJECTIVES)),
             "lr": kinds.FloatDistribution(3e-4, 1e-2, log=True),
             "weight_decay": kinds.FloatDistribution(1e-3, 0.3, log=True),
             "dropout": kinds.FloatDistribution(0.0, 0.5),

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -90,6 +90,7 @@ ROC_AUC = Metric("roc_auc", "AUC", "auc", metrics.roc_auc, metrics.hand_till)
 AVERAGE_PRECISION = Metric(
     "average_precision", "average precision", "average_precision", metrics.average_precision
 )
+MetricName = Literal["roc_auc", "average_precision"]
 METRICS = {metric.name: metric for metric in (ROC_AUC, AVERAGE_PRECISION)}
 
 

@@ -6,7 +6,7 @@ To add one, write its loss in :mod:`aucmax.loss` and give it a row in :data:`OBJ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -50,9 +50,10 @@ def auc_with_cross_entropy(task: str, prior: Any, options: Mapping[str, Any]) ->
 
 Maker = Callable[[str, Any, Mapping[str, Any]], nn.Module]
 """From task, prior and ``loss_options`` to a loss."""
+Objective = Literal["auc+ce", "auc", "ce"]
 OBJECTIVES: dict[str, Maker] = {
-    "auc": auc,
     "auc+ce": auc_with_cross_entropy,
+    "auc": auc,
     "ce": cross_entropy,
 }
 
