@@ -32,7 +32,9 @@ docs: $(READY)   ## Build the site in docs/_build/html, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 MINUTES ?= 10
-soak: $(READY)   ## Kill training runs at random for MINUTES=10, and compare them with runs left alone
+MOMENTS ?= 20
+soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=20, and compare with ones left alone
+	$(BIN)/python tests/soak/interrupts.py --moments $(MOMENTS)
 	$(BIN)/python tests/soak/resume.py --minutes $(MINUTES)
 
 demo: $(READY)   ## Fit a model on a table that comes along, and show what it made

@@ -3,29 +3,22 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aucmax.loss import (
-    AUCLoss,
-    AUCWithCrossEntropy,
-    MulticlassAUCLoss,
-    MultilabelAUCLoss,
-    minmax_groups,
-)
-from aucmax.loss.prior import StreamingPrior
-from aucmax.optim import (
-    OAUC,
-    PGA,
-    PPDSG,
-    IterateAverage,
-    PPDAdaGrad,
-    averaged,
-    update_batch_norm,
-)
 from aucmax.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from aucmax import history, metrics, stages
     from aucmax.checkpoint import load_weights
     from aucmax.data import BatchSampler
+    from aucmax.loss import (
+        AUCLoss,
+        AUCWithCrossEntropy,
+        MulticlassAUCLoss,
+        MultilabelAUCLoss,
+        minmax_groups,
+    )
+    from aucmax.loss.prior import StreamingPrior
+    from aucmax.optim import OAUC, PGA, PPDSG, IterateAverage, PPDAdaGrad
+    from aucmax.optim.averaged import averaged, update_batch_norm
     from aucmax.tables.classifier import AUCClassifier
     from aucmax.train import DivergedError, FitResult, evaluate, fit, sweep
 
@@ -57,18 +50,34 @@ __all__ = [
 ]
 
 _LATER = {
+    "OAUC": "aucmax.optim",
+    "PGA": "aucmax.optim",
+    "PPDSG": "aucmax.optim",
     "AUCClassifier": "aucmax.tables",
+    "AUCLoss": "aucmax.loss",
+    "AUCWithCrossEntropy": "aucmax.loss",
     "BatchSampler": "aucmax.data",
     "DivergedError": "aucmax.train",
     "FitResult": "aucmax.train",
+    "IterateAverage": "aucmax.optim",
+    "MulticlassAUCLoss": "aucmax.loss",
+    "MultilabelAUCLoss": "aucmax.loss",
+    "PPDAdaGrad": "aucmax.optim",
+    "StreamingPrior": "aucmax.loss.prior",
+    "averaged": "aucmax.optim",
     "evaluate": "aucmax.train",
     "fit": "aucmax.train",
     "load_weights": "aucmax.checkpoint",
+    "minmax_groups": "aucmax.loss",
     "sweep": "aucmax.train",
+    "update_batch_norm": "aucmax.optim",
 }
-"""Where names come from that are loaded when they are first used, to keep the import light."""
+"""Where names come from that are loaded when they are first used, to keep the import light; so a
+command hears Ctrl-C while torch is still being loaded."""
 
-_PACKAGES = ("data", "history", "judge", "metrics", "models", "paper", "stages", "tables")
+_PACKAGES = (
+    "data", "history", "judge", "loss", "metrics", "models", "optim", "paper", "stages", "tables",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

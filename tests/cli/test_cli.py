@@ -8,7 +8,8 @@ import pytest
 from experiment_helpers import Command, assert_bar, options, run, screen
 
 from aucmax import __version__
-from aucmax.cli import main, reproduce
+from aucmax.cli import main
+from aucmax.cli._reproduce import reproduce
 
 pytestmark = pytest.mark.xdist_group("experiments")
 

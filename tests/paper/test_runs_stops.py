@@ -48,7 +48,7 @@ def interrupt(out):
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is back
     said = [line for line in text.splitlines() if "aucmax: " in line]
     assert len(said) == 1, said
-    assert said[0].startswith("aucmax: stopped; the same command goes on")
+    assert said[0].startswith("aucmax: stopped by SIGINT; the same command goes on")
 
 
 def lose_a_worker(out):

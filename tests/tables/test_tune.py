@@ -263,10 +263,10 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tuned, data, tmp_path, monkeyp
     monkeypatch.setattr(search, "validate", validate)
     with pytest.raises(KeyboardInterrupt):
         tune_file(data, "churned", out=tmp_path / "m", **QUICK)
-    work = tmp_path / "m.unfinished"
-    with (work / "study.log").open("ab") as file:
+    (log,) = (tmp_path / "m.unfinished").glob("*/study.log")
+    with log.open("ab") as file:
         file.write(b'{"op_code": 8')
-    (work / "study.log.lock").symlink_to("nowhere")
+    log.with_name("study.log.lock").symlink_to("nowhere")
     shutil.copytree(tuned[0] / "model", tmp_path / "m.before")
     (tmp_path / "m.partial").mkdir()
     (tmp_path / "m.partial" / "model.json").write_text("{")
@@ -276,23 +276,17 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tuned, data, tmp_path, monkeyp
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
-def test_another_search_in_the_same_place_is_refused(data, tmp_path, monkeypatch):
+def test_another_search_in_the_same_place_begins_beside_it(data, tmp_path, monkeypatch, capsys):
     def stop(*_):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(search, "validate", stop)
+    monkeypatch.setattr(search, "validate", stop)
+    for seed in (0, 1, 0):
         with pytest.raises(KeyboardInterrupt):
-            tune_file(data, "churned", out=tmp_path / "m", **QUICK)
-    with pytest.raises(ValueError, match=r"with another seed in .*m.unfinished: remove it"):
-        tune_file(data, "churned", out=tmp_path / "m", seed=1, **QUICK)
-    customers(170).to_csv(tmp_path / "data.csv", index=False)
-    with pytest.raises(ValueError, match="with another data in"):
-        tune_file(tmp_path / "data.csv", "churned", out=tmp_path / "m", **QUICK)
-    (tmp_path / "n.unfinished").mkdir()
-    (tmp_path / "n.unfinished" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match=r"must leave .*n.unfinished free"):
-        tune_file(data, "churned", out=tmp_path / "n", **QUICK)
+            tune_file(data, "churned", out=tmp_path / "m", seed=seed, **QUICK | {"progress": True})
+    said = "m.unfinished keeps unfinished work with another seed, which is not gone on with"
+    assert capsys.readouterr().err.count(said) == 2
+    assert len(list((tmp_path / "m.unfinished").glob("*/study.log"))) == 2
 
 
 def in_journal(path, state):
@@ -306,13 +300,18 @@ def test_killed_with_its_workers_it_goes_on(data, tmp_path):
     """SIGKILL: trials that are done stay, those at work are done again, no process is left."""
     given = {**QUICK, "out": str(tmp_path / "m"), "trials": 1000, "workers": 2}
     code = f"from aucmax.tables import tune_file; tune_file({str(data)!r}, 'churned', **{given!r})"
-    log = tmp_path / "m.unfinished" / "study.log"
+
+    def done_so_far():
+        logs = tmp_path.glob("m.unfinished/*/study.log")
+        return sum(log.read_bytes().count(b'"values":[') for log in logs)
+
     with Command([], program=(sys.executable, "-c", code)) as command:
-        command.wait_until(lambda: log.exists() and log.read_bytes().count(b'"values":[') >= 1)
+        command.wait_until(lambda: done_so_far() >= 1)
         assert len(list(command.workers())) == 2
         command.kill()
         command.process.wait(20)
         command.wait_for_the_end_of_all()
+    (log,) = tmp_path.glob("m.unfinished/*/study.log")
     done, at_work = in_journal(log, "COMPLETE"), in_journal(log, "RUNNING")
     assert done
     assert at_work

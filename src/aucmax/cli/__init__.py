@@ -1,6 +1,22 @@
 """The command line: parse, call, print."""
 
-from aucmax.cli._main import COMMANDS, main
-from aucmax.cli._reproduce import reproduce
+import signal
+from collections.abc import Sequence
 
-__all__ = ["COMMANDS", "main", "reproduce"]
+from aucmax import signals
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command of the shell; Ctrl-C and SIGTERM end it with one line, codes 130 and 143."""
+    try:
+        with signals.raising(), signals.saying_so():
+            # Here, as Ctrl-C may come in the second that it takes to load torch.
+            from aucmax.cli._main import run_command
+
+            run_command(arguments)
+    finally:
+        if arguments is None:  # all is done and said: one more signal must not change that
+            for number in signals.LISTENED:
+                signal.signal(number, signal.SIG_IGN)

@@ -35,8 +35,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command of the shell; what cannot be right is one line and exit code 2."""
+def run_command(arguments: Sequence[str] | None) -> None:
+    """Run a command; what cannot be right is one line and exit code 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
@@ -51,11 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(str(error))
     except (WorkerDiedError, DivergedError, MemoryError, ImportError) as error:
         _fail(str(error) or type(error).__name__, code=1)
-    except KeyboardInterrupt:
-        goes_on = given[:1] in (["reproduce"], ["tune"]) or "--streaming" in given
-        more = "; the same command goes on from here" if goes_on else ""
-        print(f"\naucmax: stopped{more}", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 def _note(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -25,7 +25,7 @@ from aucmax.paper.timing import read_timed_results, time_lines
 from aucmax.paper.tune import command_options, plan_trials, tune_runs
 from aucmax.paper.verdicts import overview
 from aucmax.report.drawing import svg
-from aucmax.train.interrupts import saying_so
+from aucmax.signals import saying_so
 from aucmax.train.options import find_device
 
 
@@ -111,7 +111,7 @@ def reproduce(
     images = datasets.load(dataset, data, download=download, progress=progress)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
     bar, runs = RunsBar(folder, progress), plan.runs
-    with saying_so(), folder.lock(), bar:
+    with saying_so("the same command goes on"), folder.lock(), bar:
         earlier = None if reuse is None else Folder(Path(reuse))
         runner = Runner(folder, where, count, bar, deadline, images, earlier)
         if studies:

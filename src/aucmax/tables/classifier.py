@@ -34,6 +34,8 @@ LEARNING_RATE = 2e-3
 EVALUATIONS, LEAST_EVALUATIONS, LEAST_STEPS = 60, 30, 20
 """The most evaluations that a training of ``max_steps`` has, the fewest, and the steps between them
 at least; once a round if in between. Small tables would stop too soon otherwise."""
+SAVED_AFTER = 4
+"""Evaluations between two checkpoints: for small networks saving takes as long as some steps."""
 
 
 class Training(NamedTuple):
@@ -181,9 +183,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._train(self._prepare(X, y, sample_weight))
 
-    def _train(self, training: Training) -> Self:
+    def _train(self, training: Training, work: Path | None = None) -> Self:
+        """Train; with a folder for the work, going on from what is in it."""
         with threads(self.n_jobs):
-            result = fit(**training.arguments, device=self.device, progress=self.verbose)
+            arguments = {**training.arguments, "device": self.device, "progress": self.verbose}
+            result = fit(**arguments, out=work)
             return self._finish(result, training.calibrated_on)
 
     def _prepare(
@@ -325,6 +329,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         per_epoch = max(1, len(train) // batch)
         steps = min(self.max_steps, self.max_epochs * per_epoch)
         least = max(LEAST_STEPS, steps // EVALUATIONS)
+        evaluated = min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS)))
         return {
             "model": self.network_,
             "train": train.for_fit(),
@@ -332,7 +337,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "steps": steps,
             "batch_size": batch,
             "probe": 2,
-            "eval_every": min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS))),
+            "eval_every": evaluated,
+            "save_every": SAVED_AFTER * evaluated,
             "seed": seed,
             "patience": self.patience if len(valid) else None,
             **self._recipe(steps),

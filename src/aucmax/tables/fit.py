@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aucmax import checks
+from aucmax import checks, disk
 from aucmax.judge.evaluation import Evaluation, Part, Peer
 from aucmax.judge.interval import Interval
 from aucmax.judge.peers import compare_with_peers
@@ -25,7 +25,11 @@ from aucmax.tables.model_folder import Fitted
 from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.tables.store import plain_number
+from aucmax.tables.unfinished import work_folder
 from aucmax.train.metrics import find_metric
+
+MAY_DIFFER = ("device", "n_jobs", "verbose", "time_limit", "threshold")
+"""Options of the classifier that do not decide what its training comes to."""
 
 
 def fit_file(
@@ -47,6 +51,9 @@ def fit_file(
     **options: Any,
 ) -> Fitted:
     """Train on a file, judge the model on rows kept apart, and write model and report.
+
+    Stopped or killed, the same call goes on: the training is in ``OUT.unfinished`` until the model
+    is written.
 
     Args:
         data: CSV, Parquet or Arrow; several files with the same columns are one table.
@@ -76,16 +83,13 @@ def fit_file(
     paths, names = as_paths(data), {"weight": weight, "id_column": id_column}
     file = TableFile(paths, target, positive, tuple(drop), test_share, seed, exact_labels, **names)
     folder = model_folder.choose(out, paths[0])
-    model_folder.check_free(folder)
-    train, test = file.split()
-    began = time.perf_counter()
-    model = fit_rows(train, seed, time_limit=time_limit, verbose=progress, **options)
-    seconds = round(time.perf_counter() - began, 3)
-    scored = ScoredRows.of(model, model.encoder_.transform(test.table))
-    evaluation = judge(
-        model, train, test, scored, file=file, command=command, seconds=seconds, compare=compare
-    )
-    return model_folder.write(folder, model, evaluation)
+    with work_folder(folder, file.settings("fit", file.digest, options), progress) as work:
+        train, test = file.split()
+        options = {"time_limit": time_limit, "verbose": progress, **options}
+        model = fit_rows(train, seed, work, **options)
+        scored = ScoredRows.of(model, model.encoder_.transform(test.table))
+        evaluation = judge(model, train, test, scored, file=file, command=command, compare=compare)
+        return model_folder.write(folder, model, evaluation)
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,22 @@ class TableFile:
     def __post_init__(self) -> None:
         allowed = "a share between 0 and 1"
         checks.number("test_share", self.test_share, allowed, lambda x: 0 < x < 1)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of what is in the files; one that is not there is for whoever reads it to say."""
+        return " ".join(disk.sha256(path) for path in map(Path, self.data) if path.is_file())
+
+    def settings(self, command: str, data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What must be the same for a command's training to be gone on with.
+
+        Args:
+            command: which of them.
+            data: what tells the content of the files from another.
+            options: of the classifier.
+        """
+        deciding = {k: v for k, v in options.items() if k not in MAY_DIFFER}
+        return {**asdict(self), "data": data, "command": command, **deciding}
 
     def split(self) -> tuple[Labeled, Labeled]:
         """Read the file: the rows to train on, and those to judge by."""
@@ -127,10 +147,11 @@ class TableFile:
         return rows.select(train), rows.select(test)
 
 
-def fit_rows(train: Labeled, seed: int, **options: Any) -> AUCClassifier:
-    """A classifier for the rows, which predicts their labels."""
+def fit_rows(train: Labeled, seed: int, work: Path, **options: Any) -> AUCClassifier:
+    """A classifier for the rows, which predicts their labels; it goes on from its ``work``."""
     model = AUCClassifier(random_state=seed, **{"threshold": "balanced", **options})
-    return model._train(model._prepare(train.table, train.classes, train.weight, train.labels))
+    training = model._prepare(train.table, train.classes, train.weight, train.labels)
+    return model._train(training, work)
 
 
 def judge(
@@ -141,7 +162,6 @@ def judge(
     *,
     file: TableFile,
     command: str,
-    seconds: float,
     compare: bool,
 ) -> Evaluation:
     """All that the report says of the model, by the scores of its test rows."""
@@ -170,7 +190,7 @@ def judge(
         history=tuple({k: plain_number(v) for k, v in r.items()} for r in model.history_),
         metric=find_metric(model.metric).name,
         notes=tuple(notes),
-        seconds=seconds,
+        seconds=model.history_[-1]["seconds"],
         command=command,
         versions=evaluate.versions(),
         weight=test.weight,

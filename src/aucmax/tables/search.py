@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import math
 import os
-import shutil
 import time
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +25,7 @@ from aucmax.judge.peers import compare as compare_scores
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
 from aucmax.search import open_journal, require_optuna
+from aucmax.signals import Stopped, saying_so
 from aucmax.tables import model_folder
 from aucmax.tables.classifier import LEARNING_RATE, AUCClassifier
 from aucmax.tables.encoder import TableEncoder
@@ -36,11 +35,10 @@ from aucmax.tables.labeled import Labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
+from aucmax.tables.unfinished import work_folder
 from aucmax.train import DivergedError, Outcome, Sweep
-from aucmax.train.interrupts import Stopped, saying_so
 from aucmax.train.objectives import OBJECTIVES
 from aucmax.train.options import find_device
-from aucmax.version import __version__
 
 FOLDS = 3
 """Into which the training rows are cut: each is scored by a model of the others."""
@@ -200,75 +198,29 @@ def tune_file(
         )
     AUCClassifier(**options)._check_options()
     folder = model_folder.choose(out, paths[0])
-    work = folder.with_name(folder.name + ".unfinished")
-    if (work / "settings.json").exists():  # a search that was killed, perhaps while it wrote
-        with _locked(work):
-            model_folder.recover(folder)
-    model_folder.check_free(folder)
-    digest = " ".join(disk.sha256(Path(path)) for path in paths)
-    train, test, _ = read_folds(file, digest)
-    counts = np.bincount(train.classes).tolist()
-    if not are_enough(counts):
-        few = f"{min(counts)} rows of {train.labels[counts.index(min(counts))]!r}"
-        note = f"the options are chosen by {few} in all, too few to choose by: mostly by chance"
-        train = train._replace(notes=[*train.notes, note])
-    with saying_so(), _reserved(work, _settings(file, digest, options)):
-        search = Search(work / "study.log", file, digest, options, len(train.labels))
-        try:
-            _run(search, trials, workers, deadline, progress)
-            tuning = search.result()
-        except ValueError:  # the options' or the data's: the same search would end so again
-            shutil.rmtree(work)
-            raise
-        began = time.perf_counter()
-        model = fit_rows(train, seed, **{"verbose": progress, **tuning.best.options})
-        seconds = round(time.perf_counter() - began, 3)
+    settings = file.settings("tune", file.digest, options)
+    with saying_so(), work_folder(folder, settings, progress) as work:
+        train, test, _ = read_folds(file, file.digest)
+        counts = np.bincount(train.classes).tolist()
+        if not are_enough(counts):
+            few = f"{min(counts)} rows of {train.labels[counts.index(min(counts))]!r}"
+            note = f"the options are chosen by {few} in all, too few to choose by: mostly by chance"
+            train = train._replace(notes=[*train.notes, note])
+        work.mkdir(exist_ok=True)
+        search = Search(work / "study.log", file, file.digest, options, len(train.labels))
+        _run(search, trials, workers, deadline, progress)
+        tuning = search.result()
+        fitting = {"verbose": progress, **tuning.best.options}
+        model = fit_rows(train, seed, work / "best", **fitting)
         scored = ScoredRows.of(model, model.encoder_.transform(test.table))
-        evaluation = judge(
-            model, train, test, scored, file=file, command=command, seconds=seconds,
-            compare=compare,
-        )  # fmt: skip
+        evaluation = judge(model, train, test, scored, file=file, command=command, compare=compare)
         tuning = replace(
             tuning,
             best=replace(tuning.best, test_auc=evaluation.auc.value),
-            defaults=_compared(tuning, evaluation.auc.value, scored, train, test, seed),
+            defaults=_compared(tuning, evaluation.auc.value, scored, train, test, file.seed, work),
         )
         fitted = model_folder.write(folder, model, evaluation, {"tuning.json": tuning.to_dict()})
-        search.path.unlink()  # before the settings: without these it would be somebody else's
-        shutil.rmtree(work)
-    return Tuned(fitted, tuning)
-
-
-def _settings(file: TableFile, digest: str, options: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same for a search to go on, as JSON gives it back."""
-    settings = {**vars(file), "data": digest, "options": options, "aucmax": __version__}
-    try:
-        return dict(json.loads(json.dumps(settings)))
-    except TypeError as error:
-        raise ValueError(f"options must be plain values to be searched with: {error}") from None
-
-
-def _reserved(work: Path, settings: dict[str, Any]) -> IO[str]:
-    """The folder for this process alone; a search of other settings in it is an error."""
-    path = work / "settings.json"
-    if path.exists():
-        before = disk.read_json(path)
-        other = [key for key in settings if before.get(key) != settings[key]]
-        if other:
-            raise ValueError(
-                f"out must be free of other searches, found one with another {', '.join(other)} "
-                f"in {work}: remove it, or choose another out"
-            )
-    elif work.exists() and {x.name for x in work.iterdir()} - {".lock", "settings.json.tmp"}:
-        raise ValueError(f"out must leave {work} free, found something else in it: remove it")
-    work.mkdir(parents=True, exist_ok=True)
-    lock = _locked(work)
-    disk.write_json(path, settings)
-    return lock
-
-
-def _locked(work: Path) -> IO[str]:
-    return disk.lock_folder(work, f"out must be the folder of one command, found another in {work}")
+        return Tuned(fitted, tuning)
 
 
 def _run(search: Search, trials: int, workers: int, deadline: float, progress: bool) -> None:
@@ -283,17 +235,27 @@ def _run(search: Search, trials: int, workers: int, deadline: float, progress: b
         bar.begin("tuning", trials, done, note=best())
         if done:
             bar.say(f"{done} of {trials} trials were done before")
-        for trial in search.run(trials, workers, deadline):
-            done, auc = len(search.done()), trial.validation_auc
-            came = "diverged" if auc is None else f"validation AUC {auc:.4f}"
-            bar.say(f"{done:>4}/{trials}  {came}, {trial.seconds:,.0f} s, {best()}")
-            bar.update(done, note=best())
+        try:
+            for trial in search.run(trials, workers, deadline):
+                done, auc = len(search.done()), trial.validation_auc
+                came = "diverged" if auc is None else f"validation AUC {auc:.4f}"
+                bar.say(f"{done:>4}/{trials}  {came}, {trial.seconds:,.0f} s, {best()}")
+                bar.update(done, note=best())
+        except Stopped as stopped:
+            stopped.at = f" after {done} of {trials} trials"
+            raise
         if search.begun() < trials:
             bar.say(f"the time limit is reached after {search.begun()} of {trials} trials")
 
 
 def _compared(
-    tuning: Tuning, auc: float, scored: ScoredRows, train: Labeled, test: Labeled, seed: int
+    tuning: Tuning,
+    auc: float,
+    scored: ScoredRows,
+    train: Labeled,
+    test: Labeled,
+    seed: int,
+    work: Path,
 ) -> Trial:
     """The defaults, with how a model of theirs does on the test rows beside the best."""
     defaults = tuning.defaults
@@ -302,7 +264,7 @@ def _compared(
     if defaults.validation_auc is None:
         return defaults
     try:
-        model = fit_rows(train, seed, **defaults.options)
+        model = fit_rows(train, seed, work / "defaults", **defaults.options)
         theirs = ScoredRows.of(model, model.encoder_.transform(test.table))
     except (DivergedError, NotFiniteError):
         return defaults
@@ -429,16 +391,13 @@ def validate_in_turn(
                 under_way[next(runs)] = name, k, fold
                 yield fold.begin()
 
-    try:
-        with closing(iter(Sweep(configs(), device, at_once))) as ended:
-            for run, outcome in ended:
-                name, k, fold = under_way.pop(run)
-                outcomes[name][k] = fold.end(outcome)
-                if len(outcomes[name]) == FOLDS:
-                    in_order = [outcomes[name][k] for k in range(FOLDS)]
-                    yield name, trial_of(fold.options, in_order, began[name])
-    except Stopped as stopped:
-        raise Stopped(stopped.number, "; the same command goes on from its trials") from None
+    with closing(iter(Sweep(configs(), device, at_once))) as ended:
+        for run, outcome in ended:
+            name, k, fold = under_way.pop(run)
+            outcomes[name][k] = fold.end(outcome)
+            if len(outcomes[name]) == FOLDS:
+                in_order = [outcomes[name][k] for k in range(FOLDS)]
+                yield name, trial_of(fold.options, in_order, began[name])
 
 
 # --- the study ------------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import glob
-import shutil
-import time
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from aucmax.tables.labeled import (
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.scoring import Rows
 from aucmax.tables.several import Paths, as_paths, listed
+from aucmax.tables.unfinished import work_folder
 
 BATCH = 1024
 EVALUATIONS = 40
@@ -83,13 +83,11 @@ def fit_stream(
         progress: whether to show a bar.
         options: more arguments of :class:`AUCClassifier`.
     """
-    began = time.perf_counter()
     passes = checks.positive("passes", passes)
     paths = as_paths(data)
     names = {"weight": weight, "id_column": id_column}
     file = TableFile(paths, target, positive, tuple(drop), KEPT, seed, exact_labels, **names)
     folder = model_folder.choose(out, paths[0])
-    model_folder.check_free(folder)
     groups = RowGroups(paths)
     sample, parts = groups.sample()
 
@@ -137,28 +135,24 @@ def fit_stream(
         return _encoded(model, known).for_fit()
 
     steps = max(1, round(passes * (count - (parts > 0).sum()) / BATCH))
-    work = folder.with_name(folder.name + ".unfinished")
-    model._fit_stream(
-        Batches(groups, encode, BATCH, seed),
-        _encoded(model, valid),
-        rows={"train": counts[0], "valid": counts[1]},
-        steps=steps,
-        eval_every=max(1, steps // EVALUATIONS),
-        seed=seed,
-        out=work,
-        progress=progress,
-    )
-    seconds = round(time.perf_counter() - began, 3)
-    scored = ScoredRows.of(model, model.encoder_.transform(test.table))
-    evaluation = judge(
-        model, train, test, scored, file=file, command=command, seconds=seconds, compare=False
-    )
-    if count > len(parts):  # nobody has counted the labels of those beyond the sample
-        seen = Part(count - int((parts > 0).sum()))
-        evaluation = replace(evaluation, parts={**evaluation.parts, "train": seen})
-    fitted = model_folder.write(folder, model, evaluation)
-    shutil.rmtree(work, ignore_errors=True)
-    return fitted
+    settings = {**file.settings("fit --streaming", groups.stamps(), options), "passes": passes}
+    with work_folder(folder, settings, progress) as work:
+        model._fit_stream(
+            Batches(groups, encode, BATCH, seed),
+            _encoded(model, valid),
+            rows={"train": counts[0], "valid": counts[1]},
+            steps=steps,
+            eval_every=max(1, steps // EVALUATIONS),
+            seed=seed,
+            out=work,
+            progress=progress,
+        )
+        scored = ScoredRows.of(model, model.encoder_.transform(test.table))
+        evaluation = judge(model, train, test, scored, file=file, command=command, compare=False)
+        if count > len(parts):  # nobody has counted the labels of those beyond the sample
+            seen = Part(count - int((parts > 0).sum()))
+            evaluation = replace(evaluation, parts={**evaluation.parts, "train": seen})
+        return model_folder.write(folder, model, evaluation)
 
 
 class RowGroups:
@@ -198,6 +192,10 @@ class RowGroups:
         self.head = max(1, LARGEST_SAMPLE // sampled)
         spread = np.linspace(0, len(self.groups) - 1, sampled)
         self.sampled = set(spread.round().astype(int).tolist())
+
+    def stamps(self) -> list[tuple[int, int]]:
+        """Size and time of each file: to read all that is in them would take too long."""
+        return [(about.st_size, about.st_mtime_ns) for about in map(os.stat, self.paths)]
 
     def sample(self) -> tuple[Columns, NDArray[np.int64]]:
         """Rows from all over the files, and each one's part: 0 train, 1 validation, 2 test."""

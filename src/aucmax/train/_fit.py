@@ -23,6 +23,7 @@ from aucmax.data.sources import (
     as_data,
 )
 from aucmax.sharding import mesh_of, shard
+from aucmax.signals import saying_so
 from aucmax.stages import Plateau
 from aucmax.train._evaluate import model_dtype
 from aucmax.train._fingerprint import digest, fingerprint
@@ -33,7 +34,7 @@ from aucmax.train._phases import make_phases
 from aucmax.train._reporter import Reporter
 from aucmax.train._result import FitResult
 from aucmax.train._samples import FreshSamples
-from aucmax.train.interrupts import Interrupts, saying_so
+from aucmax.train.interrupts import Interrupts
 from aucmax.train.options import Options, takes
 
 

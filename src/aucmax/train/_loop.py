@@ -12,6 +12,7 @@ from torch import Tensor
 from aucmax import checkpoint, distributed
 from aucmax.data.sources import BatchSource
 from aucmax.history import History, read
+from aucmax.signals import Stopped
 from aucmax.stages import Stage
 from aucmax.train._captured import make_step
 from aucmax.train._folder import RunFolder
@@ -21,7 +22,7 @@ from aucmax.train._reporter import Reporter
 from aucmax.train._result import DivergedError, FitResult
 from aucmax.train._samples import FreshSamples
 from aucmax.train._state import Progress, RunState
-from aucmax.train.interrupts import Interrupts, Stopped
+from aucmax.train.interrupts import Interrupts
 from aucmax.train.metrics import best_value
 from aucmax.train.options import Options
 
@@ -104,6 +105,8 @@ class Loop:
             raise told from None
         if result is not None:
             self.close()
+            if self.interrupts.received:  # it came too late to stop a step
+                raise self._stopped(self.interrupts.received)
         return result
 
     def _walk(self, turn: int | None) -> FitResult | None:
@@ -326,8 +329,6 @@ class Loop:
         self.reporter.note(
             f"{at.reason}; kept the {best.iterate} iterate of step {best.step:,}{score}"
         )
-        if self.interrupts.received:
-            raise self._stopped(self.interrupts.received)
         return result
 
     def _finished(self) -> FitResult:
@@ -340,8 +341,7 @@ class Loop:
         if saved is not None:
             self.phases[-1].loss.load_state_dict(saved[0].parts["loss"])
         self.reporter.note(
-            f"{self.folder.path} holds a finished run ({notes['reason']}), which is not run again: "
-            f"use another folder to train anew"
+            f"{self.folder.path} holds a finished run ({notes['reason']}), which is not run again"
         )
         score = math.nan if notes["score"] is None else notes["score"]
         return self._result(score, notes["step"], notes["iterate"], notes["steps"], notes["reason"])
@@ -365,7 +365,8 @@ class Loop:
         how = "nothing was saved, as no out= was given"
         if out is not None:
             how = f"the same call goes on from {out}"
-        return Stopped(signal, f" after step {self.at.step:,}; {how}")
+        is_first = distributed.rank() == 0
+        return Stopped(signal, f" after step {self.at.step:,}", how, silent=not is_first)
 
     def _in_plain_words(self, error: BaseException) -> BaseException:
         """What has ended the run, for the user to read."""

@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 import torch
 
 from aucmax import checks, distributed
+from aucmax.signals import Stopped, saying_so
 from aucmax.train._reporter import SweepReporter
 from aucmax.train._result import DivergedError, FitResult
 from aucmax.train._turns import Ownership, SharedArrays, TurnTaker, options_of
-from aucmax.train.interrupts import Interrupts, Stopped, saying_so
+from aucmax.train.interrupts import Interrupts
 from aucmax.train.options import find_device
 
 REFRESH = 0.25
@@ -168,7 +169,7 @@ class Sweep:
             lost = sum(not run.saves for run in self._stopped)
             how = f"; {lost} of them had no out= and begin anew" if lost else ""
             done = f" with {self._ended} runs done and {len(self._stopped)} under way"
-            raise Stopped(self._interrupts.received, f"{done}; the same call goes on{how}")
+            raise Stopped(self._interrupts.received, done, f"the same call goes on{how}")
 
     def _fill(self) -> bool:
         """Begin runs until no place is free, or there are no more; whether some are under way."""

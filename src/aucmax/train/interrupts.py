@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import signal
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from aucmax import distributed
+from aucmax.signals import listen
 
-LISTENED = (signal.SIGINT, signal.SIGTERM)
 ASKED_EVERY = 16
 """Steps between the ranks' asking each other whether one was told to stop."""
 
@@ -20,8 +16,7 @@ ASKED_EVERY = 16
 class Interrupts:
     """Within its blocks a first signal is noted; a second one acts as it did before.
 
-    Runs that take turns share one, and their blocks may overlap. Signals belong to the main
-    thread: in another nothing is changed.
+    Runs that take turns share one, and their blocks may overlap.
 
     Args:
         meets_every: steps between the ranks' averages; they ask each other at one of these.
@@ -35,10 +30,8 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         self._blocks += 1
-        if self._blocks == 1 and threading.current_thread() is threading.main_thread():
-            # One that is ignored stays so, as for a program under nohup.
-            heard = [n for n in LISTENED if signal.getsignal(n) is not signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._note) for number in heard}
+        if self._blocks == 1:
+            self._before = listen(self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,31 +57,3 @@ class Interrupts:
         told = distributed.gather_objects(self.received)
         self.received = max(told)
         return self.received
-
-
-class Stopped(SystemExit):
-    """A signal has ended a run, or a sweep of them, its state saved.
-
-    The exit code is what a shell reports of a process that a signal ended.
-
-    Args:
-        number: of the signal.
-        how: what it has come to, and how to go on; follows the signal's name.
-    """
-
-    def __init__(self, number: int, how: str) -> None:
-        super().__init__(128 + number)
-        self.number = number
-        self.news = f"stopped by {signal.Signals(number).name}{how}"
-
-
-@contextmanager
-def saying_so() -> Iterator[None]:
-    """Say it on standard error, in one line, when a signal ends the block; within another, once."""
-    try:
-        yield
-    except Stopped as stopped:
-        if stopped.news and distributed.rank() == 0:
-            print(f"aucmax: {stopped.news}", file=sys.stderr)
-        stopped.news = ""
-        raise

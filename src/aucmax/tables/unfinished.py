@@ -1,0 +1,108 @@
+"""What a command has done when it is stopped: kept beside its model's folder, until it is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from aucmax import disk
+from aucmax.signals import Stopped
+from aucmax.tables import model_folder
+from aucmax.version import __version__
+
+OURS = re.compile(r"\.lock|[0-9a-f]{12}(\.json(\.tmp)?)?")
+"""All that is ever in ``OUT.unfinished``: the work of some settings, and the settings beside it."""
+
+
+@contextmanager
+def work_folder(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterator[Path]:
+    """A place for the work of these settings, in ``OUT.unfinished``, for one process at a time.
+
+    Stopped or killed, a command leaves its work there, and the same settings find it again; others
+    begin their own beside it. Success and errors that would come again leave nothing.
+
+    Args:
+        folder: of the model, which must be free, see :func:`aucmax.tables.model_folder.check_free`.
+        settings: all that decides the result.
+        say: whether to note on standard error that there is work of other settings.
+
+    Raises:
+        ValueError: if the folders are not free, or another process works there.
+    """
+    place = folder.with_name(f"{folder.name}.unfinished")
+    was_there = place.exists()
+    _check_ours(place)
+    place.mkdir(parents=True, exist_ok=True)
+    at_work = f"out must be the folder of one command at a time, found another at work in {place}"
+    with disk.lock_folder(place, at_work):
+        try:
+            if was_there:  # left by a process that was killed, perhaps while it wrote the model
+                model_folder.recover(folder)
+            model_folder.check_free(folder)
+            work = _begin(place, settings, say)
+            try:
+                yield work
+            except Stopped as stopped:
+                begun = work.exists()
+                stopped.how = "the same command goes on" if begun else "training had not begun"
+                raise
+            except (ValueError, ArithmeticError):
+                _remove(work)
+                raise
+            _remove(work)
+        finally:
+            _tidy(place)
+            if [path.name for path in place.iterdir()] == [".lock"]:
+                shutil.rmtree(place)
+
+
+def _begin(place: Path, settings: Mapping[str, Any], say: bool) -> Path:
+    """Where the work of these settings goes; it is for whoever begins it to make the folder."""
+
+    def name_of(x: Any) -> str:  # such as a metric of one's own
+        return str(getattr(x, "__qualname__", type(x).__qualname__))
+
+    text = json.dumps({**settings, "aucmax": __version__}, sort_keys=True, default=name_of)
+    work = place / hashlib.sha256(text.encode()).hexdigest()[:12]
+    _tidy(place)
+    others = [path for path in place.glob("*.json") if path.stem != work.name]
+    if others and say:
+        there = disk.read_json(max(others, key=lambda path: path.stat().st_mtime))
+        now = json.loads(text)
+        keys = [key for key in now if there.get(key) != now[key]]
+        print(
+            f"aucmax: {place} keeps unfinished work with another {', '.join(keys)}, which is not "
+            f"gone on with; remove it if it is not needed",
+            file=sys.stderr,
+        )
+    disk.write_json(work.with_suffix(".json"), json.loads(text))
+    return work
+
+
+def _check_ours(place: Path) -> None:
+    if place.exists() and not place.is_dir():
+        raise ValueError(f"out must leave {place} free, found a file: remove it")
+    for path in place.iterdir() if place.exists() else ():
+        if not OURS.fullmatch(path.name):
+            raise ValueError(f"out must leave {place} free, found {path.name!r} in it: remove it")
+
+
+def _remove(work: Path) -> None:
+    """First the settings, which make it count."""
+    work.with_suffix(".json").unlink(missing_ok=True)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _tidy(place: Path) -> None:
+    """Remove settings without work, and work without settings, which a kill has left."""
+    for path in place.iterdir():
+        is_whole = path.with_suffix("").is_dir() and path.with_suffix(".json").exists()
+        if path.name != ".lock" and (path.suffix == ".tmp" or not is_whole):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,0 +1,114 @@
+"""``aucmax fit`` stopped by a signal: it says how to go on, and the same command ends the same."""
+
+from contextlib import chdir
+
+import pytest
+from fit_commands import COMMAND, SIGNALS, FitCommand, outcome_of, write_rows
+
+from aucmax.cli import main
+from aucmax.signals import Stopped
+from aucmax.tables import fit_file
+from aucmax.tables.unfinished import work_folder
+
+pytestmark = pytest.mark.xdist_group("shell")
+
+
+def left_alone(folder):
+    """The same command to its end, here: only what is stopped needs a process of its own."""
+    with chdir(folder):
+        main(COMMAND)
+    assert {path.name for path in folder.iterdir()} == {"rows.csv", "rows-model"}
+    return outcome_of(folder)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The model of a command that nobody stopped."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    write_rows(folder)
+    return left_alone(folder)
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGKILL"])
+def test_the_same_command_goes_on(undisturbed, tmp_path, capsys, how):
+    folder = tmp_path / "run"
+    write_rows(folder)
+    with FitCommand(folder) as command:
+        command.wait_until(lambda: command.records() >= 5)  # the fourth was saved
+        with pytest.raises(ValueError, match=r"found another at work in .*rows-model.unfinished"):
+            fit_file(folder / "rows.csv", "y", out=folder / "rows-model", seed=1)
+        command.stop(how)
+        command.assert_ended_by(how, "training")
+        assert command.process.returncode != 0, "it came too late"
+    assert not (folder / "rows-model").exists()
+    assert left_alone(folder) == undisturbed
+    assert "aucmax: going on from step " in capsys.readouterr().err
+
+
+# ---- The folder of the work ----------------------------------------------------------------------
+
+
+def end_by(error, folder, begin=True, **settings):
+    """Let an error end a command that has begun, or has not, and give the place of its work."""
+    with work_folder(folder, settings, say=True) as work:
+        if begin:
+            work.mkdir(exist_ok=True)
+            (work / "state").write_text(f"{settings}")
+        raise error
+
+
+def test_work_is_found_by_its_settings(tmp_path, capsys):
+    folder, stopped = tmp_path / "m", Stopped(SIGNALS["Ctrl-C"], " after step 7")
+    with pytest.raises(Stopped):
+        end_by(stopped, folder, seed=0)
+    assert stopped.in_words() == "stopped by SIGINT after step 7; the same command goes on"
+    assert capsys.readouterr().err == ""
+    with pytest.raises(KeyboardInterrupt):
+        end_by(KeyboardInterrupt(), folder, begin=False, seed=1)
+    err = capsys.readouterr().err
+    assert f"{folder}.unfinished keeps unfinished work with another seed, which is not" in err
+    with work_folder(folder, {"seed": 0}, say=True) as work:
+        assert (work / "state").read_text() == "{'seed': 0}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_has_not_begun_leaves_nothing(tmp_path):
+    stopped = Stopped(SIGNALS["SIGTERM"])
+    with pytest.raises(Stopped):
+        end_by(stopped, tmp_path / "m", begin=False)
+    assert (stopped.in_words(), stopped.code) == ("stopped by SIGTERM; training had not begun", 143)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [ValueError, ArithmeticError, OSError])
+def test_errors_that_would_come_again_leave_nothing(tmp_path, error):
+    """A full disk would not."""
+    with pytest.raises(error):
+        end_by(error, tmp_path / "m", metric=max)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.unfinished"] * (error is OSError)
+
+
+def test_what_a_kill_has_left_is_put_right(tmp_path):
+    """While old work was removed, and while the model's folder was replaced."""
+    with pytest.raises(KeyboardInterrupt):
+        end_by(KeyboardInterrupt, tmp_path / "m", seed=0)
+    (settings,) = (tmp_path / "m.unfinished").glob("*.json")
+    settings.unlink()
+    (tmp_path / "m.before").mkdir()
+    (tmp_path / "m.partial").mkdir()
+    with work_folder(tmp_path / "m", {"seed": 0}, say=True) as work:
+        assert not work.exists()
+        assert {path.name for path in tmp_path.iterdir()} == {"m", "m.unfinished"}
+
+
+def test_what_is_somebody_elses_is_left_alone(tmp_path):
+    place = tmp_path / "m.unfinished"
+    place.mkdir()
+    (place / "thesis.txt").write_text("years of work")
+    refusal = r"out must leave .*m.unfinished free, found 'thesis.txt' in it: remove it"
+    with pytest.raises(ValueError, match=refusal):
+        end_by(OSError, tmp_path / "m")
+    assert [path.name for path in place.iterdir()] == ["thesis.txt"]
+    (tmp_path / "n.unfinished").write_text("more")
+    with pytest.raises(ValueError, match="free, found a file: remove it"):
+        end_by(OSError, tmp_path / "n")
