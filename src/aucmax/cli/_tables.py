@@ -201,6 +201,7 @@ def predict(
     id_column: Id = None,
     keep: Names = (),
     threshold: Threshold = None,
+    explain: Annotated[int, tyro.conf.arg(metavar="N", help_behavior_hint="")] = 0,
     device: str = "auto",
     threads: Count = None,
     quiet: bool = False,
@@ -219,6 +220,9 @@ def predict(
             fit chose and printed: a number; cost=5, if a missed one costs as much as 5 false
             alarms, which is 1/6; recall=0.9 or precision=0.5, as the rows that judged the model in
             fit had it.
+        explain: Name the N columns that moved each row's log-odds most, and by how much (Shapley
+            values, compared with other rows of the file). Takes up to 64 scorings per row and
+            column.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
         threads: At most so many cores; by default what torch takes.
         quiet: Say nothing but the predictions.
@@ -227,8 +231,9 @@ def predict(
 
     with _cores(threads):
         text, notes = predict_file(
-            model, data, out, keep, id_column=id_column, threshold=threshold, device=device
-        )
+            model, data, out, keep, id_column=id_column, threshold=threshold, explain=explain,
+            device=device,
+        )  # fmt: skip
     _tell(() if quiet else notes)
     if text is not None:
         print(text, end="")

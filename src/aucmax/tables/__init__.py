@@ -12,7 +12,7 @@ The way of a table, and the modules that it passes:
    folder (``model_folder``).
 
 ``fit`` walks it; ``search`` does so with the best options of many, ``streaming`` with files larger
-than memory. ``predict`` and ``export`` are what other commands do.
+than memory. ``predict``, with ``explain``, and ``export`` are what other commands do.
 """
 
 from importlib import import_module
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from aucmax.tables.encoder import TableEncoder as TableEncoder
     from aucmax.tables.evaluate import evaluate_file as evaluate_file
     from aucmax.tables.evaluate import write_report as write_report
+    from aucmax.tables.explain import Explanation as Explanation
+    from aucmax.tables.explain import explain_rows as explain_rows
     from aucmax.tables.export import export_onnx as export_onnx
     from aucmax.tables.files import read_table as read_table
     from aucmax.tables.fit import fit_file as fit_file
@@ -41,6 +43,7 @@ _NAMES = {
     "columns": ["Columns", "columns_of"],
     "encoder": ["Encoded", "TableEncoder"],
     "evaluate": ["evaluate_file", "write_report"],
+    "explain": ["Explanation", "explain_rows"],
     "export": ["export_onnx"],
     "files": ["read_table"],
     "fit": ["fit_file"],

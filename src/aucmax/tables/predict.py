@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +18,14 @@ from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.threshold import Rule
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of
+from aucmax.tables.encoder import Encoded
 from aucmax.tables.evaluate import load_for_scoring
+from aucmax.tables.explain import explain_encoded
 from aucmax.tables.files import ReadOptions, read
 from aucmax.tables.several import Paths, as_paths
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def predict_file(
@@ -31,6 +37,7 @@ def predict_file(
     *,
     id_column: str | None = None,
     threshold: str | float | None = None,
+    explain: int = 0,
     device: str = "auto",
 ) -> tuple[str | None, list[str]]:
     """Probabilities and labels for the rows of a file, in its order.
@@ -46,6 +53,8 @@ def predict_file(
         id_column: names a row, and comes first; None is that of ``fit_file``, if it is there.
         threshold: as in :class:`AUCClassifier`, instead of the model's own. "balanced", "recall="
             and "precision=" are looked up on the rows that judged the model in ``fit_file``.
+        explain: so many columns that moved a row's log-odds most are named beside it, see
+            :func:`aucmax.tables.explain_rows`; 0 for none.
         device: "auto" is the GPU if there is one.
 
     Returns:
@@ -72,12 +81,17 @@ def predict_file(
     for name in copied:
         checks.choice("id" if name == id_column else "keep", name, tuple(table.column_names))
     columns = columns_of(table)
-    scores = model.score_encoded(model.encoder_.transform(columns))
+    encoded = model.encoder_.transform(columns)
+    scores = model.score_encoded(encoded)
     probabilities = model._probabilities(scores)
     labels = [str(label) for label in model.classes_]
     shown = range(1, 2) if len(labels) == 2 else range(len(labels))
     predicted: dict[str, Any] = {f"probability of {labels[k]}": probabilities[:, k] for k in shown}
     predicted["prediction"] = [str(label) for label in model._labels(scores)]
+    if explain:
+        columns_that_move, note = _because(model, encoded, table, explain)
+        predicted |= columns_that_move
+        notes.append(note)
     if clash := sorted({*copied} & predicted.keys()):
         raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
     predictions = pyarrow.table({**{name: table[name] for name in copied}, **predicted})
@@ -91,6 +105,42 @@ def predict_file(
     with atomic_write(Path(out)) as temporary:
         write(predictions, temporary)
     return None, notes
+
+
+def _because(
+    model: AUCClassifier, encoded: Encoded, table: pa.Table, most: int
+) -> tuple[dict[str, list[str]], str]:
+    """The columns that moved each row most, as columns of the predictions, and what it took."""
+    began, most = time.perf_counter(), checks.count("explain", most)
+    found = explain_encoded(model, encoded)
+    order = np.argsort(-np.abs(found.values), axis=1, kind="stable")[:, :most]
+    shown = {name: _in_words(table[name]) for name in found.names}
+    because = {
+        f"because {rank + 1}": [
+            f"{name}{shown[name][row]} ({found.values[row, place]:+.2f})"
+            for row, place in enumerate(places.tolist())
+            for name in [found.names[place]]
+        ]
+        for rank, places in enumerate(order.T)
+    }
+    of = f"of {str(model.classes_[1])!r}" if len(model.classes_) == 2 else "of the predicted label"
+    base = f", {found.base[0]:+.2f}," if len(model.classes_) == 2 else ""
+    return because, (
+        f"what a column adds to a row's log-odds {of}, compared with the mean{base} of some rows "
+        f"of the file: by {found.samples} orders of columns for each row, {found.scorings:,} "
+        f"scorings in {time.perf_counter() - began:,.1f} s"
+    )
+
+
+def _in_words(column: pa.ChunkedArray) -> list[str]:
+    """The values of a column, to stand behind its name."""
+
+    def word(value: Any) -> str:
+        if value is None or value != value:
+            return " missing"
+        return f"={value:.6g}" if isinstance(value, float) else f"={value}"
+
+    return list(map(word, column.to_pylist()))
 
 
 def _other_threshold(
