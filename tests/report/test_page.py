@@ -165,7 +165,8 @@ def test_the_confusion_matrix_is_in_the_histogram(usual):
     for said in (f"“yes”: {fn} missed", f"{tp} found", f"“no”: {tn} left", f"{fp} false alarms"):
         assert said in page.text
     precision = precision_score(evaluation["classes"], flags)
-    assert f"Precision {100 * precision:.1f} % of the flagged" in page.text
+    assert f"Precision {100 * precision:.1f} % {tp} of {tp + fp} flagged rows" in page.text
+    assert f"{tp} of {tp + fn} “yes” are flagged" in page.text
 
 
 def test_the_band_is_drawn_around_the_curve(usual):
@@ -323,6 +324,13 @@ def test_columns_without_a_bar_are_summed_up():
     assert "One more column, “c20”, loses 0.0000. How much lower" in importance_of(columns[:21])
 
 
+def test_long_names_keep_their_end():
+    names = [f"{'a rather long name ' * 4}{k}" for k in range(3)]
+    shown = [words.short_name(name, 22) for name in names]
+    assert shown == [f"a rather l…long name {k}" for k in range(3)]
+    assert words.short_name("age\n", 22) == "age"
+
+
 @pytest.mark.parametrize(
     ("drops", "said"),
     [
@@ -362,6 +370,16 @@ def test_the_page_is_whole_and_loads_nothing(usual):
     assert set(re.findall(r'(\S*?)="?https?://', page.source)) <= {"xmlns", "xmlns:xlink"}
     assert not re.search(r"@import|url\((?!#)", page.source)
     assert set(re.findall(r"url\(#([^)]+)\)", page.source)) <= set(page.ids)
+
+
+def test_cells_know_their_heads_for_they_stand_above_them_on_a_phone(usual):
+    source = usual[0].source
+    tables = re.findall(r'<table class="numbers blocks".*?</table>', source, re.DOTALL)
+    assert len(tables) == len(usual[0].tables) == 5
+    for table in tables:
+        heads = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table)
+        first, *_ = re.findall(r"<tr>\n<th scope=.row.*?</tr>", table, re.DOTALL)
+        assert re.findall(r'data-head="(.*?)"', first) == heads
 
 
 def test_sections_are_in_order_and_in_the_contents(usual):
@@ -415,7 +433,8 @@ def test_everything_from_data_is_escaped_and_long_or_odd_names_are_shown_short(t
 
 def few_rows():
     p = np.random.default_rng(0).uniform(0.1, 0.9, 40)
-    return make_evaluation(p, np.repeat([1, 0], (5, 35)), threshold=0.5)
+    positives = {"train": 20, "valid": 4, "test": 5}
+    return make_evaluation(p, np.repeat([1, 0], (5, 35)), threshold=0.5, positives=positives)
 
 
 def all_equal(**changes):
@@ -453,6 +472,7 @@ SAID = {
         "would bring the interval of the AUC to ±0.05.",
         "All numbers on this page are rough.",
         "With so few rows of a class, most of this is chance.",
+        "With 4 rows of a class to choose by, the choice is mostly chance.",
     ],
     "two rows and nothing else": ["No history was recorded."],
     "all equal, none flagged, 300 columns": [

@@ -19,7 +19,7 @@ from aucmax.judge.training import Training
 from aucmax.report import drawing
 from aucmax.report.drawing import Drawing
 from aucmax.report.style import COLOURS, INK, PAPER
-from aucmax.report.words import quoted, short, threshold_text
+from aucmax.report.words import quoted, short_name, threshold_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -195,11 +195,11 @@ def importance(figure: Figure, columns: Sequence[Importance]) -> None:
     look: Any = {"ecolor": INK, "capsize": 2, "error_kw": {"elinewidth": 1.0}}
     ax.barh(places, drops, 0.62, xerr=spread, color=BLUE, alpha=0.7, **look)
     ax.axvline(0, color=INK, linewidth=0.8)
-    ax.set_yticks(places, [short(x.column, MOST_LETTERS) for x in columns])
+    ax.set_yticks(places, [short_name(x.column, MOST_LETTERS) for x in columns])
     ax.set_ylim(-0.6, len(columns) - 0.4)
     ax.grid(axis="y", visible=False)
     ax.locator_params(axis="x", nbins=5)
-    ax.set_xlabel("loss of test AUC when the column is shuffled")
+    ax.set_xlabel("loss of test AUC\nwhen the column is shuffled")  # room for long names beside
 
 
 def _square(figure: Figure) -> Axes:

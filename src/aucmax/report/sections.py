@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from aucmax.judge.binary import BinaryRows, calibration_groups, curves
 from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Part, Peer
+from aucmax.judge.interval import are_enough
 from aucmax.judge.multiclass import MulticlassRows, class_results, mistakes
 from aucmax.judge.threshold import COST_RATIOS, Rule, thresholds_to_show
 from aucmax.judge.training import training as training_scores
@@ -34,7 +35,6 @@ MOST_PANELS, MOST_CELLS, SMALL = 12, 20, 7  # classes with a curve, in a matrix,
 FEW = 30  # rows of a class
 MOST_MISTAKES = 3  # in words
 DARKEST = 45  # percent of colour in a cell
-LONGEST = 2000  # letters of a note, or of the command
 
 
 class Section(NamedTuple):
@@ -218,7 +218,9 @@ def training(evaluation: Evaluation, rows: Rows) -> Content:
     if scores.evaluations > 1:
         label = f"Validation {scores.label} by training step"
         drawing = figures.draw("training", label, figures.training, scores, height=figures.FLAT)
-    return {"drawing": drawing, "scores": scores, "iterates": figures.ITERATES}
+    valid = evaluation.parts.get("valid", Part(0)).counts
+    few = min(valid) if valid and not are_enough(valid) else None
+    return {"drawing": drawing, "scores": scores, "iterates": figures.ITERATES, "few": few}
 
 
 @section("Thresholds", "Where to put the threshold")
@@ -261,8 +263,10 @@ def data(evaluation: Evaluation, rows: Rows) -> Content:
     """How many rows each part has, and what the columns are like."""
     columns = []
     for x in evaluation.columns:
-        values = percent(x.missing), f"{x.distinct:,}", short(x.typical, 30)
-        columns.append([short(x.name), short(x.kind), *values])
+        digits = x.kind == "number" and "." in x.typical
+        typical = f"{float(x.typical):.6g}" if digits else short(x.typical, 30)
+        values = percent(x.missing), f"{x.distinct:,}", typical
+        columns.append([words.short_name(x.name), short(x.kind), *values])
     kinds = Counter(short(column.kind) for column in evaluation.columns).most_common()
     in_words = ", ".join(f"{count:,} {kind}" for kind, count in kinds)
     by = _rows_by_part if isinstance(rows, BinaryRows) else _rows_by_class
@@ -304,9 +308,9 @@ def made(evaluation: Evaluation, rows: Rows) -> Content:
     """The command, versions and notes."""
     versions = [(short(name), short(value, 200)) for name, value in evaluation.versions.items()]
     return {
-        "command": short(evaluation.command, LONGEST),
+        "command": short(evaluation.command, words.LONGEST),
         "facts": [("Time", words.seconds_text(evaluation.seconds)), *versions],
-        "notes": [short(note, LONGEST) for note in evaluation.notes],
+        "notes": [short(note, words.LONGEST) for note in evaluation.notes],
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Importance, Peer, compare_aucs
 from aucmax.judge.interval import NARROW, Interval
 
+LONGEST = 2000  # letters of a note, of the command, or of a name
 MOST_NAMED = 4  # names in a sentence; the others are counted
 UNKNOWN = "–"
 NO_BREAK = "\N{NO-BREAK SPACE}"  # between a number and its unit
@@ -24,6 +25,13 @@ def short(text: object, most: int = 40) -> str:
     line = " ".join(str(text).split())
     line = "".join(letter for letter in line if letter.isprintable())
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def short_name(text: object, most: int = 40) -> str:
+    """The same of a column's name, cut in its middle: names often differ at their end."""
+    line = short(text, LONGEST)
+    end = most // 2
+    return line if len(line) <= most else f"{line[: most - 1 - end]}…{line[-end:]}"
 
 
 def quoted(label: str, most: int = 24) -> str:
@@ -139,7 +147,7 @@ def other_columns(rest: Sequence[Importance]) -> str:
     drops = [round(x.drop, 4) + 0.0 for x in rest]  # no -0.0
     least, most = min(drops), max(drops)
     if len(rest) == 1:
-        column = f"one more column, {quoted(rest[0].column, 40)},"
+        column = f"one more column, “{short_name(rest[0].column)}”,"
         if least >= 0:
             return f"{capitalized(column)} loses {least:.4f}."
         misled = "chance, or it misleads the model"
