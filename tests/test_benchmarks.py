@@ -140,3 +140,12 @@ def test_the_exponent_is_that_of_the_curve(module, by_log):
     times = 1e-4 + 3e-9 * sizes**1.02 * (np.log(sizes) if by_log else 1)
     found = growth.exponent(dict(zip(sizes.tolist(), times.tolist(), strict=True)), by_log)
     assert found == pytest.approx(1.02, abs=1e-4)
+
+
+def test_flaws_of_files_are_shown_as_a_tree_sees_them(module, capsys):
+    real_files = module("real_files")
+    real_files.run(["Labels 1 and 1.0", "A workbook called .csv"])
+    labels, workbook = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert labels[1].startswith("2 labels: '0', '1'; note: ")
+    assert workbook[1].startswith("ValueError: path 'workbook.csv' is a ZIP file")
+    assert real_files.cell("a|b" + "c" * 500).startswith("a\\|bcc")
