@@ -327,7 +327,11 @@ GOOD = "a,b,t\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
         (GOOD, ["--drop", "t"], "drop must leave the target"),
         (GOOD, ["--positive", "7"], "positive must be one of '0', '1', found '7'"),
         (GOOD, ["--test-share", "0"], "test_share must be"),
-        (GOOD, ["--metric", "f1"], "metric must be one of 'roc_auc', 'average_precision'"),
+        (
+            GOOD,
+            ["--metric", "f1"],
+            r"'f1' for argument '--metric'. Expected one of \('roc_auc', 'average_precision'\)",
+        ),
         (GOOD.replace(",1\n", ",0\n"), [], "two classes or more, found '0' alone"),
         (
             "a,t\n1,x\n2,y\n3,z\n",
@@ -598,3 +602,30 @@ def test_a_column_nearly_named_comes_first(folder, capsys):
     place, _ = folder
     said = refused(capsys, "fit", place / "new.csv", "--target", "churnd")
     assert "found 'churnd', not in churned, id" in said
+
+
+def test_what_is_understood_is_listed_and_nothing_is_written(tmp_path, capsys):
+    path = tmp_path / "data.csv"
+    rows = [
+        f"{k % 17},{k % 5},{k % 3 + 1}.{k % 12 + 1}.2024;{'ja' if k % 3 else 'nein'}"
+        for k in range(40)
+    ]
+    lines = [row.replace(",", ";", 1).replace(",", ",5;", 1) for row in rows]
+    lines[3] = "?;1,5;1.1.2024;ja"
+    path.write_bytes("\n".join(["age;size;seen;Größe", *lines]).encode("latin-1"))
+    given = ["--target", "Größe", "--positive", "nein", "--na-values", "16"]
+    main(["fit", str(path), *given, "--dry-run"])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].split() == ["column", "taken", "as", "missing", "values", "most", "often"]
+    assert said[1].split()[:4] == ["age", "number", "3", "(7.5%)"]
+    assert re.match(r"seen +date, written \d\.1\d\.2024 +0 +\d+ +2024-", said[3])
+    assert said[5] == "40 rows: 27 'ja', 13 'nein'"
+    assert said[6:8] == [
+        "note: the text is no UTF-8 and is read as windows-1252: --encoding says another",
+        "note: '?' is taken as missing in column 'age' (1)",
+    ]
+    assert [p.name for p in tmp_path.iterdir()] == ["data.csv"]
+    main(["fit", str(path), *given, "--dry-run", "--encoding", "latin-1"])
+    assert "UTF-8" not in capsys.readouterr().out
+    assert "decimal must be one of" in refused(capsys, "fit", path, *given, "--decimal", "'")
+    assert "separator must be a char" in refused(capsys, "fit", path, *given, "--separator", ";;")

@@ -6,6 +6,7 @@ They are written once, so that a shell need not wait for Python at every press o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
@@ -57,13 +58,16 @@ def script(shell: str, commands: Mapping[str, Callable[..., None]]) -> str:
     return text if shell == "bash" else ZSH + text
 
 
-def options_of(command: Callable[..., None]) -> dict[str, tuple[str, ...]]:
+def options_of(command: Any) -> dict[str, tuple[str, ...]]:
     """A command's options, each with the values that it may have, if these are known."""
     hints = get_type_hints(command, include_extras=True)
     found: dict[str, tuple[str, ...]] = {}
     for name, hint in hints.items():
         told = get_args(hint)[1:] if hasattr(hint, "__metadata__") else ()
         if name == "return" or tyro.conf.Positional in told:
+            continue
+        if is_dataclass(hint):  # a group of options
+            found |= {x: v for x, v in options_of(hint).items() if x != "--help"}
             continue
         names = [about.name for about in told if getattr(about, "name", None)]
         found[f"--{(names or [name])[0].replace('_', '-')}"] = _choices(hint)

@@ -95,16 +95,21 @@ def _parse(name: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def _unboxed(text: str) -> str:
-    """The message in a box: its lines above the rule, without the frame and the title."""
-    lines = [line.strip("│ ") for line in text.splitlines() if line.startswith("│")]
-    rule = next((i for i, line in enumerate(lines) if line.startswith("──")), len(lines))
-    message = " ".join(lines[:rule]) or text
+    """The message in a box: its lines above the rule, without the frame and the title.
+
+    Where the terminal has no lines for a frame, the title is above a first rule of its own.
+    """
+    lines = [line.strip("│ ") for line in text.splitlines() if not line.startswith(("╭", "╰"))]
+    rules = [i for i, line in enumerate(lines) if line.startswith(("──", "--")) and " " not in line]
+    framed = "╭" in text or not rules
+    first = 0 if framed else rules.pop(0) + 1
+    message = " ".join(lines[first : rules[0] if rules else len(lines)]) or text
     return message.split(" Got errors:")[0].replace("{None}|", "")
 
 
 SEVERAL = (
     "--removed", "--lines", "--protocol", "--tune-lr", "--tune-gamma", "--tune-first-stage",
-    "--drop", "--keep",
+    "--drop", "--keep", "--na-values",
 )  # fmt: skip
 
 

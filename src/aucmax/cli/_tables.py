@@ -18,11 +18,13 @@ from aucmax.judge.evaluation import Evaluation, compare_aucs
 from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
 from aucmax.report import words
+from aucmax.tables.read_options import ReadOptions
 from aucmax.train.metrics import MetricName
 from aucmax.train.objectives import Objective
 
 if TYPE_CHECKING:
-    from aucmax.tables import Fitted, Tuning
+    from aucmax.judge.evaluation import Column as ColumnRecord
+    from aucmax.tables import Fitted, Preview, Tuning
 
 Files = Annotated[
     tuple[Path, ...],
@@ -39,6 +41,7 @@ Threshold = Annotated[
     tyro.conf.arg(metavar="VALUE|cost=R|recall=S|precision=S", help_behavior_hint=""),
 ]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
+AS_FOUND = ReadOptions()
 
 
 def fit(
@@ -50,6 +53,7 @@ def fit(
     weight: Column = None,
     id_column: Id = None,
     exact_labels: bool = False,
+    reading: ReadOptions = AS_FOUND,
     objective: Objective = "auc+ce",
     metric: MetricName = "roc_auc",
     threshold: Threshold = None,
@@ -61,6 +65,7 @@ def fit(
     quiet: bool = False,
     streaming: bool = False,
     passes: float = 1.0,
+    dry_run: bool = False,
 ) -> None:
     """Train a model on a table and say how good it is.
 
@@ -75,6 +80,7 @@ def fit(
             share and cost. It is not trained on, and predict does not need it.
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
+        reading: How the files are written.
         objective: What training makes small: the AUC objective, cross-entropy, or both.
         metric: What the model is chosen by, on rows that it does not train on, and when to stop.
         threshold: From which probability on a row gets the positive label: a number; cost=5, if a
@@ -89,17 +95,22 @@ def fit(
         quiet: Show no progress and no notes, only the AUC and where the model is.
         streaming: Read the rows from disk as they are needed; a FILE may be 'part-*.parquet'.
         passes: With --streaming, how often every row is seen.
+        dry_run: Only say what is understood of the files, column by column.
     """
-    from aucmax.tables import fit_file, fit_stream
+    from aucmax.tables import fit_file, fit_stream, preview_file
 
     given: dict[str, Any] = {
         "positive": positive, "out": out, "drop": drop, "weight": weight, "id_column": id_column,
-        "exact_labels": exact_labels, "time_limit": time_limit, "seed": seed,
+        "exact_labels": exact_labels, "reading": reading, "time_limit": time_limit, "seed": seed,
         "objective": objective, "metric": metric, "threshold": threshold or "balanced",
         "device": device, "progress": not quiet,
         "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
     with _cores(threads):
+        if dry_run:
+            about = ("positive", "drop", "weight", "id_column", "exact_labels", "reading")
+            print(preview_in_words(preview_file(data, target, **{x: given[x] for x in about})))
+            return
         if streaming:
             fitted = fit_stream(data, target, passes=passes, **given)
         else:
@@ -149,6 +160,7 @@ def tune(
     weight: Column = None,
     id_column: Id = None,
     exact_labels: bool = False,
+    reading: ReadOptions = AS_FOUND,
     trials: int = 30,
     workers: Count = None,
     test_share: float = 0.2,
@@ -173,6 +185,7 @@ def tune(
             share and cost. It is not trained on, and predict does not need it.
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
+        reading: How the files are written.
         trials: How many options are tried; the defaults come first.
         workers: Trials at a time; by default one per core, or three on a GPU.
         test_share: Share of the rows kept apart to judge the model by.
@@ -185,8 +198,9 @@ def tune(
 
     fitted, tuning = tune_file(
         data, target, positive=positive, out=out, drop=drop, weight=weight, id_column=id_column,
-        exact_labels=exact_labels, trials=trials, workers=workers, test_share=test_share,
-        time_limit=time_limit, seed=seed, device=device, progress=not quiet,
+        exact_labels=exact_labels, reading=reading, trials=trials, workers=workers,
+        test_share=test_share, time_limit=time_limit, seed=seed, device=device,
+        progress=not quiet,
         command=shlex.join(["aucmax", *sys.argv[1:]]),
     )  # fmt: skip
     _say_all(fitted, f"{summary(fitted.evaluation)}\n\n{in_words(tuning)}", quiet)
@@ -202,6 +216,7 @@ def predict(
     keep: Names = (),
     threshold: Threshold = None,
     explain: Annotated[int, tyro.conf.arg(metavar="N", help_behavior_hint="")] = 0,
+    reading: ReadOptions = AS_FOUND,
     device: str = "auto",
     threads: Count = None,
     quiet: bool = False,
@@ -223,6 +238,7 @@ def predict(
         explain: Name the N columns that moved each row's log-odds most, and by how much (Shapley
             values, compared with other rows of the file). Takes up to 64 scorings per row and
             column.
+        reading: How the files are written.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
         threads: At most so many cores; by default what torch takes.
         quiet: Say nothing but the predictions.
@@ -232,7 +248,7 @@ def predict(
     with _cores(threads):
         text, notes = predict_file(
             model, data, out, keep, id_column=id_column, threshold=threshold, explain=explain,
-            device=device,
+            device=device, reading=reading,
         )  # fmt: skip
     _tell(() if quiet else notes)
     if text is not None:
@@ -245,6 +261,7 @@ def evaluate(
     model: Model,
     data: Files,
     weight: Column = None,
+    reading: ReadOptions = AS_FOUND,
     device: str = "auto",
     threads: Count = None,
     quiet: bool = False,
@@ -255,6 +272,7 @@ def evaluate(
         model: The folder that aucmax fit made.
         data: A file with the target's column, or several.
         weight: How much each row counts, a number of at least 0; by default all count alike.
+        reading: How the files are written.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
         threads: At most so many cores; by default what torch takes.
         quiet: Say nothing but the AUC.
@@ -262,7 +280,7 @@ def evaluate(
     from aucmax.tables import evaluate_file
 
     with _cores(threads):
-        evaluation = evaluate_file(model, data, weight=weight, device=device)
+        evaluation = evaluate_file(model, data, weight=weight, device=device, reading=reading)
     if quiet:
         print(_auc_in_words(evaluation.auc, len(evaluation.labels)))
         return
@@ -328,7 +346,11 @@ def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")
 def summary(evaluation: Evaluation) -> str:
     """What a person wants to know first."""
     train, valid, test = (evaluation.parts[part].rows for part in ("train", "valid", "test"))
-    lines = [f"note: {note}" for note in evaluation.notes]
+    described = train + valid if evaluation.parts["train"].counts else None
+    lines = columns_in_words(evaluation.columns[:MOST_LISTED], described)
+    if (more := len(evaluation.columns) - MOST_LISTED) > 0:
+        lines.append(f"and {more} more columns: --dry-run lists all")
+    lines += ["", *(f"note: {note}" for note in evaluation.notes)]
     lines.append(f"{train:,} rows to train on, {valid:,} to stop by, {test:,} to judge by")
     rows, auc = evaluation.rows, evaluation.auc
     if isinstance(rows, BinaryRows):
@@ -350,6 +372,41 @@ def summary(evaluation: Evaluation) -> str:
     if isinstance(rows, BinaryRows):
         lines.append(_threshold_in_words(rows, Rule.read(evaluation.threshold_rule)))
     return "\n".join(lines)
+
+
+MOST_LISTED = 30
+"""Columns that are listed after training; --dry-run lists all."""
+
+
+def columns_in_words(columns: Sequence[ColumnRecord], rows: int | None) -> list[str]:
+    """What each column was taken for, in lines below each other.
+
+    Args:
+        columns: to list.
+        rows: how many they describe; None if that is unknown.
+    """
+    table = [("column", "taken as", "missing", "values", "most often")]
+    for x in columns:
+        kind = f"{x.kind}, written {x.written}" if x.written else x.kind
+        missing = f"{x.missing:.1%}"
+        if rows is not None:
+            missing = f"{round(x.missing * rows):,} ({missing})" if x.missing else "0"
+        table.append((x.name, kind, missing, f"{x.distinct:,}", x.typical))
+    cells = [[words.short(cell, 32) for cell in line] for line in table]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    sides = ("<", "<", ">", ">", "<")
+    return [
+        "  ".join(f"{x:{side}{n}}" for x, side, n in zip(line, sides, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+
+
+def preview_in_words(preview: Preview) -> str:
+    """What is understood of a file."""
+    rows = sum(preview.labels.values())
+    counts = ", ".join(f"{n:,} {label!r}" for label, n in preview.labels.items())
+    lines = [*columns_in_words(preview.columns, rows), "", f"{rows:,} rows: {counts}"]
+    return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
 
 
 def in_words(tuning: Tuning) -> str:

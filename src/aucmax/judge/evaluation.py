@@ -70,6 +70,7 @@ class Column:
         missing: the share of values that are.
         distinct: how many values there are.
         typical: the most frequent one.
+        written: an example, if it is written in another way than programs do.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Column:
     missing: float
     distinct: int
     typical: str
+    written: str = ""
 
 
 def compare_aucs(

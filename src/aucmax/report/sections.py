@@ -266,7 +266,8 @@ def data(evaluation: Evaluation, rows: Rows) -> Content:
         digits = x.kind == "number" and "." in x.typical
         typical = f"{float(x.typical):.6g}" if digits else short(x.typical, 30)
         values = percent(x.missing), f"{x.distinct:,}", typical
-        columns.append([words.short_name(x.name), short(x.kind), *values])
+        kind = f"{x.kind}, written {short(x.written, 30)}" if x.written else x.kind
+        columns.append([words.short_name(x.name), short(kind, 60), *values])
     kinds = Counter(short(column.kind) for column in evaluation.columns).most_common()
     in_words = ", ".join(f"{count:,} {kind}" for kind, count in kinds)
     by = _rows_by_part if isinstance(rows, BinaryRows) else _rows_by_class

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from aucmax.tables.explain import explain_rows as explain_rows
     from aucmax.tables.export import export_onnx as export_onnx
     from aucmax.tables.files import read_table as read_table
+    from aucmax.tables.fit import Preview as Preview
     from aucmax.tables.fit import fit_file as fit_file
+    from aucmax.tables.fit import preview_file as preview_file
     from aucmax.tables.model_folder import Fitted as Fitted
     from aucmax.tables.predict import predict_file as predict_file
+    from aucmax.tables.read_options import ReadOptions as ReadOptions
     from aucmax.tables.search import Tuned as Tuned
     from aucmax.tables.search import Tuning as Tuning
     from aucmax.tables.search import tune_file as tune_file
@@ -46,9 +49,10 @@ _NAMES = {
     "explain": ["Explanation", "explain_rows"],
     "export": ["export_onnx"],
     "files": ["read_table"],
-    "fit": ["fit_file"],
+    "fit": ["Preview", "fit_file", "preview_file"],
     "model_folder": ["Fitted"],
     "predict": ["predict_file"],
+    "read_options": ["ReadOptions"],
     "search": ["Tuned", "Tuning", "tune_file"],
     "streaming": ["fit_stream"],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -187,7 +188,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train; with a folder for the work, going on from what is in it."""
         with threads(self.n_jobs):
             arguments = {**training.arguments, "device": self.device, "progress": self.verbose}
-            result = fit(**arguments, out=work)
+            with warnings.catch_warnings():  # of rows that the split, not the user, held out
+                warnings.filterwarnings("ignore", "valid has one row of class")
+                result = fit(**arguments, out=work)
             return self._finish(result, training.calibrated_on)
 
     def _prepare(
@@ -368,6 +371,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _raw_scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "network_")
         table = inputs.checked_columns(self, X, reset=False)
+        for note in self.encoder_.reading_notes(table):
+            warnings.warn(note, stacklevel=3)
         return self.score_encoded(self.encoder_.transform(table))
 
     def score_encoded(self, encoded: Encoded) -> NDArray[np.float64]:

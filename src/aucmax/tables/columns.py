@@ -6,7 +6,7 @@ Tables are told by the library their type comes from, so that none but Arrow is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -98,20 +98,26 @@ def _is_category(column: Any) -> bool:
     return type(dtype).__name__ in ("CategoricalDtype", "DictionaryType", "Categorical", "Enum")
 
 
-def understood(table: Columns) -> tuple[Columns, list[str]]:
+def understood(
+    table: Columns, decimal: str = ".", na_values: Sequence[str] = ()
+) -> tuple[Columns, list[str]]:
     """The table with texts as what they stand for, and notes of what a person should know.
 
     Columns whose format is known are left as they are.
 
     Args:
         table: to be learned from.
+        decimal: what numbers are more likely to be written with.
+        na_values: further texts that stand for a missing value.
     """
     values, known = list(table.values), dict(table.formats)
     for place, name in enumerate(table.names):
         if name in known:
             continue
         if values[place].dtype == object:
-            meant, known[name] = formats.understand(pa.array(values[place], pa.string()))
+            meant, known[name] = formats.understand(
+                pa.array(values[place], pa.string()), decimal, na_values
+            )
             values[place] = arrow_values(name, meant)
         else:
             known[name] = formats.Format(_values.kind_of(values[place]))

@@ -7,6 +7,7 @@ import platform
 import shlex
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +18,12 @@ from numpy.typing import NDArray
 from aucmax import metrics
 from aucmax.judge.evaluation import Column, Evaluation, Importance, Part
 from aucmax.judge.interval import Interval
+from aucmax.tables._values import to_text
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
-from aucmax.tables.files import ReadOptions
-from aucmax.tables.labeled import Labeled, as_words, read_labeled
+from aucmax.tables.labeled import Labeled, read_labeled
+from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, listed
 from aucmax.tables.split import fair_sample
 from aucmax.train.options import find_device
@@ -86,12 +88,14 @@ def importance(
 
 def describe_columns(encoder: TableEncoder, table: Columns) -> tuple[Column, ...]:
     """Name and kind of every raw column, and what its values are like."""
-    words = {"bool": "yes/no", "text": "category"}
-    values = dict(zip(table.names, table.values, strict=True))
-    return tuple(
-        _describe(field.name, words.get(field.kind, field.kind), values[field.name])
-        for field in encoder._fitted
-    )
+    words = {"bool": "yes/no", "time": "time of day", "text": "category"}
+    values, columns = dict(zip(table.names, table.values, strict=True)), []
+    for field in encoder._fitted:
+        used = field.kind if field.format is None else field.format.kind
+        kind = "unused" if field.kind == "unused" else words.get(used, used)
+        written = "" if field.format is None else field.format.example
+        columns.append(replace(_describe(field.name, kind, values[field.name]), written=written))
+    return tuple(columns)
 
 
 def _describe(name: str, kind: str, values: NDArray[Any]) -> Column:
@@ -102,7 +106,7 @@ def _describe(name: str, kind: str, values: NDArray[Any]) -> Column:
         return Column(name, kind, 1 - counts.total() / len(values), len(counts), typical)
     there = values[values == values]
     distinct, often = np.unique(there, return_counts=True)
-    typical = str(as_words(distinct[[often.argmax()]])[0]) if len(distinct) else ""
+    typical = to_text(distinct[[often.argmax()]])[0] if len(distinct) else ""
     return Column(name, kind, 1 - len(there) / len(values), len(distinct), typical)
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,14 +21,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.parquet
 
-from aucmax import checks
 from aucmax.disk import atomic_write
 from aucmax.tables.columns import repeated
 from aucmax.tables.formats import MISSING, Format, is_number, kind_of_type, understand
 from aucmax.tables.formats import notes as format_notes
+from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths, check_columns, put_together, texts_of_some
 
 __all__ = ["read_table"]
@@ -39,37 +40,6 @@ BLOCK = 1 << 20
 """Bytes of CSV parsed at once."""
 HEAD = 1 << 16
 """Bytes that tell how a CSV is written."""
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How a file is written, where it cannot be found out.
-
-    Attributes:
-        separator: of a CSV's values; None finds it: comma, semicolon, tab or bar.
-        decimal: of a CSV's numbers, ``"."`` or ``","``; None finds it.
-        encoding: of a CSV's text, such as ``"latin-1"``; None finds UTF-8, UTF-16 or Windows-1252.
-        na_values: texts that stand for a missing value, besides those that everybody writes.
-    """
-
-    separator: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    na_values: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):
-            raise ValueError(f"separator must be a character, found {self.separator!r}")
-        if self.decimal is not None:
-            checks.choice("decimal", self.decimal, (".", ","))
-        if self.encoding is not None:
-            try:
-                codecs.lookup(self.encoding)
-            except LookupError:
-                raise ValueError(
-                    f"encoding must be one that Python knows, such as 'utf-8' or 'latin-1', found "
-                    f"{self.encoding!r}"
-                ) from None
 
 
 class FileContent(NamedTuple):
@@ -556,6 +526,29 @@ def _read_csv(
     if quoted:
         _check_quotes(path, data, table, dialect.quote)
     return table
+
+
+def csv_format(path: str, options: ReadOptions, notes: list[str]) -> tuple[Any, str]:
+    """How Arrow's data sets read CSVs like this one, every value as text, and the decimal sign.
+
+    What texts stand for is found from a sample, and what comes later need not be of its type.
+    """
+    with open(path, "rb") as file:
+        head = file.read(PIECES * HEAD)
+    encoding = options.encoding or _encoding(head[: head.rfind(b"\n") + 1] or head)
+    data = head.decode(encoding, errors="ignore").encode().removeprefix(codecs.BOM_UTF8)
+    dialect = _dialect(Path(path), data, "", options, None, notes)
+    above = data[: dialect.start].count(b"\n") - 1
+    csv_format = pyarrow.dataset.CsvFileFormat(
+        pyarrow.csv.ParseOptions(
+            delimiter=dialect.separator, quote_char=dialect.quote, newlines_in_values=True
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={name: pa.string() for name in dialect.names}
+        ),
+        read_options=pyarrow.csv.ReadOptions(encoding=encoding, skip_rows=max(0, above)),
+    )
+    return csv_format, dialect.decimal
 
 
 PIECES = 16

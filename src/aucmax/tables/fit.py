@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from aucmax import checks, disk
-from aucmax.judge.evaluation import Evaluation, Part, Peer
+from aucmax.judge.evaluation import Column, Evaluation, Part, Peer
 from aucmax.judge.interval import Interval
 from aucmax.judge.peers import compare_with_peers
 from aucmax.judge.threshold import Rule
@@ -22,6 +22,7 @@ from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.model_folder import Fitted
+from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.tables.store import plain_number
@@ -42,6 +43,7 @@ def fit_file(
     weight: str | None = None,
     id_column: str | None = None,
     exact_labels: bool = False,
+    reading: ReadOptions | None = None,
     test_share: float = 0.2,
     time_limit: float | None = None,
     seed: int = 0,
@@ -65,6 +67,7 @@ def fit_file(
             every AUC, share, rate and cost. It is not trained on, and predictions do not need it.
         id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
+        reading: how the files are written, where it cannot be found out.
         test_share: share of the rows kept apart to judge by, repeats of a row together.
         time_limit: seconds for the training.
         seed: of everything.
@@ -80,8 +83,11 @@ def fit_file(
     Raises:
         ValueError: for what cannot be right; nothing is written then.
     """
-    paths, names = as_paths(data), {"weight": weight, "id_column": id_column}
-    file = TableFile(paths, target, positive, tuple(drop), test_share, seed, exact_labels, **names)
+    paths = as_paths(data)
+    file = TableFile(
+        paths, target, positive, tuple(drop), test_share, seed, exact_labels, weight, id_column,
+        reading or ReadOptions(),
+    )  # fmt: skip
     folder = model_folder.choose(out, paths[0])
     with work_folder(folder, file.settings("fit", file.digest, options), progress) as work:
         train, test = file.split()
@@ -90,6 +96,50 @@ def fit_file(
         scored = ScoredRows.of(model, model.encoder_.transform(test.table))
         evaluation = judge(model, train, test, scored, file=file, command=command, compare=compare)
         return model_folder.write(folder, model, evaluation)
+
+
+class Preview(NamedTuple):
+    """What is understood of a file before anything is trained.
+
+    Attributes:
+        columns: as the model would see them.
+        labels: how many rows have each, the negative first of two.
+        notes: what a person should know.
+    """
+
+    columns: tuple[Column, ...]
+    labels: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def preview_file(data: Paths, target: str, **options: Any) -> Preview:
+    r"""Say what is understood of a file, and train nothing.
+
+    Args:
+        data: as in :func:`fit_file`.
+        target: the column to predict.
+        options: ``positive``, ``drop``, ``weight``, ``id_column``, ``exact_labels`` and
+            ``reading`` of :func:`fit_file`.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "a.csv"
+        >>> _ = path.write_text("age;sick\n31,5;no\n?;no\n58,0;yes\n")
+        >>> preview = preview_file(path, "sick")
+        >>> preview.columns[0].kind, preview.labels
+        ('number', {'no': 2, 'yes': 1})
+        >>> preview.notes[0]
+        "'?' is taken as missing in column 'age' (1)"
+    """
+    fixed = {"positive": None, "drop": (), "test_share": 0.5, "seed": 0}
+    rows = TableFile(as_paths(data), target, **{**fixed, **options}).read()
+    encoder = TableEncoder().fit(rows.table)
+    counts = np.bincount(rows.classes, minlength=len(rows.labels)).tolist()
+    return Preview(
+        evaluate.describe_columns(encoder, rows.table),
+        dict(zip(rows.labels, counts, strict=True)),
+        (*rows.notes, *encoder.notes(rows.table)),
+    )
 
 
 @dataclass(frozen=True)
@@ -105,6 +155,7 @@ class TableFile:
     exact_labels: bool = False
     weight: str | None = None
     id_column: str | None = None
+    reading: ReadOptions = field(default_factory=ReadOptions)
 
     def __post_init__(self) -> None:
         allowed = "a share between 0 and 1"
@@ -126,13 +177,17 @@ class TableFile:
         deciding = {k: v for k, v in options.items() if k not in MAY_DIFFER}
         return {**asdict(self), "data": data, "command": command, **deciding}
 
-    def split(self) -> tuple[Labeled, Labeled]:
-        """Read the file: the rows to train on, and those to judge by."""
+    def read(self) -> Labeled:
+        """All rows, with notes of what is odd about them."""
         rows = read_labeled(
             self.data, self.target, positive=self.positive, drop=self.drop, weight=self.weight,
-            id_column=self.id_column, exact_labels=self.exact_labels,
+            id_column=self.id_column, exact_labels=self.exact_labels, reading=self.reading,
         )  # fmt: skip
-        rows = rows._replace(notes=[*rows.notes, *hints(rows, self.target)])
+        return rows._replace(notes=[*rows.notes, *hints(rows, self.target)])
+
+    def split(self) -> tuple[Labeled, Labeled]:
+        """Read the file: the rows to train on, and those to judge by."""
+        rows = self.read()
         # Rows are repeats of each other if they look alike to a network. So they are encoded, by an
         # encoder that no model gets: theirs must not know the rows to judge by.
         encoded = TableEncoder().fit(rows.table).transform(rows.table)

@@ -243,7 +243,7 @@ def _candidates(sample: pa.Array, decimal: str) -> Iterator[Format]:
 
 def _described(written: Format, texts: Any) -> Format:
     """With an example of how it is written, and whether that could be meant in another way."""
-    if written.is_plain and written.decimal == ".":
+    if written.is_plain:
         return written
     there = texts.drop_null()
     lengths = pc.utf8_length(there)

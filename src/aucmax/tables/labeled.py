@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax.tables.columns import Columns, columns_of
-from aucmax.tables.files import ReadOptions, read
+from aucmax.tables.files import read
 from aucmax.tables.formats import Format
+from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, listed
 
 POSITIVE = ("1", "true", "yes", "y", "positive")
@@ -82,7 +83,8 @@ def read_labeled(
         labels: those of a model, where it exists already; others are an error.
         formats: of that model's columns, which it reads by itself.
     """
-    content = read(data, reading, text=[target], formats=formats)
+    left = [target, *drop, *([id_column] if id_column else [])]
+    content = read(data, reading, text=left, formats=formats)
     notes = content.notes
     columns = columns_of(content.table)
     columns = columns._replace(formats={**columns.formats, **content.formats})

@@ -21,7 +21,8 @@ from aucmax.tables.columns import Columns, columns_of
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.evaluate import load_for_scoring
 from aucmax.tables.explain import explain_encoded
-from aucmax.tables.files import ReadOptions, read
+from aucmax.tables.files import read
+from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths
 
 if TYPE_CHECKING:

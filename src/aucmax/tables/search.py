@@ -33,6 +33,7 @@ from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.fit import TableFile, fit_rows, judge
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.model_folder import Fitted
+from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.tables.unfinished import work_folder
@@ -134,6 +135,7 @@ def tune_file(
     weight: str | None = None,
     id_column: str | None = None,
     exact_labels: bool = False,
+    reading: ReadOptions | None = None,
     trials: int = 30,
     workers: int | None = None,
     test_share: float = 0.2,
@@ -162,6 +164,7 @@ def tune_file(
             folds are judged by weight too.
         id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
+        reading: how the files are written, where it cannot be found out.
         trials: how many options are tried, the defaults among them.
         workers: trials at a time, each in a process of one thread; None for one per core. On a GPU
             their folds take turns in this process, see :func:`aucmax.sweep`; None for three.
@@ -187,8 +190,11 @@ def tune_file(
     deadline = math.inf
     if time_limit is not None:
         deadline = time.monotonic() + checks.positive("time_limit", time_limit, infinite=True)
-    paths, names = as_paths(data), {"weight": weight, "id_column": id_column}
-    file = TableFile(paths, target, positive, tuple(drop), test_share, seed, exact_labels, **names)
+    paths = as_paths(data)
+    file = TableFile(
+        paths, target, positive, tuple(drop), test_share, seed, exact_labels, weight, id_column,
+        reading or ReadOptions(),
+    )  # fmt: skip
     require_optuna()
     # Refused at once: what would end the search later, or has no part in it.
     own = {"threshold", "random_state", "time_limit", "method", "backbone", "hidden", "metric"}

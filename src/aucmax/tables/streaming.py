@@ -16,8 +16,9 @@ from aucmax import checks
 from aucmax.judge.evaluation import Part
 from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
-from aucmax.tables.columns import Columns, columns_of
+from aucmax.tables.columns import Columns, columns_of, understood
 from aucmax.tables.evaluate import ScoredRows
+from aucmax.tables.files import csv_format
 from aucmax.tables.fit import TableFile, judge
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import (
@@ -29,6 +30,7 @@ from aucmax.tables.labeled import (
     without_target,
 )
 from aucmax.tables.model_folder import Fitted
+from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.scoring import Rows
 from aucmax.tables.several import Paths, as_paths, listed
 from aucmax.tables.unfinished import work_folder
@@ -54,6 +56,7 @@ def fit_stream(
     weight: str | None = None,
     id_column: str | None = None,
     exact_labels: bool = False,
+    reading: ReadOptions | None = None,
     passes: float = 1.0,
     time_limit: float | None = None,
     seed: int = 0,
@@ -76,6 +79,7 @@ def fit_stream(
         weight: a column of numbers of at least 0, how much each row counts, as in ``fit_file``.
         id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
+        reading: how CSVs are written, where it cannot be found out from the first one.
         passes: how often every row is seen.
         time_limit: seconds for the training.
         seed: of everything.
@@ -85,10 +89,13 @@ def fit_stream(
     """
     passes = checks.positive("passes", passes)
     paths = as_paths(data)
-    names = {"weight": weight, "id_column": id_column}
-    file = TableFile(paths, target, positive, tuple(drop), KEPT, seed, exact_labels, **names)
+    reading = reading or ReadOptions()
+    file = TableFile(
+        paths, target, positive, tuple(drop), KEPT, seed, exact_labels, weight, id_column, reading
+    )
     folder = model_folder.choose(out, paths[0])
-    groups = RowGroups(paths)
+    notes: list[str] = []
+    groups = RowGroups(paths, reading, notes)
     sample, parts = groups.sample()
 
     def apart(block: Columns) -> tuple[Columns, NDArray[Any], NDArray[np.float64] | None]:
@@ -100,7 +107,6 @@ def fit_stream(
         return columns, words, weights
 
     table, words, weights = apart(sample)
-    notes: list[str] = []
     words = join_spellings(words, target, notes, exact=exact_labels)
     there = np.flatnonzero(words != "")
     count = groups.rows - (len(words) - len(there))  # beyond the sample none is known to be missing
@@ -109,6 +115,8 @@ def fit_stream(
     labels = choose_labels(words, target, positive, notes)
     if len(labels) > 2:
         raise ValueError(f"target must have two classes for streaming, found {len(labels)}")
+    table, more = understood(table, groups.decimal, reading.na_values)
+    notes += more
     rows = Labeled(table, label_numbers(words, labels, target), labels, notes, weights)
     rows = rows._replace(notes=[*notes, *hints(rows, target)])
     counted = np.ones(len(parts)) if weights is None else weights
@@ -164,9 +172,13 @@ class RowGroups:
 
     Args:
         patterns: files, or patterns such as ``part-*.parquet``.
+        reading: how CSVs are written.
+        notes: to add to.
     """
 
-    def __init__(self, patterns: Paths) -> None:
+    def __init__(
+        self, patterns: Paths, reading: ReadOptions | None = None, notes: list[str] | None = None
+    ) -> None:
         import pyarrow.dataset
 
         self.paths: list[str] = []
@@ -179,8 +191,13 @@ class RowGroups:
             raise ValueError(
                 f"data must be files of one kind of {', '.join(KINDS)}, found {sorted(kinds)}"
             )
+        kind: Any = KINDS[kinds.pop()]
+        self.decimal = "."
+        if kind == "csv":
+            notes = [] if notes is None else notes
+            kind, self.decimal = csv_format(self.paths[0], reading or ReadOptions(), notes)
         try:
-            data = pyarrow.dataset.dataset(self.paths, format=KINDS[kinds.pop()])
+            data = pyarrow.dataset.dataset(self.paths, format=kind)
             self.rows: int = data.count_rows()
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"data must be readable: {str(error).splitlines()[0]}") from None

@@ -14,8 +14,9 @@ from torch import Tensor
 from aucmax import distributed
 from aucmax.data.sources import Batch, Place, evaluation_batches
 from aucmax.optim import averaged
-from aucmax.optim.averaged import batch_norms
+from aucmax.optim.averaged import batch_norms, keeping_modes
 from aucmax.optim.staged import local
+from aucmax.sharding import mesh_of
 from aucmax.train._evaluate import score
 from aucmax.train._phases import Phase
 from aucmax.train._state import Best
@@ -23,8 +24,8 @@ from aucmax.train._step import autocast
 from aucmax.train.metrics import ITERATES, Scored
 from aucmax.train.options import Options
 
-ENOUGH_SCORES = 20
-"""That lie in [0, 1] by no chance."""
+SHAPING = ("view", "squeeze", "reshape", "select", "slice", "alias", "clone", "copy")
+"""What the names of autograd's nodes hold that change no value."""
 
 Probe: TypeAlias = Callable[[], Iterator[Batch]] | None
 """Gives some training batches, as often as it is asked; None if there are none."""
@@ -91,7 +92,7 @@ class Judge:
         values = {}
         if self.options.probe and probe is not None:
             scored = self.score(probe())
-            self._look_at_range(scored.scores)
+            self._look_at_range(scored.scores, probe())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a probe may lack a class
                 values["train"] = self.metric(scored, self.place.task)
@@ -108,9 +109,12 @@ class Judge:
     def _value(self, part: str) -> float:
         """The metric of a part of the data; what there is to say of that part is said once."""
         size = max(256, 4 * self.options.batch_size)  # less than training needs with its gradients
-        rows = evaluation_batches(self.data[part], self.place, size, self.options.workers)
-        scored = self.score(rows)
-        self._look_at_range(scored.scores)
+
+        def rows() -> Iterator[Batch]:
+            return evaluation_batches(self.data[part], self.place, size, self.options.workers)
+
+        scored = self.score(rows())
+        self._look_at_range(scored.scores, rows())
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             value = self.metric(scored, self.place.task)
@@ -122,20 +126,27 @@ class Judge:
             warnings.warn(text, UserWarning, stacklevel=2)
         return value
 
-    def _look_at_range(self, scores: Tensor) -> None:
-        """Warn, once, of scores that all lie in [0, 1]: the loss would take their sigmoid again."""
-        if self.doubts_scores and scores.numel() >= ENOUGH_SCORES:
-            self.doubts_scores = False
-            low, high = torch.stack(scores.aminmax()).tolist()
-            if 0 <= low < high <= 1:
-                layer = "softmax" if self.place.task == "multiclass" else "sigmoid"
-                warnings.warn(
-                    f"all {scores.numel():,} scores of an evaluation lie in [0, 1], as those of a "
-                    f"model that ends in a {layer}: fit takes raw scores, so remove that layer, "
-                    f"or, on the AUC objective alone, pass loss_options={{'link': 'identity'}}",
-                    UserWarning,
-                    stacklevel=2,
-                )
+    def _look_at_range(self, scores: Tensor, batches: Iterator[Batch]) -> None:
+        """Warn, once, of a sigmoid or softmax at the end: the loss would take its own of it.
+
+        Scores in [0, 1] may be those of a model that has hardly trained, so its last layer is
+        asked; a sharded model, which computes on all ranks together, is not.
+        """
+        if not self.doubts_scores:
+            return
+        self.doubts_scores = False
+        low, high = torch.stack(scores.aminmax()).tolist()
+        if not 0 <= low < high <= 1 or mesh_of(self.model) is not None:
+            return
+        with keeping_modes(self.model), autocast(self.options), torch.enable_grad():
+            layer = squashed_by(self.model.eval()(next(batches).x))
+        if layer is not None:
+            warnings.warn(
+                f"the model ends in a {layer}: fit takes raw scores, so remove that layer, or, on "
+                f"the AUC objective alone, pass loss_options={{'link': 'identity'}}",
+                UserWarning,
+                stacklevel=2,
+            )
 
     @torch.no_grad()
     def restore_good_weights(self, step: int) -> int:
@@ -152,6 +163,20 @@ class Judge:
     @torch.no_grad()
     def _weights(self) -> dict[str, Tensor]:
         return {name: x.clone() for name, x in self.model.state_dict().items()}
+
+
+def squashed_by(scores: Tensor) -> str | None:
+    """Sigmoid or softmax, if that is the last that was done to the scores but for their shape."""
+    node = scores.grad_fn
+    while node is not None:
+        name = node.name().lower()
+        for layer in ("sigmoid", "softmax"):
+            if name.startswith(layer):
+                return layer
+        if not any(part in name for part in SHAPING):
+            return None
+        node = node.next_functions[0][0]
+    return None
 
 
 def is_finite(tensors: Iterable[Any]) -> bool:
