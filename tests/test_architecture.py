@@ -17,8 +17,7 @@ ROOT = Path(aucmax.__file__).parent
 # Each row may import from the rows above it, and none from its own row.
 LAYERS = [
     ["version", "checks", "disk", "distributed", "processes", "progress", "random_state"],
-    ["signals"],
-    ["search"],
+    ["signals", "search"],
     ["kernels"],
     ["stages", "metrics", "loss", "optim"],
     ["sharding", "data", "models", "history"],

@@ -66,7 +66,7 @@ def test_work_is_found_by_its_settings(tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt):
         end_by(KeyboardInterrupt(), folder, begin=False, seed=1)
     err = capsys.readouterr().err
-    assert f"{folder}.unfinished keeps unfinished work with another seed, which is not" in err
+    assert f"{folder}.unfinished keeps unfinished work of other settings (seed), which is" in err
     with work_folder(folder, {"seed": 0}, say=True) as work:
         assert (work / "state").read_text() == "{'seed': 0}"
     assert list(tmp_path.iterdir()) == []

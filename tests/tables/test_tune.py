@@ -284,7 +284,7 @@ def test_another_search_in_the_same_place_begins_beside_it(data, tmp_path, monke
     for seed in (0, 1, 0):
         with pytest.raises(KeyboardInterrupt):
             tune_file(data, "churned", out=tmp_path / "m", seed=seed, **QUICK | {"progress": True})
-    said = "m.unfinished keeps unfinished work with another seed, which is not gone on with"
+    said = "m.unfinished keeps unfinished work of other settings (seed), which is not gone on with"
     assert capsys.readouterr().err.count(said) == 2
     assert len(list((tmp_path / "m.unfinished").glob("*/study.log"))) == 2
 

@@ -69,6 +69,8 @@ def fit(
 ) -> None:
     """Train a model on a table and say how good it is.
 
+    Stopped or killed, the same command goes on.
+
     Args:
         data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file, or several with the same
             columns.

@@ -19,6 +19,7 @@ from aucmax import checkpoint, checks, metrics
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
 from aucmax.judge.threshold import RULES, Rule
+from aucmax.signals import saying_so
 from aucmax.stages import Stage
 from aucmax.tables import inputs, network, store
 from aucmax.tables.columns import Columns
@@ -186,7 +187,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _train(self, training: Training, work: Path | None = None) -> Self:
         """Train; with a folder for the work, going on from what is in it."""
-        with threads(self.n_jobs):
+        with threads(self.n_jobs), saying_so("nothing was saved" if work is None else ""):
             arguments = {**training.arguments, "device": self.device, "progress": self.verbose}
             with warnings.catch_warnings():  # of rows that the split, not the user, held out
                 warnings.filterwarnings("ignore", "valid has one row of class")

@@ -78,8 +78,8 @@ def _begin(place: Path, settings: Mapping[str, Any], say: bool) -> Path:
         now = json.loads(text)
         keys = [key for key in now if there.get(key) != now[key]]
         print(
-            f"aucmax: {place} keeps unfinished work with another {', '.join(keys)}, which is not "
-            f"gone on with; remove it if it is not needed",
+            f"aucmax: {place} keeps unfinished work of other settings ({', '.join(keys)}), which "
+            f"is not gone on with; remove it if it is not needed",
             file=sys.stderr,
         )
     disk.write_json(work.with_suffix(".json"), json.loads(text))
