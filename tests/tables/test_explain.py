@@ -150,16 +150,16 @@ def test_the_scorings_are_counted(fitted, monkeypatch):
 
     monkeypatch.setattr(AUCClassifier, "score_encoded", count)
     found = explain_rows(model, table[:10])
-    assert found.samples >= 64  # ten rows begin as many walks each
+    assert found.samples >= 32  # ten rows begin as many walks each
     assert found.scorings == sum(seen[1:]) == 10 * found.samples * 3
 
 
 def test_many_rows_get_fewer_walks_and_too_many_are_refused():
-    assert module._walks(100, 20, None) == 64
-    assert module._walks(5_000, 20, None) == 20
+    assert module._walks(100, 20, None) == 32
+    assert module._walks(2_000, 20, None) == 12
     assert module._walks(50_000, 20, None) == 8
-    with pytest.raises(ValueError, match=r"20,000,000 scorings, .* ask it of 131,578 rows"):
-        module._walks(131_579, 20, None)
+    with pytest.raises(ValueError, match=r"10,000,000 scorings, .* ask it of 65,789 rows"):
+        module._walks(65_790, 20, None)
 
 
 def test_what_takes_long_is_said_before(fitted, monkeypatch):

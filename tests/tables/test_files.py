@@ -38,7 +38,7 @@ def wrong(read):
     """What is said of bytes that are no table, after the name of the file."""
 
     def wrong(data, name="a.csv", **options):
-        with pytest.raises(ValueError, match=r"^path '.*' [^\n]*$") as caught:
+        with pytest.raises(ValueError, match=r"^file '.*' [^\n]*$") as caught:
             read(data, name, **options)
         assert caught.value.__cause__ is None
         return str(caught.value).partition(f"{name}' ")[2]
@@ -357,15 +357,15 @@ def test_two_columns_of_one_name_in_other_kinds(wrong):
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.gz", "a.csv.zip", "csv"])
 def test_unknown_suffixes(tmp_path, name):
-    with pytest.raises(ValueError, match=rf"path must end in \.csv, .*, found '.*{name}'$"):
+    with pytest.raises(ValueError, match=rf"the file must end in \.csv, .*, found '.*{name}'$"):
         read_table(tmp_path / name)
 
 
 def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(ValueError, match=r"path must be a file, found none there: '.*a\.csv'$"):
+    with pytest.raises(ValueError, match=r"^file '.*a\.csv' is not there$"):
         read_table(tmp_path / "a.csv")
     (tmp_path / "b.csv").mkdir()
-    with pytest.raises(ValueError, match=r"path must be a file, found a folder: '.*b\.csv'$"):
+    with pytest.raises(ValueError, match=r"^file '.*b\.csv' is a folder, no file$"):
         read_table(tmp_path / "b.csv")
 
 

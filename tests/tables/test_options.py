@@ -293,6 +293,15 @@ def test_a_precision_that_is_not_reached_is_a_note(folder, capsys):
     assert "on (precision=1): recall" in err[1]
 
 
+def test_the_training_file_is_known_again(folder):
+    place, _ = folder
+    for files in (place / "a.csv", [place / "new.csv", place / "b.csv"]):
+        (note,) = [x for x in evaluate_file(place / "model", files).notes if "fitted to" in x]
+        assert re.match(r"the model was fitted to .*[ab]\.csv: it knows most of these rows", note)
+    notes = evaluate_file(place / "model", place / "new.csv").notes
+    assert not [x for x in notes if "fitted to" in x]
+
+
 # ---- Device, threads, silence --------------------------------------------------------------------
 
 

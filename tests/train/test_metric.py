@@ -93,3 +93,17 @@ def test_what_is_no_metric(metric):
     for call in (fit, aucmax.evaluate):
         with pytest.raises(ValueError, match=f"{allowed} .*found {metric!r}"):
             call(linear(), (X, Y), metric=metric)
+
+
+@pytest.mark.parametrize("wrong", [lambda scores: 0.5, lambda a, b, *, weight: 0.5, dict.fromkeys])
+def test_a_function_of_other_arguments_is_named(wrong):
+    with pytest.raises(ValueError, match=r"^metric must be a function of scores, labels and wei"):
+        fit(linear(), (X, Y), VALID, metric=wrong, steps=4)
+
+
+def test_a_metric_that_is_never_a_number_ends_at_the_first_evaluation():
+    def broken(scores, target, weight=None):
+        return math.nan
+
+    with pytest.raises(ValueError, match="metric must give a number, found nan of broken at the f"):
+        fit(linear(), (X, Y), VALID, metric=broken, steps=4)

@@ -238,7 +238,7 @@ def predict(
             alarms, which is 1/6; recall=0.9 or precision=0.5, as the rows that judged the model in
             fit had it.
         explain: Name the N columns that moved each row's log-odds most, and by how much (Shapley
-            values, compared with other rows of the file). Takes up to 64 scorings per row and
+            values, compared with other rows of the file). Takes up to 32 scorings per row and
             column.
         reading: How the files are written.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.

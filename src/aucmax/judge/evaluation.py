@@ -122,6 +122,7 @@ class Evaluation:
         weight: of the test rows, all above 0; None if they count alike.
         weight_column: that held it; None if there was none.
         id_column: that names a row, which predictions carry; None if there is none.
+        files: SHA-256 of the files that the model was fitted to, empty if unknown.
     """
 
     target: str
@@ -144,6 +145,7 @@ class Evaluation:
     weight: NDArray[np.float64] | None = None
     weight_column: str | None = None
     id_column: str | None = None
+    files: str = ""
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high"):
@@ -241,6 +243,7 @@ class Evaluation:
             "made": dict(self.versions),
             "weight_column": self.weight_column,
             "id_column": self.id_column,
+            "files": self.files,
         }
         if self.weight is not None:
             plain["weight"] = self.weight
@@ -295,6 +298,7 @@ class Evaluation:
             weight=content.get("weight"),
             weight_column=content.get("weight_column"),
             id_column=content.get("id_column"),
+            files=content.get("files", ""),
         )
 
     def write(self, folder: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aucmax import metrics
+from aucmax import disk, metrics
 from aucmax.judge.evaluation import Column, Evaluation, Importance, Part
 from aucmax.judge.interval import Interval
 from aucmax.tables._values import to_text
@@ -24,7 +24,7 @@ from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.read_options import ReadOptions
-from aucmax.tables.several import Paths, listed
+from aucmax.tables.several import Paths, as_paths, listed
 from aucmax.tables.split import fair_sample
 from aucmax.train.options import find_device
 from aucmax.version import __version__
@@ -153,6 +153,13 @@ def evaluate_file(
             f"all rows count alike here; in training they weighed as {before.weight_column!r} "
             f"said: --weight {shlex.quote(before.weight_column)}"
         )
+    known = before.files.split()
+    for path in as_paths(data):
+        if disk.sha256(Path(path)) in known:
+            rows.notes.append(
+                f"the model was fitted to {path}: it knows most of these rows, and looks better "
+                f"than it is; fit has judged it by rows that it does not know"
+            )
     counts = np.bincount(rows.classes, minlength=len(rows.labels))
     if counts.min() == 0:
         absent = rows.labels[int(counts.argmin())]

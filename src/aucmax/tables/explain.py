@@ -17,9 +17,9 @@ from aucmax.tables.encoder import Encoded
 
 Floats = NDArray[np.float64]
 
-SAMPLES, LEAST = 64, 8
+SAMPLES, LEAST = 32, 8
 """Walks from another row to the one that is explained, and the fewest for many rows."""
-MANY, MOST = 2_000_000, 20_000_000
+MANY, MOST = 500_000, 10_000_000
 """Scorings beyond which walks are fewer, and beyond which rows are refused."""
 BLOCK, FIRST = 32_768, 2_048
 """Scorings at a time, and in the first block, which tells how long the others will take."""
@@ -74,12 +74,12 @@ def explain_rows(
     Args:
         model: fitted.
         X: the rows, at least two, as the model's ``predict`` takes them.
-        samples: walks for each row; None for 64, and for fewer, at least 8, if they would take more
-            than 2 million scorings.
+        samples: walks for each row; None for 32, and for fewer, at least 8, if they would take more
+            than 500,000 scorings.
         seed: of the orders.
 
     Raises:
-        ValueError: if there is only one row, or 8 walks would take more than 20 million scorings.
+        ValueError: if there is only one row, or 8 walks would take more than 10 million scorings.
 
     Example:
         >>> import numpy as np, aucmax

@@ -154,10 +154,10 @@ def _read_one(
 ) -> tuple[pa.Table, str]:
     suffix = next((s for s in reversed(SUFFIXES) if path.name.lower().endswith(s)), None)
     if suffix is None:
-        raise ValueError(f"path must end in {', '.join(SUFFIXES)}, found {str(path)!r}")
+        raise ValueError(f"the file must end in {', '.join(SUFFIXES)}, found {str(path)!r}")
     if not path.is_file():
-        found = "a folder" if path.is_dir() else "none there"
-        raise ValueError(f"path must be a file, found {found}: {str(path)!r}")
+        found = "is a folder, no file" if path.is_dir() else "is not there"
+        raise _wrong(path, found)
     if path.stat().st_size == 0:
         raise _wrong(path, "is empty")
     decimal = "."
@@ -231,7 +231,7 @@ def write_demo_table(path: Path) -> Path:
 
 
 def _wrong(path: Path, what: str) -> ValueError:
-    return ValueError(f"path {str(path)!r} {' '.join(what.split())}")
+    return ValueError(f"file {str(path)!r} {' '.join(what.split())}")
 
 
 def _check_names(path: Path, names: list[str]) -> None:

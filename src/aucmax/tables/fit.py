@@ -251,4 +251,5 @@ def judge(
         weight=test.weight,
         weight_column=file.weight,
         id_column=file.id_column,
+        files=file.digest,
     )

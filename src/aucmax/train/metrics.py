@@ -5,6 +5,7 @@ To add one, write its function in :mod:`aucmax.metrics` and give it a row in :da
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable
@@ -109,11 +110,26 @@ def find_metric(metric: str | Callable[..., float] | Metric) -> Metric:
         name = str(getattr(metric, "__name__", type(metric).__name__)).strip("<>")
         if any(name in (row.name, row.key) for row in METRICS.values()):
             raise ValueError(f"metric must have a name of its own, found a function named {name!r}")
+        _check_arguments(metric, name)
         return Metric(name, name.replace("_", " "), name, metric, metric)
     raise ValueError(
         f"metric must be one of {', '.join(map(repr, METRICS))} or a function of scores, labels "
         f"and weights, found {metric!r}"
     )
+
+
+def _check_arguments(metric: Callable[..., float], name: str) -> None:
+    """Raise unless it can be called with scores, labels and weights."""
+    try:
+        signature = inspect.signature(metric)
+    except (TypeError, ValueError):  # one written in C may not tell
+        return
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        raise ValueError(
+            f"metric must be a function of scores, labels and weights, found {name}{signature}"
+        ) from None
 
 
 def best_value(record: dict[str, Any], metric: Metric, part: str = "valid") -> float:
