@@ -46,7 +46,7 @@ def hints(rows: Labeled, target: str) -> list[str]:
         notes.append(
             f"{_listed(keys)} {_verb(keys, 'has', 'have')} another value in every row, as row "
             f"numbers and keys have: --drop {shlex.join(keys)} leaves {_verb(keys, 'it', 'them')} "
-            f"out"
+            f"out" + (f", --id {shlex.join(keys)} carries it into predictions" * (len(keys) == 1))
         )
     telling = []
     if rows.table.rows >= LEAST_ROWS and np.bincount(rows.classes).min() >= LEAST_OF_CLASS:
