@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aucmax.cli import main
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.files import read
 from aucmax.tables.hints import hints
@@ -71,3 +72,24 @@ def test_a_real_file(name):
     assert [
         note for note in notes if not any(re.search(x, note, re.IGNORECASE) for x in allowed)
     ] == []
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if EXPECTED[name].get("command")])
+def test_a_real_file_by_the_command_line(name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    expected = EXPECTED[name]
+    arguments = ["fit", str(FOLDER / name), "--target", "y", "--dry-run"]
+    if "error" in expected:
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        out, said = capsys.readouterr()
+        assert (end.value.code, out) == (2, "")
+        assert re.fullmatch(rf"aucmax: error: .*{expected['error']}.*\n", said)
+    else:
+        main(arguments)
+        said = "".join(capsys.readouterr())
+        for column in expected.get("columns", {}):
+            assert column in said
+        for pattern in expected.get("notes", []):
+            assert re.search(f"note: .*{pattern}", said, re.IGNORECASE)
+    assert list(tmp_path.iterdir()) == []

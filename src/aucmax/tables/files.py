@@ -338,7 +338,7 @@ def _text(path: Path, suffix: str, encoding: str | None, notes: list[str]) -> by
     plain = data.isascii()  # which is faster than to look for each
     for what, found in INVISIBLE.items():
         if (found.isascii() or not plain) and found in data:
-            notes.append(f"{data.count(found):,} {what} are left out")
+            notes.append(f"{what} are left out, {data.count(found):,} in all")
             data = data.replace(found, b"")
     if data.endswith(b"\x1a"):  # which ended a file once
         data = data.rstrip(b"\x1a")
