@@ -372,7 +372,8 @@ def summary(evaluation: Evaluation) -> str:
     if not evaluation.is_enough:
         lines.append(words.too_few(evaluation, repr))
     if isinstance(rows, BinaryRows):
-        lines.append(_threshold_in_words(rows, Rule.read(evaluation.threshold_rule)))
+        by = f"rows to {'stop by' if valid else 'train on'}"
+        lines.append(_threshold_in_words(rows, Rule.read(evaluation.threshold_rule), by))
     return "\n".join(lines)
 
 
@@ -443,9 +444,9 @@ def _auc_in_words(auc: Interval, classes: int = 2) -> str:
     return f"AUC {auc.value:.4f}, {interval}{which}"
 
 
-def _threshold_in_words(rows: BinaryRows, rule: Rule) -> str:
+def _threshold_in_words(rows: BinaryRows, rule: Rule, by: str) -> str:
     how = {"balanced": "the best balanced accuracy", "proba": "one half", "value": "as said"}
-    chosen = how.get(rule.kind, str(rule)) + (" of the rows to stop by" if rule.needs_rows else "")
+    chosen = how.get(rule.kind, str(rule)) + (f" of the {by}" if rule.needs_rows else "")
     at = rows.at_threshold
     precision = "none flagged" if at.precision is None else f"precision {at.precision:.3f}"
     return (

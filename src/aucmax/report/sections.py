@@ -242,7 +242,8 @@ def thresholds(evaluation: Evaluation, rows: BinaryRows) -> Content:
         lines.append([name, *map(percent, rates), *cells])
     heads = [f"Cost at {ratio}×" for ratio in COST_RATIOS]
     rule = Rule.read(evaluation.threshold_rule)
-    chosen = {"rule": str(rule), "by_rows": rule.needs_rows}
+    part = "validation" if evaluation.parts.get("valid", Part(0)).rows else "training"
+    chosen = {"rule": str(rule), "by_rows": f"of the {part} rows" if rule.needs_rows else ""}
     return {"ratios": COST_RATIOS, "costs": heads, "lines": lines, "own": own, **chosen}
 
 
