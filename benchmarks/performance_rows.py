@@ -124,8 +124,19 @@ def growth() -> list[Row]:
     ]  # fmt: skip
 
 
+def reading() -> list[Row]:
+    """A file to an Arrow table."""
+    rows = []
+    for name, goal in (("clean", 1.5), ("marks in three columns", 2.0)):
+        of = ("reading", f"{name}, 1,000,000 rows", "read_table")
+        title = f"``read_table`` over ``pyarrow.csv.read_csv``, a million rows, {name}"
+        memory = (("its peak memory over theirs", (*of, "peak ratio")),)
+        rows.append(Row(title, (*of, "ratio"), Goal(goal), memory))
+    return rows
+
+
 CPU_ROWS = [
-    *losses(), *optimizers(), *metrics(), *fits(), *growth(),
+    *losses(), *optimizers(), *metrics(), *fits(), *growth(), *reading(),
     Row("``import aucmax`` over ``import torch``", ("import", "import", "aucmax", "ratio"),
         Goal(1.05), libauc("import", "import", "libauc.losses.auc, libauc.optimizers.pesg")),
 ]  # fmt: skip

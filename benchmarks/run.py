@@ -2,7 +2,7 @@
 
 ``make bench`` runs it and, with an interpreter that has LibAUC 2.0.1, times that beside us:
 ``python benchmarks/run.py --libauc .venv-libauc/bin/python``. With ``--only`` some groups are
-measured anew, and the others stay in the file of the day as they are.
+measured anew, and the others stay as they are in the newest file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import bench_growth
 import bench_import
 import bench_loss
 import bench_optim
+import bench_reading
 import performance_page
 import torch
 from _machine import machine
@@ -34,6 +35,7 @@ GROUPS: dict[str, Callable[[], dict[str, Any]]] = {
     "fit": bench_fit.measure,
     "growth": bench_growth.measure,
     "import": bench_import.measure,
+    "reading": bench_reading.measure,
 }
 
 
@@ -55,7 +57,7 @@ def main() -> None:
     about = machine(torch.device("cpu"))
     results = performance_page.RESULTS / f"{about['date']}-cpu.json"
     results.parent.mkdir(exist_ok=True)
-    found = json.loads(results.read_text()) if given.only and results.exists() else {}
+    found = performance_page.newest("cpu") if given.only else {}
     for name in given.only or groups:
         print(f"timing: {name}", file=sys.stderr, flush=True)
         found[name] = {"machine": about, **groups[name]()}

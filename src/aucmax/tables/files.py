@@ -484,7 +484,7 @@ def _read_csv(
     strings = {name: pa.string() for name in dialect.names}
     null_values = [*MISSING, *na_values]
 
-    quoted = dialect.quote.encode() in data
+    quoted = data.find(dialect.quote.encode(), dialect.start) >= 0
 
     def parse(body: Any, types: Mapping[str, Any], block: int, threads: bool) -> pa.Table:
 
