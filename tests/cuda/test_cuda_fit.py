@@ -334,4 +334,4 @@ def test_a_search_over_a_tables_options_runs_in_this_process(tmp_path, monkeypat
         compare=False, progress=False,
     )  # fmt: skip
     assert len(tuning.trials) == 5
-    assert tuning.best.validation_auc > 0.8
+    assert tuning.best.validation_score > 0.8

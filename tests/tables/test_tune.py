@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from experiment_helpers import Command
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
@@ -72,8 +72,8 @@ def test_a_models_folder_with_its_trials(tuned):
     assert Tuning.read(place / "model") == tuning
     written = json.loads((place / "model" / "tuning.json").read_text())
     assert {*written} == {"best", "defaults", "searched", "folds", "trials"}
-    assert {*written["best"]} == {"options", "validation_auc", "folds", "seconds", "test_auc"}
-    assert written["best"]["validation_auc"] == tuning.best.validation_auc
+    assert {*written["best"]} == {"options", "validation_score", "folds", "seconds", "test_auc"}
+    assert written["best"]["validation_score"] == tuning.best.validation_score
     assert evaluate_file(fitted.folder, place / "data.csv").auc.value > 0.6
     assert len(predict_file(fitted.folder, place / "data.csv")[0].splitlines()) == 181
 
@@ -86,9 +86,9 @@ def test_the_defaults_come_first_and_the_best_is_taken(tuned):
     assert first == {name: own[name] for name in first} | {"lr": 2e-3}
     assert {"objective", "lr", "weight_decay", "dropout", "balanced"} <= set(first)
     assert len({json.dumps(trial.options) for trial in trials}) == 3
-    assert all(trial.validation_auc == np.mean(trial.folds) for trial in trials)
+    assert all(trial.validation_score == np.mean(trial.folds) for trial in trials)
     assert all(trial.seconds > 0 for trial in trials)
-    assert tuning.best.validation_auc == max(trial.validation_auc for trial in trials)
+    assert tuning.best.validation_score == max(trial.validation_score for trial in trials)
     assert tuning.defaults.folds == trials[0].folds
     params = fitted.model.get_params()
     assert {name: params[name] for name in first} == tuning.best.options
@@ -121,7 +121,9 @@ def test_what_is_said_of_it(tuned):
     tested = replace(tuning, defaults=replace(defaults, p_value=0.25))
     said = in_words(tested).splitlines()
     assert re.match(r"the best of 3 trials: objective \S+, lr 0\.\d+, weight_decay ", said[0])
-    assert f"{best.validation_auc:.4f}, of the defaults {defaults.validation_auc:.4f}" in said[1]
+    assert (
+        f"{best.validation_score:.4f}, of the defaults {defaults.validation_score:.4f}" in said[1]
+    )
     assert said[2].startswith(f"against the defaults, AUC {defaults.test_auc:.4f}: ")
     assert said[2].endswith("p = 0.25, no clear difference")
     few = in_words(tuning).splitlines()
@@ -141,7 +143,7 @@ def test_several_classes(tmp_path):
     fitted, tuning = tune_file(tmp_path / "data.csv", "kind", out=tmp_path / "m", **options)
     assert fitted.report == tmp_path / "m" / "report.html"
     assert tuning.searched == ["lr", "weight_decay", "dropout"]
-    assert tuning.trials[0].validation_auc > 0.7
+    assert tuning.trials[0].validation_score > 0.7
     assert "against the defaults" in in_words(tuning) or "the defaults were" in in_words(tuning)
 
 
@@ -185,14 +187,14 @@ def test_a_trial_is_judged_by_folds_it_has_not_seen(data, monkeypatch):
 
 
 def test_a_trial_that_diverges_is_none_to_choose(data, tmp_path, monkeypatch):
-    real = search.Fold.auc
+    real = search.Fold.score
 
     def fold_auc(fold):
         if fold.model.lr == 2e-3:
             raise DivergedError("the loss\nis nan")
         return real(fold)
 
-    monkeypatch.setattr(search.Fold, "auc", fold_auc)
+    monkeypatch.setattr(search.Fold, "score", fold_auc)
     _, tuning = tune_file(data, "churned", out=tmp_path / "m", **QUICK | {"trials": 2})
     assert [trial.error for trial in tuning.trials] == ["the loss is nan", None]
     assert tuning.best.options == tuning.trials[1].options
@@ -224,18 +226,41 @@ def test_folds_that_take_turns_find_what_folds_alone_find(
     assert len(found.trials) == 2
 
 
+def test_trials_are_compared_by_the_metric(tmp_path):
+    """Each fold's average precision by weight, of a model that stops by the same."""
+    table = customers().assign(w=np.arange(180) % 4 + 1.0)
+    table.to_csv(tmp_path / "data.csv", index=False)
+    given = {**QUICK, "trials": 1, "metric": "average_precision", "threshold": "cost=4"}
+    fitted, tuning = tune_file(
+        tmp_path / "data.csv", "churned", out=tmp_path / "m", weight="w", **given
+    )
+    file = TableFile((str(tmp_path / "data.csv"),), "churned", None, (), 0.2, 0, weight="w")
+    train, _, folds = search.read_folds(file, "")
+    for held, found in zip(folds, tuning.best.folds, strict=True):
+        fold = search.Fold(train, held, 0, tuning.best.options)
+        fold.score()
+        p = fold.model.predict_proba(fold.held.table)[:, 1]
+        y, w = fold.held.classes, fold.held.weight
+        assert found == pytest.approx(average_precision_score(y, p, sample_weight=w), abs=1e-9)
+    assert fitted.evaluation.metric == "average_precision"
+    assert fitted.evaluation.threshold == 0.2
+    assert tuning.metric.label == "average precision"
+    assert Tuning.read(tmp_path / "m").best == tuning.best
+
+
 def test_folds_that_take_turns_may_diverge():
     outcomes = [0.5, DivergedError("the loss\nis nan"), DivergedError("late")]
     trial = search.trial_of({"lr": 1}, outcomes, began=0.0)
     assert trial.seconds > 0
     assert trial == Trial({"lr": 1}, error="the loss is nan", seconds=trial.seconds)
-    assert trial.validation_auc is None
+    assert trial.validation_score is None
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threshold": "proba"}, "options must be those of .*, found threshold"),
+        ({"metric": lambda s, y, w: 0.5}, "metric must be one of 'roc_auc', 'average_precision'"),
+        ({"threshold": "best"}, "threshold must be 'balanced', 'proba', a probability"),
         ({"method": "ppd-sg", "hidden": [8]}, "found hidden, method"),
         ({"lr": -1}, "lr must be"),
     ],

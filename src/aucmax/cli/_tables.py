@@ -163,6 +163,8 @@ def tune(
     id_column: Id = None,
     exact_labels: bool = False,
     reading: ReadOptions = AS_FOUND,
+    metric: MetricName = "roc_auc",
+    threshold: Threshold = None,
     trials: int = 30,
     workers: Count = None,
     test_share: float = 0.2,
@@ -188,6 +190,8 @@ def tune(
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
+        metric: What options and weights are chosen by, on rows that they do not train on.
+        threshold: From which probability on a row gets the positive label, as in aucmax fit.
         trials: How many options are tried; the defaults come first.
         workers: Trials at a time; by default one per core, or three on a GPU.
         test_share: Share of the rows kept apart to judge the model by.
@@ -200,7 +204,8 @@ def tune(
 
     fitted, tuning = tune_file(
         data, target, positive=positive, out=out, drop=drop, weight=weight, id_column=id_column,
-        exact_labels=exact_labels, reading=reading, trials=trials, workers=workers,
+        exact_labels=exact_labels, reading=reading, metric=metric,
+        threshold=threshold or "balanced", trials=trials, workers=workers,
         test_share=test_share, time_limit=time_limit, seed=seed, device=device,
         progress=not quiet,
         command=shlex.join(["aucmax", *sys.argv[1:]]),
@@ -422,11 +427,12 @@ def in_words(tuning: Tuning) -> str:
     )
     if best.options == defaults.options:
         return f"of {trials} trials the defaults were the best: {shown}"
-    known = defaults.validation_auc
+    known = defaults.validation_score
     before = "the defaults diverged" if known is None else f"of the defaults {known:.4f}"
     lines = [
         f"the best of {trials} trials: {shown}",
-        f"validation AUC, mean of {len(best.folds or [])} folds: {best.validation_auc:.4f}, "
+        f"validation {tuning.metric.label}, mean of {len(best.folds or [])} folds: "
+        f"{best.validation_score:.4f}, "
         f"{before} (the best of many looks better than it is)",
     ]
     ours, theirs, p_value = best.test_auc, defaults.test_auc, defaults.p_value

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.tables.unfinished import work_folder
 from aucmax.train import DivergedError, Outcome, Sweep
+from aucmax.train.metrics import METRICS, ROC_AUC, Metric, Scored, find_metric
 from aucmax.train.objectives import OBJECTIVES
 from aucmax.train.options import find_device
 
@@ -55,7 +56,7 @@ class Trial:
 
     Attributes:
         options: of the classifier.
-        folds: the AUC of each fold, scored by a model of the others; None if training diverged.
+        folds: the metric of each fold, scored by a model of the others; None if training diverged.
         error: how it diverged, if so.
         seconds: it took; None of options that were not tried.
         test_auc: on the rows to judge by, of a model of all training rows.
@@ -70,14 +71,14 @@ class Trial:
     p_value: float | None = None
 
     @property
-    def validation_auc(self) -> float | None:
+    def validation_score(self) -> float | None:
         """The mean over the folds, by which trials are compared."""
         return None if self.folds is None else float(np.mean(self.folds))
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``tuning.json``: what is not known is left out."""
         known = {name: value for name, value in vars(self).items() if value is not None}
-        return {**known, "validation_auc": self.validation_auc}
+        return {**known, "validation_score": self.validation_score}
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Tuning:
     """What a search has found.
 
     Attributes:
-        best: the trial of the best validation AUC.
+        best: the trial of the best validation score.
         defaults: that of the classifier's own options.
         searched: names of the options that were chosen.
         trials: all of them, in the order in which they began.
@@ -95,6 +96,11 @@ class Tuning:
     defaults: Trial
     searched: list[str]
     trials: list[Trial]
+
+    @property
+    def metric(self) -> Metric:
+        """What the validation scores are."""
+        return metric_of(self.best.options)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of ``tuning.json``."""
@@ -112,7 +118,8 @@ class Tuning:
         content = disk.read_json(Path(folder) / "tuning.json")
 
         def trial(about: Mapping[str, Any]) -> Trial:
-            return Trial(**{key: value for key, value in about.items() if key != "validation_auc"})
+            known = {field.name for field in fields(Trial)}
+            return Trial(**{key: value for key, value in about.items() if key in known})
 
         best, defaults = trial(content["best"]), trial(content["defaults"])
         return cls(best, defaults, content["searched"], list(map(trial, content["trials"])))
@@ -148,11 +155,11 @@ def tune_file(
 ) -> Tuned:
     """Search for options, fit a model with the best, and write it as ``fit_file`` does.
 
-    A trial's worth is the mean AUC over three folds of the training rows, each scored by a model
-    of the other two. The rows to judge by are those of ``fit_file``, and have no part in the
-    search. The first trial is that of the defaults. Killed, the same call goes on: the trials
-    are in ``OUT.unfinished`` until the model is written. With one worker it then does the same
-    trials as if it had not been killed.
+    A trial's worth is the mean AUC, or another ``metric`` that has a name, over three folds of the
+    training rows, each scored by a model of the other two. The rows to judge by are those of
+    ``fit_file``, and have no part in the search. The first trial is that of the defaults. Killed,
+    the same call goes on: the trials are in ``OUT.unfinished`` until the model is written. With
+    one worker it then does the same trials as if it had not been killed.
 
     Args:
         data: CSV, Parquet or Arrow; several files with the same columns are one table.
@@ -197,12 +204,13 @@ def tune_file(
     )  # fmt: skip
     require_optuna()
     # Refused at once: what would end the search later, or has no part in it.
-    own = {"threshold", "random_state", "time_limit", "method", "backbone", "hidden", "metric"}
+    own = {"random_state", "time_limit", "method", "backbone", "hidden"}
     if own := own & options.keys():
         raise ValueError(
             f"options must be those of TabM, AdamW and the rows, found {', '.join(sorted(own))}"
         )
     AUCClassifier(**options)._check_options()
+    checks.choice("metric", metric_of(options).name, tuple(METRICS))  # processes share its name
     folder = model_folder.choose(out, paths[0])
     settings = file.settings("tune", file.digest, options)
     with saying_so(), work_folder(folder, settings, progress) as work:
@@ -233,9 +241,10 @@ def _run(search: Search, trials: int, workers: int, deadline: float, progress: b
     """Do the trials that are missing, and show how far it is."""
 
     def best() -> str:
-        aucs = [auc for trial in search.done() if (auc := trial.validation_auc) is not None]
-        return f"best {max(aucs):.4f}" if aucs else ""
+        scores = [x for trial in search.done() if (x := trial.validation_score) is not None]
+        return f"best {max(scores):.4f}" if scores else ""
 
+    label = metric_of(search.fixed).label
     with ProgressBar(progress, "count", "time left", "note", width=24) as bar:
         done = len(search.done())
         bar.begin("tuning", trials, done, note=best())
@@ -243,8 +252,8 @@ def _run(search: Search, trials: int, workers: int, deadline: float, progress: b
             bar.say(f"{done} of {trials} trials were done before")
         try:
             for trial in search.run(trials, workers, deadline):
-                done, auc = len(search.done()), trial.validation_auc
-                came = "diverged" if auc is None else f"validation AUC {auc:.4f}"
+                done, score = len(search.done()), trial.validation_score
+                came = "diverged" if score is None else f"validation {label} {score:.4f}"
                 bar.say(f"{done:>4}/{trials}  {came}, {trial.seconds:,.0f} s, {best()}")
                 bar.update(done, note=best())
         except Stopped as stopped:
@@ -267,7 +276,7 @@ def _compared(
     defaults = tuning.defaults
     if defaults.options == tuning.best.options:
         return replace(defaults, test_auc=auc)
-    if defaults.validation_auc is None:
+    if defaults.validation_score is None:
         return defaults
     try:
         model = fit_rows(train, seed, work / "defaults", **defaults.options)
@@ -311,6 +320,11 @@ def read_folds(
     return train, test, (*folds, left)
 
 
+def metric_of(options: Mapping[str, Any]) -> Metric:
+    """What trials of these options are compared by."""
+    return find_metric(options.get("metric", ROC_AUC))
+
+
 class Fold:
     """A classifier of all rows but those held, which judge it."""
 
@@ -323,13 +337,18 @@ class Fold:
         own = {"random_state": seed, "n_jobs": 1, "verbose": False}
         self.model = AUCClassifier(**(options | own))
 
-    def auc(self) -> float:
+    def score(self) -> float:
         """Train it here and now."""
         self.model.fit(self.known.table, self.known.classes, self.known.weight)
-        return self.model.score(*self._held())
+        return self._judged()
 
-    def _held(self) -> tuple[Any, ...]:
-        return self.held.table, self.held.classes, self.held.weight
+    def _judged(self) -> float:
+        """The metric of the rows that are held."""
+        table, classes, weight = self.held.table, self.held.classes, self.held.weight
+        scores = torch.from_numpy(self.model.decision_function(table))
+        weights = None if weight is None else torch.from_numpy(weight)
+        task = "binary" if scores.ndim == 1 else "multiclass"
+        return metric_of(self.options)(Scored(scores, torch.from_numpy(classes), weights), task)
 
     def begin(self) -> dict[str, Any]:
         """The arguments of a training elsewhere, which :meth:`end` takes up."""
@@ -337,12 +356,12 @@ class Fold:
         return self.training.arguments
 
     def end(self, outcome: Outcome) -> float | Exception:
-        """The AUC of what has been trained, or what went wrong."""
+        """The metric of what has been trained, or what went wrong."""
         try:
             if isinstance(outcome, DivergedError):
                 return outcome
             self.model._finish(outcome, self.training.calibrated_on)
-            return self.model.score(*self._held())
+            return self._judged()
         except NotFiniteError as error:
             return error.with_traceback(None)
 
@@ -353,7 +372,7 @@ def validate(file: TableFile, digest: str, options: dict[str, Any]) -> Trial:
     began = time.perf_counter()
     outcomes: list[float | Exception] = []
     try:
-        outcomes += [Fold(train, fold, file.seed, options).auc() for fold in folds]
+        outcomes += [Fold(train, fold, file.seed, options).score() for fold in folds]
     except (DivergedError, NotFiniteError) as error:
         outcomes.append(error)
     return trial_of(options, outcomes, began)
@@ -471,7 +490,7 @@ class Search:
     def result(self) -> Tuning:
         """The trials, with the best and that of the defaults apart."""
         done = self.done()
-        scores = [-math.inf if t.validation_auc is None else t.validation_auc for t in done]
+        scores = [-math.inf if (x := t.validation_score) is None else x for t in done]
         if max(scores) == -math.inf:
             raise ValueError(
                 f"data must allow a training, found none of {len(done)} trials that ended well: "
@@ -521,7 +540,7 @@ class Search:
         if trial.folds is None:
             self.study.tell(asked, state=self.states.PRUNED)  # which the sampler takes as bad
         else:
-            self.study.tell(asked, trial.validation_auc)
+            self.study.tell(asked, trial.validation_score)
 
 
 def _results(
