@@ -254,7 +254,7 @@ def messages():
 
 
 def cut_short(folder, name, batches, how):
-    """A run with local steps that is stopped at a batch and gone on with, and how it stopped."""
+    """A run that is stopped at a batch and gone on with, and how it stopped."""
     Pace.left, Pace.at_the_end = batches, how
     try:
         run(folder, name)
@@ -372,7 +372,11 @@ ONE_LOCAL_STEP = {
     "local, sgd on AUC": local_and_not("sgd", rows, objective="auc"),
 }
 LOCAL = {"meetings": meetings, "far and near": far_and_near, "messages": messages}
-STOPS = {"local/crashed": (297, crash), "local/told": (288, tell_second_rank)}
+STOPS = {
+    "local/crashed": (297, crash),
+    "local/told": (288, tell_second_rank),
+    "fsdp/told": (150, tell_second_rank),
+}
 ALONE = {"evaluate": evaluated, "batch norm": with_batch_norm}
 RUNS = {
     "ddp": ("ddp", "norm and dropout"),

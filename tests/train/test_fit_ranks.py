@@ -131,7 +131,8 @@ class Launched:
 def replicated(folder):
     hardest = "weights, many zero"
     cases = [case for case in EQUAL if case != hardest]
-    local = ["local/whole", *ranks_fit.STOPS, *ranks_fit.LOCAL, *ranks_fit.ONE_LOCAL_STEP]
+    stops = ["local/whole", "local/crashed", "local/told"]
+    local = [*stops, *ranks_fit.LOCAL, *ranks_fit.ONE_LOCAL_STEP]
     return Launched(folder, "ddp/whole", "plain/whole", *ranks_fit.ALONE, *cases, *local, hardest)
 
 
@@ -381,17 +382,6 @@ def told_group(folder):
 
 
 @pytest.fixture(scope="module")
-def told_rank(folder):
-    """What is left after SIGTERM for the second rank alone."""
-    out = folder / "fsdp/told"
-    with started(folder, "fsdp/told", slow=True) as process:
-        wait_until(lambda: newest(out) > 0, process)
-        os.kill(dict(rank_pids(process))[1], signal.SIGTERM)
-        status, log = end_of(process)
-    return status, log, newest(out)
-
-
-@pytest.fixture(scope="module")
 def begun_alone(folder):
     """A run that one process began and did not end."""
     out = folder / "plain/from one"
@@ -404,7 +394,7 @@ def begun_alone(folder):
 
 
 @pytest.fixture(scope="module")
-def sharded(folder, killed, told_group, told_rank, begun_alone):
+def sharded(folder, killed, told_group, begun_alone):
     """Whole runs of sharded models and, in the same processes, all runs to go on with."""
     cases = ["plain/told", "plain/from one", "fsdp/told", "fsdp/killed"]
     damaged = [str(copy.relative_to(folder)) for copy in killed]
@@ -462,24 +452,26 @@ def test_a_damaged_shard_is_skipped_and_named(sharded, resumed, killed, folder, 
     assert_undisturbed(folder, case, "fsdp/whole")
 
 
-@pytest.mark.parametrize(
-    ("stop", "case", "whole"),
-    [
-        ("told_group", "plain/told", "replicated"),
-        ("told_rank", "fsdp/told", "sharded"),
-    ],
-)
 def test_sigterm_stops_all_ranks_at_one_step_and_the_run_goes_on(
-    request, resumed, folder, stop, case, whole
+    replicated, resumed, told_group, folder
 ):
-    request.getfixturevalue(whole)
-    status, log, step = request.getfixturevalue(stop)
+    status, log, step = told_group
     assert status != 0
     assert f"stopped by SIGTERM after step {step}" in log
     assert 0 < step < KEPT_STEPS
     assert f"going on from step {step} " in resumed.log
-    assert resumed[case]
-    assert_undisturbed(folder, case, case.replace("told", "whole"))
+    assert resumed["plain/told"]
+    assert_undisturbed(folder, "plain/told", "plain/whole")
+
+
+def test_sigterm_for_one_rank_stops_all_and_a_sharded_run_goes_on(resumed, folder):
+    first, second = resumed["fsdp/told"]
+    assert first["stopped"] == second["stopped"] == "Stopped(143)"
+    step = first["saved step"]
+    assert 0 < step < KEPT_STEPS
+    assert f"stopped by SIGTERM after step {step};" in resumed.log
+    assert f"going on from step {step} " in resumed.log
+    assert_undisturbed(folder, "fsdp/told", "fsdp/whole")
 
 
 def test_one_process_goes_on_with_what_two_ranks_began(replicated, told_group, folder):
