@@ -3,6 +3,7 @@
 import csv
 import datetime as dt
 import io
+import re
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,7 @@ def tables(draw):
         return [first, *draw(st.lists(st.none() | values, min_size=rows, max_size=rows))]
 
     return {
-        "size": column(st.integers(-(10**6), 10**6).map(lambda n: n / 100), 1.25),
+        "size": column(st.integers(-(10**9), 10**9).map(lambda n: n / 100), 1.25),
         "größe": column(st.integers(-999, 999), 7),
         # Nothing that stands for a number or for none, nor begins or ends with a quote.
         "text": column(LETTERS.map(lambda text: f"w{text}w"), "word"),
@@ -49,6 +50,7 @@ WRITTEN = st.fixed_dictionaries(
         "quote": st.sampled_from("\"'"),
         "quote_all": st.booleans(),
         "decimal": st.sampled_from(".,"),
+        "thousands": st.sampled_from(["", "other", "\u00a0", " "]),
         "dates": st.sampled_from(DATES),
         "encoding": st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "latin-1"]),
         "line_end": st.sampled_from(["\n", "\r\n", "\r"]),
@@ -64,7 +66,9 @@ def written(table, how):
         if value is None:
             return how["missing"]
         if isinstance(value, float):
-            return f"{value:.2f}".replace(".", how["decimal"])
+            other = {".": ",", ",": "."}[how["decimal"]]
+            signs = {".": how["decimal"], ",": how["thousands"].replace("other", other)}
+            return re.sub("[.,]", lambda sign: signs[sign[0]], f"{value:,.2f}")
         return value.strftime(how["dates"]) if isinstance(value, dt.date) else str(value)
 
     file = io.StringIO(newline="")
