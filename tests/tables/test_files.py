@@ -220,6 +220,7 @@ OPEN = {
     "no line end": 'a,b\n1,2\n1,"x\n3,4',
     "quotes inside": 'a,b\n1,2\n1,"x ""y"" z\n3,4\n',
     "one column": 'a\nx\n"y\nz\n',
+    "more than Python reads": 'a,b\n1,2\n"1,2\n' + "3,4\n" * 40_000,
 }
 
 

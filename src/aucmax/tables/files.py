@@ -588,17 +588,20 @@ def _check_lengths(path: Path, data: bytes, dialect: Dialect) -> None:
     """Raise for the first line with more or fewer values than there are names."""
     lines = list(io.StringIO(data[dialect.start :].decode(), newline=""))
     rows = csv.reader(lines, delimiter=dialect.separator, quotechar=dialect.quote)
-    expected, line = len(dialect.names), dialect.line
-    with suppress(csv.Error):  # rows up to one that Python's reader gives up on
+    expected, found, line = len(dialect.names), 0, dialect.line
+    with suppress(csv.Error):  # a value longer than Python's reader takes
         for row in rows:
             if row and len(row) != expected:
-                written = "".join(lines[line - dialect.line : rows.line_num])
-                if written.count(dialect.quote) % 2:
-                    raise _wrong(path, f"has a quote in line {line} that is never closed")
-                raise _wrong(
-                    path, f"has {len(row)} values in line {line}, the header has {expected}"
-                )
+                found = len(row)
+                break
             line = dialect.line + rows.line_num
+        else:
+            return
+    written = lines[line - dialect.line : rows.line_num if found else None]
+    if "".join(written).count(dialect.quote) % 2:
+        raise _wrong(path, f"has a quote in line {line} that is never closed")
+    if found:
+        raise _wrong(path, f"has {found} values in line {line}, the header has {expected}")
 
 
 def _check_quotes(path: Path, data: bytes, table: pa.Table, quote: str) -> None:
