@@ -322,7 +322,11 @@ GOOD = "a,b,t\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
     ("content", "options", "message"),
     [
         (None, [], "nowhere"),
-        (GOOD, ["--target", "label"], "target must be a column of .*, found 'label', not in a, b"),
+        (
+            GOOD,
+            ["--target", "label"],
+            "target must be a column of .*, found 'label', not in 'a', 'b'",
+        ),
         (GOOD, ["--drop", "c"], "drop must be a column of"),
         (GOOD, ["--drop", "t"], "drop must leave the target"),
         (GOOD, ["--positive", "7"], "positive must be one of '0', '1', found '7'"),
@@ -601,7 +605,7 @@ def test_semicolons_separate_where_there_are_no_commas(tmp_path):
 def test_a_column_nearly_named_comes_first(folder, capsys):
     place, _ = folder
     said = refused(capsys, "fit", place / "new.csv", "--target", "churnd")
-    assert "found 'churnd', not in churned, id" in said
+    assert "found 'churnd', not in 'churned', 'id'" in said
 
 
 def test_what_is_understood_is_listed_and_nothing_is_written(tmp_path, capsys):

@@ -382,7 +382,7 @@ FEW = "a,t\n" + "".join(f"{i},{int(i < 5)}\n" for i in range(40))
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--target", "label"], "target must be a column of .*, found 'label', not in a, t"),
+        (["--target", "label"], "target must be a column of .*, found 'label', not in 'a', 't'"),
         (["--target", "t"], "enough rows of every label to cut those to train on in 3, found 4 of"),
         (["--target", "t", "--trials", "0"], "trials must be an integer >= 1, found 0"),
         (["--target", "t", "--workers", "0"], "workers must be an integer >= 1, found 0"),

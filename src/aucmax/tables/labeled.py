@@ -125,7 +125,7 @@ def without_target(
         if name not in table.names:
             near = difflib.get_close_matches(name, table.names, n=1)
             known = [*near, *(other for other in table.names if other not in near)]
-            some = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+            some = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
             raise ValueError(f"{option} must be a column of {path}, found {name!r}, not in {some}")
     if target in drop:
         raise ValueError(f"drop must leave the target, found {target!r}")
