@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aucmax.tables import files
+from aucmax.tables import TableEncoder, columns_of, files
 from aucmax.tables.files import read_table
 
 
@@ -394,3 +395,22 @@ def test_real_tables_are_read_as_pandas_does(path):
             assert mine.isna().equals(theirs.isna())
             there = ~mine.isna()
             assert mine[there].tolist() == theirs[there].tolist()
+
+
+def test_a_model_reads_files_that_are_written_in_another_way(tmp_path):
+    """Learned from decimal commas, it reads points, and digits in groups or not."""
+    ours = "x;n\n" + "".join(f"{k},5;{k}.{250 + k}\n" for k in range(1, 30))
+    theirs = ours.replace(",", "#").replace(".", "").replace("#", ".").replace(";", ",")
+    for name, content in (("ours.csv", ours), ("theirs.csv", theirs)):
+        (tmp_path / name).write_text(content)
+    learned = files.read(tmp_path / "ours.csv")
+    assert (learned.formats["x"].decimal, learned.formats["n"].thousands) == (",", ".")
+    columns = columns_of(learned.table)._replace(formats=learned.formats)
+    encoder = TableEncoder().fit(columns)
+    expected = encoder.transform(columns)
+    for name in ("ours.csv", "theirs.csv"):
+        later = files.read(tmp_path / name, formats=encoder.formats)
+        np.testing.assert_array_equal(encoder.transform(later.table).numeric, expected.numeric)
+    (tmp_path / "one.csv").write_text("x;n\n1,500;1.251\n")  # which tells nothing by itself
+    one = files.read(tmp_path / "one.csv", formats=encoder.formats)
+    np.testing.assert_array_equal(encoder.transform(one.table).numeric, expected.numeric[:1])

@@ -468,13 +468,17 @@ def _names(path: Path, header: list[str], notes: list[str]) -> list[str]:
 
 
 def _decimal(rows: list[_Row], separator: str, formats: Mapping[str, Format] | None) -> str:
-    """A comma where the file's numbers have commas, and none has a point."""
-    if formats is not None and any(x.decimal == "," for x in formats.values()):
-        return ","
+    """A comma where the file's numbers have commas, and none has a point.
+
+    Where no number tells, it is that of the model that exists already.
+    """
     cells = [cell for row in rows for cell in row.values if not THOUSANDS.fullmatch(cell)]
     commas = any(map(DECIMAL_COMMA.fullmatch, cells))
     points = any(map(DECIMAL_POINT.fullmatch, cells))
-    return "," if separator != "," and commas and not points else "."
+    if commas == points:
+        known = {x.decimal for x in (formats or {}).values()}
+        return "," if "," in known else "."
+    return "," if commas and separator != "," else "."
 
 
 def _read_csv(
