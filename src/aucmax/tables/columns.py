@@ -6,7 +6,7 @@ Tables are told by the library their type comes from, so that none but Arrow is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -40,6 +40,12 @@ class Columns(NamedTuple):
     rows: int
     named: bool = True
     formats: Mapping[str, Format] = MappingProxyType({})
+
+    def without(self, names: Collection[str | None]) -> Columns:
+        """All columns but some."""
+        pairs = zip(self.names, self.values, strict=True)
+        kept = {name: values for name, values in pairs if name not in names}
+        return self._replace(names=[*kept], values=[*kept.values()])
 
     def select(self, rows: NDArray[Any]) -> Columns:
         """Some of the rows, by their numbers."""

@@ -153,6 +153,7 @@ def evaluate_file(
             f"all rows count alike here; in training they weighed as {before.weight_column!r} "
             f"said: --weight {shlex.quote(before.weight_column)}"
         )
+    apart = (before.id_column, before.weight_column)  # not trained with, as is known
     known = before.files.split()
     for path in as_paths(data):
         if disk.sha256(Path(path)) in known:
@@ -176,7 +177,7 @@ def evaluate_file(
         auc=Interval.of_auc(scored.ranking, rows.classes, weight=rows.weight),
         threshold=before.threshold,
         threshold_rule=before.threshold_rule,
-        notes=(*rows.notes, *model.encoder_.notes(rows.table)),
+        notes=(*rows.notes, *model.encoder_.notes(rows.table.without(apart))),
         versions=versions(),
         weight=rows.weight,
         weight_column=weight,

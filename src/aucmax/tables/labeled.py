@@ -129,10 +129,7 @@ def without_target(
             raise ValueError(f"{option} must be a column of {path}, found {name!r}, not in {some}")
     if target in drop:
         raise ValueError(f"drop must leave the target, found {target!r}")
-    left_out = {target, *drop, *apart.values()}
-    names = [name for name in table.names if name not in left_out]
-    values = [table.values[table.names.index(name)] for name in names]
-    kept = table._replace(names=names, values=values)
+    kept = table.without({target, *drop, *apart.values()})
     return kept, as_words(table.values[table.names.index(target)])
 
 

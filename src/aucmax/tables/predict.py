@@ -17,7 +17,7 @@ from aucmax.judge.binary import BinaryRows
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.threshold import Rule
 from aucmax.tables.classifier import AUCClassifier
-from aucmax.tables.columns import Columns, columns_of
+from aucmax.tables.columns import columns_of
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.evaluate import load_for_scoring
 from aucmax.tables.explain import explain_encoded
@@ -96,7 +96,7 @@ def predict_file(
     if clash := sorted({*copied} & predicted.keys()):
         raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
     predictions = pyarrow.table({**{name: table[name] for name in copied}, **predicted})
-    notes += model.encoder_.notes(_without(columns, copied))
+    notes += model.encoder_.notes(columns.without(copied))
     if out is None:
         buffer = io.BytesIO()
         pyarrow.csv.write_csv(predictions, buffer)
@@ -175,9 +175,3 @@ def _other_threshold(
 def _id_of_training(folder: Path) -> str | None:
     """The column that ``aucmax fit --id`` was told; a model saved from Python has none."""
     return Evaluation.read(folder).id_column if Evaluation.is_in(folder) else None
-
-
-def _without(columns: Columns, left_out: Sequence[str]) -> Columns:
-    pairs = zip(columns.names, columns.values, strict=True)
-    kept = {name: values for name, values in pairs if name not in left_out}
-    return columns._replace(names=[*kept], values=[*kept.values()])
