@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aucmax.tables import TableEncoder, columns_of, files
+from aucmax.tables import TableEncoder, columns_of, csv_files, files
 from aucmax.tables.files import read_table
 
 
@@ -73,10 +73,10 @@ def test_types_are_inferred(read):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("block", [64, files.BLOCK])
+@pytest.mark.parametrize("block", [64, csv_files.BLOCK])
 def test_types_hold_for_the_whole_file(read, monkeypatch, block):
     """Also where they change long after the first block that is parsed."""
-    monkeypatch.setattr(files, "BLOCK", block)
+    monkeypatch.setattr(csv_files, "BLOCK", block)
     rows = [f"{i},{i},{i},2024-01-01,{i}" for i in range(1000)]
     with pytest.warns(UserWarning, match="missing in column") as caught:
         table = read("\n".join(["a,b,c,d,e", *rows, "x,1.5,,later,NA", "1,2,3,2024-01-02,5"]))
@@ -188,13 +188,13 @@ def test_ragged_lines(wrong, case):
 
 
 def test_ragged_lines_in_a_later_block(wrong, monkeypatch):
-    monkeypatch.setattr(files, "BLOCK", 64)
+    monkeypatch.setattr(csv_files, "BLOCK", 64)
     data = "a,b\n" + "1,2\n" * 100 + "1,2,3\n" + "1,2\n" * 100
     assert wrong(data) == "has 3 values in line 102, the header has 2"
 
 
 def test_a_ragged_line_that_only_pyarrow_finds(wrong, monkeypatch):
-    monkeypatch.setattr(files, "_check_lengths", lambda *args: None)
+    monkeypatch.setattr(csv_files, "_check_lengths", lambda *args: None)
     said = wrong("a,b\n1\n")
     assert re.match(r"cannot be read: CSV parse error: (Row #1: )?Expected 2 columns, got 1", said)
 
@@ -238,7 +238,7 @@ def test_a_quote_that_is_closed_at_the_very_end(read):
 
 
 def test_a_row_longer_than_a_block(read, monkeypatch):
-    monkeypatch.setattr(files, "BLOCK", 64)
+    monkeypatch.setattr(csv_files, "BLOCK", 64)
     table = read("a,b\n" + "1,y\n" * 50 + '1,"' + "x\n" * 500 + '"\n')
     assert column(table, "b")[-2:] == ["y", "x\n" * 500]
 

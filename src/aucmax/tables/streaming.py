@@ -17,8 +17,8 @@ from aucmax.judge.evaluation import Part
 from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of, understood
+from aucmax.tables.csv_files import csv_format
 from aucmax.tables.evaluate import ScoredRows
-from aucmax.tables.files import csv_format
 from aucmax.tables.fit import TableFile, judge
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import (

@@ -1,0 +1,408 @@
+"""CSV files to Arrow tables, however they are written."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.dataset
+
+from aucmax.tables.columns import repeated
+from aucmax.tables.formats import MISSING, Format
+from aucmax.tables.read_options import ReadOptions
+
+SEPARATORS = (",", ";", "\t", "|")
+BLOCK = 1 << 20
+"""Bytes parsed at once."""
+HEAD = 1 << 16
+"""Bytes that tell how a file is written."""
+PIECES = 16
+"""Parts of a file, spread over it, that tell the types of its columns."""
+
+OTHERS = {
+    b"PK\x03\x04": "is a ZIP file, or one of a spreadsheet program: save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "is a file of a spreadsheet program: save the sheet as CSV",
+    b"%PDF": "is a PDF, no table",
+    b"PAR1": "is a Parquet file: let its name end in .parquet",
+    b"ARROW1": "is an Arrow file: let its name end in .arrow",
+    b"\x1f\x8b": "is a gzip file: let its name end in .gz",
+    b"<!doctype": "is a web page, no table",
+    b"<html": "is a web page, no table",
+    b"<?xml": "is XML, no table",
+    b'{"': "is JSON, no CSV",
+    b'[{"': "is JSON, no CSV",
+}
+"""What files of other kinds begin with."""
+
+INVISIBLE = {
+    "NUL bytes": b"\0",
+    "byte order marks": codecs.BOM_UTF8,
+    "blanks without a width": "\u200b".encode(),
+}
+"""What nobody sees, and makes a text of a number."""
+
+NUMBER = re.compile(r"\s*[-+]?\d*\.?\d+\s*")
+THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}[.,]\d{3}\s*")  # or a fraction: nobody can tell
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+\s*")
+DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+\s*")
+
+
+class Dialect(NamedTuple):
+    """How a CSV is written.
+
+    Attributes:
+        separator: between values.
+        quote: around values that hold a separator or a line break.
+        decimal: between a number's whole part and its fraction.
+        names: of the columns.
+        start: where the first row begins, in bytes.
+        line: the number of its line, from 1.
+    """
+
+    separator: str
+    quote: str
+    decimal: str
+    names: list[str]
+    start: int
+    line: int
+
+
+def read_csv(
+    path: Path,
+    suffix: str,
+    options: ReadOptions,
+    text: set[str],
+    formats: Mapping[str, Format] | None,
+    notes: list[str],
+) -> tuple[pa.Table, str]:
+    """The table with the types that Arrow finds, else text as it is written; the decimal sign.
+
+    Args:
+        path: of the file.
+        suffix: what its name ends in: ``.csv``, ``.tsv``, with ``.gz`` if it is packed.
+        options: how it is written.
+        text: columns that stay as they are written.
+        formats: those of a model that exists, which reads what programs would not write.
+        notes: to add to.
+    """
+    data = _text(path, suffix, options.encoding, notes)
+    dialect = _dialect(path, data, suffix, options, formats, notes)
+    unlike = {name for name, x in (formats or {}).items() if not x.is_plain}
+    table = _parse(path, data, dialect, text | unlike, options.na_values)
+    return _drop_empty_ends(table, notes), dialect.decimal
+
+
+def wrong(path: Path, what: str) -> ValueError:
+    """What is said of a file that is no table."""
+    return ValueError(f"file {str(path)!r} {' '.join(what.split())}")
+
+
+def check_names(path: Path, names: list[str]) -> None:
+    """Raise if two columns have one name."""
+    if (name := repeated(names)) is not None:
+        raise wrong(path, f"must have a name of its own for each column, found {name!r} twice")
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a type is text, or nothing at all."""
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(check(kind) for check in (*texts, pa.types.is_null))
+
+
+def _text(path: Path, suffix: str, encoding: str | None, notes: list[str]) -> bytes:
+    """The file's text in UTF-8, unpacked."""
+    data = path.read_bytes()
+    if suffix.endswith(".gz"):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            raise wrong(path, f"is no gzip file, cut off or damaged: {error}") from None
+    begin = b"".join(data[:50].split()).lower()
+    for first, what in OTHERS.items():
+        if begin.startswith(first.lower()):
+            raise wrong(path, what)
+    data = _in_utf8(path, data, encoding, notes)
+    data = data.removeprefix(codecs.BOM_UTF8)
+    plain = data.isascii()  # which is faster than to look for each
+    for what, found in INVISIBLE.items():
+        if (found.isascii() or not plain) and found in data:
+            notes.append(f"{what} are left out, {data.count(found):,} in all")
+            data = data.replace(found, b"")
+    if data.endswith(b"\x1a"):  # which ended a file once
+        data = data.rstrip(b"\x1a")
+    if not data[:HEAD].strip() and not data.strip():
+        raise wrong(path, "is empty")
+    return data
+
+
+def _in_utf8(path: Path, data: bytes, encoding: str | None, notes: list[str]) -> bytes:
+    try:
+        if encoding is None:
+            encoding = _encoding(data)
+            if encoding == "utf-8":
+                return data
+            notes.append(f"the text is no UTF-8 and is read as {encoding}: --encoding says another")
+        return data.decode(encoding).encode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{data[error.start]:02x} in line {line}"
+        raise wrong(path, f"must be text in {error.encoding}, found {found}") from None
+    except UnicodeError as error:
+        raise wrong(path, f"must be text in {encoding}, found {error}") from None
+
+
+def _encoding(data: bytes) -> str:
+    """The likeliest encoding; UnicodeDecodeError if it is UTF-8 but for some bytes."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    even, odd = (data[start:2000:2].count(0) for start in (0, 1))
+    if max(even, odd) > len(data[:2000]) / 4 and min(even, odd) < max(even, odd) / 4:
+        return "utf-16-be" if even > odd else "utf-16-le"
+    try:
+        data.isascii() or data.decode()
+    except UnicodeDecodeError:
+        text = data.decode(errors="replace")
+        if len(re.findall("[^\x00-\x7f\ufffd]", text)) > text.count("\ufffd"):
+            raise
+        undefined = b"\x81\x8d\x8f\x90\x9d"
+        return "latin-1" if any(byte in data for byte in undefined) else "windows-1252"
+    return "utf-8"
+
+
+def _dialect(
+    path: Path,
+    data: bytes,
+    suffix: str,
+    options: ReadOptions,
+    formats: Mapping[str, Format] | None,
+    notes: list[str],
+) -> Dialect:
+    """How the file is written, from its first lines."""
+    size = HEAD
+    while size < len(data) and data.count(b"\n", 0, size) < 3:  # a header may be long
+        size *= 4
+    head = data[:size].decode(errors="ignore")
+    told = re.match(r"sep=(.)\r?\n", head)  # as a spreadsheet program tells itself
+    quote = _quote(head)
+    separators = list(("\t", *SEPARATORS) if ".tsv" in suffix else SEPARATORS)
+    if separator := options.separator or (told[1] if told else None):
+        separators = [separator]
+    rows_by = {each: _rows(head, each, quote, whole=size >= len(data)) for each in separators}
+    separator = max(separators, key=lambda each: _regularity(rows_by[each]))
+    rows = rows_by[separator][1 if told else 0 :]
+    width = Counter(len(row.values) for row in rows).most_common(1)[0][0] if rows else 0
+    skipped = next((i for i, row in enumerate(rows) if len(row.values) == width), 0)
+    if skipped and all(sum(map(bool, row.values)) <= 1 for row in rows[:skipped]):
+        title = next(filter(None, rows[0].values), "")
+        notes.append(f"lines above the names are left out, {skipped} of them: {title!r}")
+        rows = rows[skipped:]
+    if not rows:
+        raise wrong(path, "has no rows")
+    names = _names(path, rows[0].values, notes)
+    fractions = any(map(DECIMAL_POINT.fullmatch, rows[0].values))
+    if fractions or all(map(NUMBER.fullmatch, filter(None, rows[0].values))):
+        notes.append(
+            f"the first line is taken as names, though it holds numbers: {rows[0].values[:5]}"
+        )
+    decimal = options.decimal or _decimal(rows[1:], separator, formats)
+    lines = list(io.StringIO(head, newline=""))[: rows[0].end]
+    return Dialect(separator, quote, decimal, names, len("".join(lines).encode()), rows[0].end + 1)
+
+
+class _Row(NamedTuple):
+    values: list[str]
+    end: int
+    """The number of its last line, from 1."""
+
+
+def _rows(head: str, separator: str, quote: str, whole: bool) -> list[_Row]:
+    """The first rows, without empty ones; the last may be cut off unless it is the whole file."""
+    lines = csv.reader(io.StringIO(head, newline=""), delimiter=separator, quotechar=quote)
+    rows: list[_Row] = []
+    with suppress(csv.Error):
+        rows.extend(_Row(row, lines.line_num) for row in lines if row)
+    return rows if whole else rows[:-1] or rows
+
+
+def _quote(head: str) -> str:
+    """Apostrophes quote if some stand around values, and no quotation marks do."""
+    around = r"(?:^|[,;\t|\r]){0}(?:[^{0}]|{0}{0})*{0}(?:[,;\t|\r]|$)"
+    marks = [quote for quote in "\"'" if re.search(around.format(quote), head, re.M)]
+    return marks[0] if marks else '"'
+
+
+def _regularity(rows: list[_Row]) -> tuple[float, int]:
+    """How well a separator divides lines: the share of those with as many values, if several."""
+    if not rows:
+        return 0.0, 0
+    width, often = Counter(len(row.values) for row in rows).most_common(1)[0]
+    return (often / len(rows) if width > 1 else 0.0), width
+
+
+def _names(path: Path, header: list[str], notes: list[str]) -> list[str]:
+    """The names of the columns; those without one are named as pandas does."""
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    blank = [name for name, given in zip(names, header, strict=True) if not given]
+    if blank:
+        notes.append(f"{len(blank)} columns have no name and are called {', '.join(blank[:5])}")
+    check_names(path, names)
+    return names
+
+
+def _decimal(rows: list[_Row], separator: str, formats: Mapping[str, Format] | None) -> str:
+    """A comma where the file's numbers have commas, and none has a point.
+
+    Where no number tells, it is that of the model that exists already.
+    """
+    cells = [cell for row in rows for cell in row.values if not THOUSANDS.fullmatch(cell)]
+    commas = any(map(DECIMAL_COMMA.fullmatch, cells))
+    points = any(map(DECIMAL_POINT.fullmatch, cells))
+    if commas == points:
+        known = {x.decimal for x in (formats or {}).values()}
+        return "," if "," in known else "."
+    return "," if commas and separator != "," else "."
+
+
+def _parse(
+    path: Path, data: bytes, dialect: Dialect, text: set[str], na_values: tuple[str, ...]
+) -> pa.Table:
+    """All columns with the types that Arrow finds; those that are not all of one are text."""
+    strings = {name: pa.string() for name in dialect.names}
+    null_values = [*MISSING, *na_values]
+    quoted = data.find(dialect.quote.encode(), dialect.start) >= 0
+
+    def parse(body: Any, types: Mapping[str, Any], block: int, threads: bool) -> pa.Table:
+        return pyarrow.csv.read_csv(
+            body,
+            pyarrow.csv.ReadOptions(
+                block_size=block, use_threads=threads, column_names=dialect.names
+            ),
+            pyarrow.csv.ParseOptions(
+                delimiter=dialect.separator,
+                quote_char=dialect.quote,
+                newlines_in_values=quoted,
+            ),
+            pyarrow.csv.ConvertOptions(
+                column_types=types, null_values=null_values, decimal_point=dialect.decimal
+            ),
+        )
+
+    start = dialect.start
+    if not data[start : start + HEAD].strip() and not data[start:].strip():
+        raise wrong(path, "has no rows")
+    body = pa.py_buffer(data).slice(start)
+    try:
+        sample = _sample(data, start, quoted)
+        found = parse(pa.py_buffer(sample), {}, len(sample) + 1, threads=False).schema
+        types = {f.name: pa.string() if pa.types.is_null(f.type) else f.type for f in found}
+        if b"0x" in sample.lower():  # Arrow reads these codes as numbers, pandas as text
+            types |= {x: pa.string() for x, kind in types.items() if pa.types.is_integer(kind)}
+        types |= {name: pa.string() for name in text & set(types)}
+        try:
+            table = parse(body, types, BLOCK, threads=True)
+        except pa.ArrowInvalid:
+            # A later value is of another type than the sample, or a row longer than a block. By
+            # one thread, for those that still run when an error ends the process abort it.
+            table = parse(body, strings, body.size + 1, threads=False)
+    except pa.ArrowInvalid as error:
+        _check_lengths(path, data, dialect)
+        raise wrong(path, f"cannot be read: {error}") from None
+    if quoted:
+        _check_quotes(path, data, table, dialect.quote)
+    return table
+
+
+def csv_format(path: str, options: ReadOptions, notes: list[str]) -> tuple[Any, str]:
+    """How Arrow's data sets read CSVs like this one, every value as text, and the decimal sign.
+
+    What texts stand for is found from a sample, and what comes later need not be of its type.
+    """
+    with open(path, "rb") as file:
+        head = file.read(PIECES * HEAD)
+    encoding = options.encoding or _encoding(head[: head.rfind(b"\n") + 1] or head)
+    data = head.decode(encoding, errors="ignore").encode().removeprefix(codecs.BOM_UTF8)
+    dialect = _dialect(Path(path), data, "", options, None, notes)
+    above = data[: dialect.start].count(b"\n") - 1
+    csv_format = pyarrow.dataset.CsvFileFormat(
+        pyarrow.csv.ParseOptions(
+            delimiter=dialect.separator, quote_char=dialect.quote, newlines_in_values=True
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={name: pa.string() for name in dialect.names}
+        ),
+        read_options=pyarrow.csv.ReadOptions(encoding=encoding, skip_rows=max(0, above)),
+    )
+    return csv_format, dialect.decimal
+
+
+def _sample(data: bytes, start: int, quoted: bool) -> bytes:
+    """Some lines from all over the file."""
+    if len(data) - start <= PIECES * HEAD:
+        return data[start:]
+    if quoted:  # a line break may be part of a value
+        return data[start : data.rfind(b"\n", start, start + PIECES * HEAD) + 1] or data[start:]
+    pieces = []
+    for place in np.linspace(start, len(data) - HEAD, PIECES).astype(int).tolist():
+        first = place if place == start else data.find(b"\n", place) + 1
+        pieces.append(data[first : data.rfind(b"\n", place, place + HEAD) + 1])
+    return b"".join(pieces) or data[start:]
+
+
+def _drop_empty_ends(table: pa.Table, notes: list[str]) -> pa.Table:
+    """Without the last columns that have neither name nor value: each line ended in a separator."""
+    while table.num_columns > 1:
+        name, column = table.column_names[-1], table.columns[-1]
+        empty = name == f"Unnamed: {table.num_columns - 1}" and (
+            column.null_count == len(column)
+            or (is_text(column.type) and not pc.any(pc.not_equal(column, "")).as_py())
+        )
+        if not empty:
+            break
+        notes[:] = [note for note in notes if f"are called {name}" not in note]
+        notes.append("each line ends in a separator: the empty column after it is left out")
+        table = table.drop_columns(name)
+    return table
+
+
+def _check_lengths(path: Path, data: bytes, dialect: Dialect) -> None:
+    """Raise for the first line with more or fewer values than there are names."""
+    lines = list(io.StringIO(data[dialect.start :].decode(), newline=""))
+    rows = csv.reader(lines, delimiter=dialect.separator, quotechar=dialect.quote)
+    expected, found, line = len(dialect.names), 0, dialect.line
+    with suppress(csv.Error):  # a value longer than Python's reader takes
+        for row in rows:
+            if row and len(row) != expected:
+                found = len(row)
+                break
+            line = dialect.line + rows.line_num
+        else:
+            return
+    written = lines[line - dialect.line : rows.line_num if found else None]
+    if "".join(written).count(dialect.quote) % 2:
+        raise wrong(path, f"has a quote in line {line} that is never closed")
+    if found:
+        raise wrong(path, f"has {found} values in line {line}, the header has {expected}")
+
+
+def _check_quotes(path: Path, data: bytes, table: pa.Table, quote: str) -> None:
+    """Raise if the last text began with a quote that nothing closes: it may hold many rows."""
+    texts = [column for column in table.columns if is_text(column.type)]
+    value = texts[-1][-1].as_py() if texts else None
+    if value:
+        raw = (quote + value.replace(quote, 2 * quote)).encode()
+        if data.endswith(raw):
+            line = data.count(b"\n", 0, len(data) - len(raw)) + 1
+            raise wrong(path, f"has a quote in line {line} that is never closed")
