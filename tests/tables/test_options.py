@@ -147,6 +147,18 @@ def test_rows_that_weigh_nothing_are_left_out(tmp_path):
     np.testing.assert_array_equal(some.evaluation.classes, rest.evaluation.classes)
 
 
+@pytest.mark.parametrize("scale", [2.0**-1000, 2.0**900])
+def test_the_scale_of_weights_means_nothing(folder, tmp_path, scale):
+    _, fitted = folder
+    table = patients()
+    table.assign(w=table["w"] * scale).to_csv(tmp_path / "both.csv", index=False)
+    given = {"weight": "w", "id_column": "patient", "compare": False, **QUICK}
+    again = fit_file(tmp_path / "both.csv", "ill", out=tmp_path / "m", **given)
+    losses = [[record["loss"] for record in x.model.history_] for x in (again, fitted)]
+    assert losses[0] == losses[1]
+    assert again.evaluation.auc.low == pytest.approx(fitted.evaluation.auc.low, abs=1e-9)
+
+
 def test_weights_of_several_classes(tmp_path):
     random = np.random.default_rng(0)
     kind = random.integers(0, 3, 300)
@@ -392,7 +404,9 @@ def test_the_shell_takes_several(folder, capsys, monkeypatch):
     main(["predict", "model", "a.csv", "b.csv"])
     out, _ = capsys.readouterr()
     assert len(out.splitlines()) == 361
-    assert "data must be a file or several, found none" in refused(capsys, "predict", "model")
+    said = "a FILE must be given, and before options of several values like --drop"
+    assert refused(capsys, "predict", "model") == said
+    assert refused(capsys, "fit", "--target", "ill", "--drop", "w", "a.csv") == said
     assert "out must be another file" in refused(
         capsys, "predict", "model", "a.csv", "b.csv", "--out", "b.csv"
     )

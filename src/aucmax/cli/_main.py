@@ -87,11 +87,14 @@ def _parse(name: str, arguments: list[str]) -> dict[str, Any]:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return dict(tyro.cli(collect, prog=f"aucmax {name}", args=arguments, config=config))
+            found = dict(tyro.cli(collect, prog=f"aucmax {name}", args=arguments, config=config))
     except SystemExit as end:
         if end.code == 2:
             _fail(_unboxed(said.getvalue()))
         raise
+    if found.get("data") == ():
+        raise ValueError("a FILE must be given, and before options of several values like --drop")
+    return found
 
 
 def _unboxed(text: str) -> str:

@@ -81,4 +81,7 @@ def row_weights(weight: Any, table: Columns) -> NDArray[np.float32] | None:
         return None
     rows = np.empty((table.rows, 1))
     weights = _check_sample_weight(weight, rows, dtype=np.float64, ensure_non_negative=True)
+    _, power = np.frexp(weights.max())
+    if abs(power) > 60:  # beyond single precision they would vanish; their scale means nothing
+        weights = np.ldexp(weights, -power)
     return np.asarray(weights, np.float32)

@@ -16,6 +16,7 @@ from aucmax.disk import atomic_write
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.threshold import Rule
+from aucmax.report.words import short
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import columns_of
 from aucmax.tables.encoder import Encoded
@@ -139,7 +140,7 @@ def _in_words(column: pa.ChunkedArray) -> list[str]:
     def word(value: Any) -> str:
         if value is None or value != value:
             return " missing"
-        return f"={value:.6g}" if isinstance(value, float) else f"={value}"
+        return f"={value:.6g}" if isinstance(value, float) else f"={short(value)}"
 
     return list(map(word, column.to_pylist()))
 
