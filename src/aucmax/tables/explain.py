@@ -108,9 +108,10 @@ def explain_encoded(
     scores = model.score_encoded(encoded)
     classes = np.ones(rows, np.int64) if scores.ndim == 1 else model._decisions(scores).argmax(1)
     own = _log_odds(model, scores, classes)
-    # The others are spread evenly over the log-odds, and each begins as many walks.
+    # The others are the middles of equal parts of the rows by log-odds; each begins as many walks.
     count = min(rows, wanted // 2)
-    others = np.argsort(own, kind="stable")[np.linspace(0, rows - 1, count).round().astype(int)]
+    middles = ((np.arange(count) + 0.5) * rows / count).astype(np.int64)
+    others = np.argsort(own, kind="stable")[middles]
     walks = Walks(places, np.repeat(others, -(-wanted // (2 * count))), seed)
     size, steps = len(walks.begins), max(0, len(places) - 1)
     values, base = np.zeros((rows, len(places))), np.zeros(rows)
@@ -128,9 +129,8 @@ def explain_encoded(
         np.add.at(values, row, gains / size)
         np.add.at(base, row, start / size)
         if not done:
-            _announce(
-                rows, rows * size * steps, (time.perf_counter() - began) / len(row) * rows * size
-            )
+            each = (time.perf_counter() - began) / len(row)
+            _announce(rows, rows * size * steps, each * rows * size)
         done += len(row)
     names = [name for name, *_ in places]
     return Explanation(names, values, base, own, classes, size, rows * size * steps)
