@@ -17,6 +17,10 @@ class ReadOptions:
         decimal: Of a CSV's numbers, "." or ","; by default found.
         encoding: Of a CSV's text, such as latin-1; by default found: UTF-8, UTF-16, Windows-1252.
         na_values: What stands for a missing value, besides NA, NaN, null and the like.
+
+    Example:
+        >>> ReadOptions(decimal=",", na_values=("-999",)).decimal
+        ','
     """
 
     separator: str | None = None
