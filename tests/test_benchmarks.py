@@ -147,5 +147,5 @@ def test_flaws_of_files_are_shown_as_a_tree_sees_them(module, capsys):
     real_files.run(["Labels 1 and 1.0", "A workbook called .csv"])
     labels, workbook = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert labels[1].startswith("2 labels: '0', '1'; note: ")
-    assert workbook[1].startswith("ValueError: path 'workbook.csv' is a ZIP file")
+    assert "'workbook.csv' is a ZIP file" in workbook[1]
     assert real_files.cell("a|b" + "c" * 500).startswith("a\\|bcc")
