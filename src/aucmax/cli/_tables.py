@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,22 +27,41 @@ if TYPE_CHECKING:
     from aucmax.judge.evaluation import Column as ColumnRecord
     from aucmax.tables import Fitted, Preview, Tuning
 
+
+def _named(metavar: str) -> Any:
+    """An option's value in the help, which says nothing of a default."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
 Files = Annotated[
     tuple[Path, ...],
     tyro.conf.Positional,
     tyro.conf.arg(metavar="FILE ...", help_behavior_hint="(required)"),
 ]
 Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-Label = Annotated[str | None, tyro.conf.arg(metavar="LABEL", help_behavior_hint="")]
+Label = Annotated[str | None, _named("LABEL")]
 Target = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
-Column = Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")]
+Column = Annotated[str | None, _named("COLUMN")]
 Id = Annotated[str | None, tyro.conf.arg(name="id", metavar="COLUMN", help_behavior_hint="")]
 Threshold = Annotated[
     str | None,
-    tyro.conf.arg(metavar="VALUE|cost=R|recall=S|precision=S", help_behavior_hint=""),
+    _named("VALUE|cost=R|recall=S|precision=S"),
 ]
-Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
-AS_FOUND = ReadOptions()
+Names = Annotated[tuple[str, ...], _named("COLUMN ...")]
+
+
+@dataclass(frozen=True)
+class Reading(ReadOptions):
+    # The same, with words for the help.
+    __doc__ = ReadOptions.__doc__
+
+    separator: Annotated[str | None, _named("CHARACTER")] = None
+    decimal: Annotated[str | None, _named("CHARACTER")] = None
+    encoding: Annotated[str | None, _named("NAME")] = None
+    na_values: Annotated[tuple[str, ...], _named("TEXT ...")] = ()
+
+
+AS_FOUND = Reading()
 
 
 def fit(
@@ -53,7 +73,7 @@ def fit(
     weight: Column = None,
     id_column: Id = None,
     exact_labels: bool = False,
-    reading: ReadOptions = AS_FOUND,
+    reading: Reading = AS_FOUND,
     objective: Objective = "auc+ce",
     metric: MetricName = "roc_auc",
     threshold: Threshold = None,
@@ -162,7 +182,7 @@ def tune(
     weight: Column = None,
     id_column: Id = None,
     exact_labels: bool = False,
-    reading: ReadOptions = AS_FOUND,
+    reading: Reading = AS_FOUND,
     metric: MetricName = "roc_auc",
     threshold: Threshold = None,
     trials: int = 30,
@@ -222,8 +242,8 @@ def predict(
     id_column: Id = None,
     keep: Names = (),
     threshold: Threshold = None,
-    explain: Annotated[int, tyro.conf.arg(metavar="N", help_behavior_hint="")] = 0,
-    reading: ReadOptions = AS_FOUND,
+    explain: Annotated[int, _named("N")] = 0,
+    reading: Reading = AS_FOUND,
     device: str = "auto",
     threads: Count = None,
     quiet: bool = False,
@@ -268,7 +288,7 @@ def evaluate(
     model: Model,
     data: Files,
     weight: Column = None,
-    reading: ReadOptions = AS_FOUND,
+    reading: Reading = AS_FOUND,
     device: str = "auto",
     threads: Count = None,
     quiet: bool = False,
