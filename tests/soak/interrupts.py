@@ -20,7 +20,15 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
-from fit_commands import SIGNALS, FitCommand, left_alone, outcome_of, write_rows
+from experiment_helpers import run
+from fit_commands import COMMAND, SIGNALS, FitCommand, outcome_of, write_rows
+
+
+def left_alone(folder):
+    """The command from where it is to its end; nothing but the model is left."""
+    code, _, said = run(COMMAND, cwd=folder)
+    assert code == 0, said
+    assert {path.name for path in folder.iterdir()} == {"rows.csv", "rows-model"}
 
 
 def one_round(folder, expected, rng, longest):
