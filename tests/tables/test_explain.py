@@ -70,6 +70,15 @@ def test_sampled_values_approach_those_over_all_sets_of_columns(fitted):
     assert np.abs(found.values[:3] - exact).max() < error < 0.5
 
 
+def test_of_two_columns_an_order_and_its_opposite_are_all_orders():
+    X = np.random.default_rng(2).normal(size=(200, 2))
+    model = AUCClassifier(**QUICK).fit(X, X[:, 0] * X[:, 1] > 0.3)
+    found = explain_rows(model, X[:9], samples=2)
+    other = X[:9][np.argsort(found.scores, kind="stable")[[4]]]
+    exact = [shapley(lambda table: log_odds(model, table), row, other) for row in X[:9]]
+    np.testing.assert_allclose(found.values, exact, atol=1e-9)
+
+
 def test_they_add_up_whatever_the_sample(fitted):
     model, table = fitted
     some = table[:40]
