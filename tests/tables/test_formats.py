@@ -1,6 +1,7 @@
 """What the texts of a column are taken for, and how later texts are read."""
 
 import datetime as dt
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aucmax.tables import TableEncoder
+from aucmax.tables import TableEncoder, columns_of
 from aucmax.tables.formats import MISSING, Format, notes, understand
 
 DIGITS = [str(k) for k in range(20)]
@@ -234,3 +235,39 @@ def test_the_usual_missing_words_are_those_of_pandas():
     from pandas._libs.parsers import STR_NA_VALUES
 
     assert set(MISSING) == STR_NA_VALUES
+
+
+def test_per_cent_that_comes_as_shares_is_said():
+    encoder = TableEncoder().fit(pa.table({"rate": [f"{k}%" for k in range(20)]}))
+    shares = pd.DataFrame({"rate": [0.03, 0.12]})
+    assert encoder.notes(shares) == [
+        "column 'rate' was per cent in training and comes as numbers up to 1: if these are shares, "
+        "multiply them by 100"
+    ]
+    assert encoder.notes(100 * shares) == []
+
+
+def test_years_of_two_digits_are_said():
+    _, written = understand(pa.array(["25/12/45", "13/01/70"]))
+    assert notes({"born": written}) == [
+        "column 'born': years of two digits, as in '25/12/45', are read as 1969 to 2068"
+    ]
+
+
+def test_halves_of_characters_are_categories():
+    encoder = TableEncoder(min_count=1).fit([["\ud800", 1.0], ["a", 2.0], ["\ud800", 3.0]])
+    assert encoder.transform([["\ud800", 1.0], ["b", 1.0]]).categorical[:, 0].tolist() == [1, 0]
+    with pytest.raises(ValueError, match="column 'x1' must hold whole characters"):
+        encoder.transform([["a", "\ud800"]])
+
+
+def test_true_among_0_and_1_is_no_mark():
+    values, written = understand(pa.array(["0", "1"] * 48 + ["true"] * 4))
+    assert (written.kind, written.marks, values.null_count) == ("bool", {}, 0)
+    values, written = understand(pa.array([*DIGITS * 5, "true"]))
+    assert written.kind == "text"
+
+
+def test_columns_can_be_copied():
+    columns = columns_of(pa.table({"a": ["x", "y"]}))
+    assert pickle.loads(pickle.dumps(columns)).names == ["a"]

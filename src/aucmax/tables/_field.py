@@ -226,6 +226,14 @@ class Field:
         texts = Counter(text.strip() for text in values.tolist() if text is not None)
         return {x: n for x, n in texts.items() if is_placeholder(x) and not known.is_missing(x)}
 
+    def takes_shares(self, values: Values) -> bool:
+        """Whether numbers up to 1 come where training had per cent."""
+        if self.format is None or self.format.unit != "%" or _values.kind_of(values) != "number":
+            return False
+        there = np.abs(values[~np.isnan(values)])
+        most = max(abs(scale.knots).max() for scale in self.scales.values())
+        return len(there) > 0 and bool(there.max() <= 1 < most)
+
     def loses(self, values: Values) -> bool:
         """Whether numbers come for categories that numbers cannot tell apart, such as 007 and 7."""
         if self.kind != "text" or _values.kind_of(values) != "number":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +38,7 @@ class Columns(NamedTuple):
     values: list[Values]
     rows: int
     named: bool = True
-    formats: Mapping[str, Format] = MappingProxyType({})
+    formats: Mapping[str, Format] = {}
 
     def without(self, names: Collection[str | None]) -> Columns:
         """All columns but some."""
@@ -120,13 +119,16 @@ def understood(
     for place, name in enumerate(table.names):
         if name in known:
             continue
-        if values[place].dtype == object:
-            meant, known[name] = formats.understand(
-                pa.array(values[place], pa.string()), decimal, na_values
-            )
-            values[place] = arrow_values(name, meant)
-        else:
-            known[name] = formats.Format(_values.kind_of(values[place]))
+        if values[place].dtype != object:
+            known[name] = Format(_values.kind_of(values[place]))
+            continue
+        try:
+            texts = pa.array(values[place], pa.string())
+        except UnicodeEncodeError:  # halves of characters, which no file can hold
+            known[name] = Format("text")
+            continue
+        meant, known[name] = formats.understand(texts, decimal, na_values)
+        values[place] = arrow_values(name, meant)
     new = {name: written for name, written in known.items() if name not in table.formats}
     return table._replace(values=values, formats=known), formats.notes(new)
 

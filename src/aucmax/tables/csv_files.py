@@ -36,8 +36,8 @@ OTHERS = {
     b"PK\x03\x04": "is a ZIP file, or one of a spreadsheet program: save the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "is a file of a spreadsheet program: save the sheet as CSV",
     b"%PDF": "is a PDF, no table",
-    b"PAR1": "is a Parquet file: let its name end in .parquet",
-    b"ARROW1": "is an Arrow file: let its name end in .arrow",
+    b"PAR1\x15": "is a Parquet file: let its name end in .parquet",
+    b"ARROW1\0": "is an Arrow file: let its name end in .arrow",
     b"\x1f\x8b": "is a gzip file: let its name end in .gz",
     b"<!doctype": "is a web page, no table",
     b"<html": "is a web page, no table",
@@ -55,7 +55,7 @@ INVISIBLE = {
 """What nobody sees, and makes a text of a number."""
 
 NUMBER = re.compile(r"\s*[-+]?\d*\.?\d+\s*")
-THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}[.,]\d{3}\s*")  # or a fraction: nobody can tell
+THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}[.,]\d{3}\s*")  # or a fraction: nobody can tell
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+\s*")
 DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+\s*")
 
@@ -68,6 +68,7 @@ class Dialect(NamedTuple):
         quote: around values that hold a separator or a line break.
         decimal: between a number's whole part and its fraction.
         names: of the columns.
+        unnamed: those of them that the file does not name.
         start: where the first row begins, in bytes.
         line: the number of its line, from 1.
     """
@@ -76,6 +77,7 @@ class Dialect(NamedTuple):
     quote: str
     decimal: str
     names: list[str]
+    unnamed: set[str]
     start: int
     line: int
 
@@ -102,7 +104,7 @@ def read_csv(
     dialect = _dialect(path, data, suffix, options, formats, notes)
     unlike = {name for name, x in (formats or {}).items() if not x.is_plain}
     table = _parse(path, data, dialect, text | unlike, options.na_values)
-    return _drop_empty_ends(table, notes), dialect.decimal
+    return _drop_empty_ends(table, dialect.unnamed, notes), dialect.decimal
 
 
 def wrong(path: Path, what: str) -> ValueError:
@@ -130,9 +132,9 @@ def _text(path: Path, suffix: str, encoding: str | None, notes: list[str]) -> by
             data = gzip.decompress(data)
         except (EOFError, OSError, zlib.error) as error:
             raise wrong(path, f"is no gzip file, cut off or damaged: {error}") from None
-    begin = b"".join(data[:50].split()).lower()
+    begin = b"".join(data[:50].split())
     for first, what in OTHERS.items():
-        if begin.startswith(first.lower()):
+        if begin.startswith(first) or begin.lower().startswith(first):
             raise wrong(path, what)
     data = _in_utf8(path, data, encoding, notes)
     data = data.removeprefix(codecs.BOM_UTF8)
@@ -211,15 +213,19 @@ def _dialect(
         rows = rows[skipped:]
     if not rows:
         raise wrong(path, "has no rows")
-    names = _names(path, rows[0].values, notes)
+    # Columns without a name are called as pandas calls them.
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(rows[0].values)]
+    unnamed = {name for name, given in zip(names, rows[0].values, strict=True) if not given}
+    check_names(path, names)
     fractions = any(map(DECIMAL_POINT.fullmatch, rows[0].values))
     if fractions or all(map(NUMBER.fullmatch, filter(None, rows[0].values))):
         notes.append(
             f"the first line is taken as names, though it holds numbers: {rows[0].values[:5]}"
         )
-    decimal = options.decimal or _decimal(rows[1:], separator, formats)
+    decimal = options.decimal or _decimal(rows[1:], separator, formats, notes)
     lines = list(io.StringIO(head, newline=""))[: rows[0].end]
-    return Dialect(separator, quote, decimal, names, len("".join(lines).encode()), rows[0].end + 1)
+    start = len("".join(lines).encode())
+    return Dialect(separator, quote, decimal, names, unnamed, start, rows[0].end + 1)
 
 
 class _Row(NamedTuple):
@@ -252,28 +258,30 @@ def _regularity(rows: list[_Row]) -> tuple[float, int]:
     return (often / len(rows) if width > 1 else 0.0), width
 
 
-def _names(path: Path, header: list[str], notes: list[str]) -> list[str]:
-    """The names of the columns; those without one are named as pandas does."""
-    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
-    blank = [name for name, given in zip(names, header, strict=True) if not given]
-    if blank:
-        notes.append(f"{len(blank)} columns have no name and are called {', '.join(blank[:5])}")
-    check_names(path, names)
-    return names
-
-
-def _decimal(rows: list[_Row], separator: str, formats: Mapping[str, Format] | None) -> str:
+def _decimal(
+    rows: list[_Row], separator: str, formats: Mapping[str, Format] | None, notes: list[str]
+) -> str:
     """A comma where the file's numbers have commas, and none has a point.
 
-    Where no number tells, it is that of the model that exists already.
+    Where no number tells, it is that of the model that exists already; else, where semicolons
+    separate values, a comma, for that is why they do.
     """
-    cells = [cell for row in rows for cell in row.values if not THOUSANDS.fullmatch(cell)]
-    commas = any(map(DECIMAL_COMMA.fullmatch, cells))
-    points = any(map(DECIMAL_POINT.fullmatch, cells))
-    if commas == points:
-        known = {x.decimal for x in (formats or {}).values()}
-        return "," if "," in known else "."
-    return "," if commas and separator != "," else "."
+    cells = [cell for row in rows for cell in row.values]
+    unclear = [cell for cell in cells if THOUSANDS.fullmatch(cell)]
+    clear = [cell for cell in cells if not THOUSANDS.fullmatch(cell)]
+    commas = any(map(DECIMAL_COMMA.fullmatch, clear))
+    points = any(map(DECIMAL_POINT.fullmatch, clear))
+    if commas != points:
+        return "," if commas and separator != "," else "."
+    if formats is not None:
+        return "," if any(x.decimal == "," for x in formats.values()) else "."
+    if separator == ";" and unclear and not commas and all("," in cell for cell in unclear):
+        notes.append(
+            f"numbers such as {unclear[0]!r} are read with a decimal comma, as semicolons separate "
+            f"values: --decimal . says that it divides thousands"
+        )
+        return ","
+    return "."
 
 
 def _parse(
@@ -361,19 +369,19 @@ def _sample(data: bytes, start: int, quoted: bool) -> bytes:
     return b"".join(pieces) or data[start:]
 
 
-def _drop_empty_ends(table: pa.Table, notes: list[str]) -> pa.Table:
+def _drop_empty_ends(table: pa.Table, unnamed: set[str], notes: list[str]) -> pa.Table:
     """Without the last columns that have neither name nor value: each line ended in a separator."""
     while table.num_columns > 1:
         name, column = table.column_names[-1], table.columns[-1]
-        empty = name == f"Unnamed: {table.num_columns - 1}" and (
-            column.null_count == len(column)
-            or (is_text(column.type) and not pc.any(pc.not_equal(column, "")).as_py())
-        )
-        if not empty:
+        blank = is_text(column.type) and not pc.any(pc.not_equal(column, "")).as_py()
+        if name not in unnamed or not (blank or column.null_count == len(column)):
             break
-        notes[:] = [note for note in notes if f"are called {name}" not in note]
         notes.append("each line ends in a separator: the empty column after it is left out")
         table = table.drop_columns(name)
+    if left := [name for name in table.column_names if name in unnamed]:
+        one = len(left) == 1
+        has = "1 column has no name and is" if one else f"{len(left)} columns have no name and are"
+        notes.append(f"{has} called {', '.join(left[:5])}")
     return table
 
 

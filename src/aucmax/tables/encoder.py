@@ -175,6 +175,11 @@ class TableEncoder:
                     f"column {field.name!r} held texts in training and comes as numbers, which "
                     f"have lost how they were written, such as zeros in front: read it as text"
                 )
+            elif field.takes_shares(values):
+                lines.append(
+                    f"column {field.name!r} was per cent in training and comes as numbers up to 1: "
+                    f"if these are shares, multiply them by 100"
+                )
             elif seen := field.new_marks(values):
                 marks[field.name] = Format(field.kind, marks=seen)
         return [*lines, *formats.notes(marks)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -163,35 +163,30 @@ def _read_one(
 def _understand(
     table: pa.Table, text: set[str], decimal: str, na_values: tuple[str, ...], notes: list[str]
 ) -> FileContent:
-    """Columns of text become what they stand for."""
-    texts = [f.name for f in table.schema if is_text(f.type) and f.name not in text]
-    kinds = {
-        f.name: Format(kind_of_type(f.type), marks=dict.fromkeys(na_values, 0))
-        for f in table.schema
-        if not pa.types.is_dictionary(f.type)
-    }
+    """Columns of text become what they stand for, but for some that stay as they are written."""
+    marks = dict.fromkeys(na_values, 0)
+    numbers = pa.array([float(mark) for mark in na_values if is_number(mark)], pa.float64())
+
+    def read_column(place: int) -> tuple[Any, Format | None]:
+        column, kind = table.column(place), table.schema.field(place).type
+        if table.field(place).name in text or pa.types.is_dictionary(kind):
+            return column, None
+        if is_text(kind):
+            return understand(column, decimal, na_values)
+        written = Format(kind_of_type(kind), marks=marks)
+        if written.kind != "number":
+            return column, written
+        if len(numbers) and not pa.types.is_duration(kind):  # such as -999
+            gone = pc.is_in(column.cast(pa.float64(), safe=False), numbers)
+            column = pc.if_else(gone, pa.scalar(None, kind), column)
+        return column, replace(written, decimal=decimal)
+
     with ThreadPoolExecutor() as pool:  # Arrow computes without Python's lock
-        results = list(pool.map(lambda name: understand(table[name], decimal, na_values), texts))
-    for name, (values, written) in zip(texts, results, strict=True):
-        kinds[name] = written
-        table = table.set_column(table.schema.get_field_index(name), name, values)
-    if decimal != ".":
-        numbers = (name for name, x in kinds.items() if x.kind == "number" and name not in texts)
-        kinds |= {name: replace(kinds[name], decimal=decimal) for name in numbers}
-    if na_values:
-        table = _drop_numbers(table, na_values)
-    return FileContent(table, kinds, [*notes, *format_notes(kinds)])
-
-
-def _drop_numbers(table: pa.Table, na_values: tuple[str, ...]) -> pa.Table:
-    """Numbers that stand for a missing value, such as -999, become missing."""
-    gone = pa.array([float(text) for text in na_values if is_number(text)], pa.float64())
-    for place, column in enumerate(table.schema):
-        if len(gone) and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-            lost = pc.is_in(table[place].cast(pa.float64(), safe=False), gone)
-            kept = pc.if_else(lost, pa.scalar(None, column.type), table[place])
-            table = table.set_column(place, column.name, kept)
-    return table
+        columns = list(pool.map(read_column, range(table.num_columns)))
+    names = table.column_names
+    known = {name: x for name, (_, x) in zip(names, columns, strict=True) if x is not None}
+    understood = pa.table([column for column, _ in columns], names=names)
+    return FileContent(understood, known, [*notes, *format_notes(known)])
 
 
 def write_demo_table(path: Path) -> Path:

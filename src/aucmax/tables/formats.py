@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
@@ -50,6 +51,7 @@ class Format:
             were in training.
         example: a text that another person might read in another way.
         ambiguous: whether all texts could be read in another way too.
+        short_years: whether some years have two digits, so that their century is guessed.
     """
 
     kind: str
@@ -60,6 +62,7 @@ class Format:
     marks: Mapping[str, int] = field(default_factory=dict)
     example: str = ""
     ambiguous: bool = False
+    short_years: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -82,7 +85,12 @@ class Format:
         Raises:
             ValueError: if a text is neither of this format nor stands for a missing value.
         """
-        trimmed = pc.utf8_trim_whitespace(pa.array(texts, pa.string()))
+        try:
+            trimmed = pc.utf8_trim_whitespace(pa.array(texts, pa.string()))
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"column {name!r} must hold whole characters, found {error.object!r}"
+            ) from None
         known = pc.or_(
             pc.is_in(trimmed, pa.array([*MISSING, *self.marks])),
             pc.is_in(pc.utf8_lower(trimmed), pa.array(PLACEHOLDERS)),
@@ -185,6 +193,8 @@ def _is_value(mark: str, kind: str) -> bool:
         return is_date(mark)
     if kind == "bool":
         return not is_placeholder(mark)
+    if mark.lower() in ("true", "false"):
+        return True
     return _has_digit(mark) and re.search(CURRENCY, mark) is not None
 
 
@@ -217,26 +227,31 @@ def _spread(texts: Any) -> pa.Array:
 
 def _candidates(sample: pa.Array, decimal: str) -> Iterator[Format]:
     """The formats that most of the sample has, the plainest first."""
-    texts = set(sample.to_pylist())
-    with_digits = sorted(filter(_has_digit, texts))
-    if not texts or len(texts) - len(with_digits) > MOST_MARKS:  # no number, date or time
+    counts = Counter(sample.to_pylist())
+    with_digits = sorted(filter(_has_digit, counts))
+    if len(counts) - len(with_digits) > MOST_MARKS:  # no number, date or time
         return
-    units = [match[0] for text in with_digits if (match := re.search(f"{CURRENCY}|%$", text))]
-    unit = max(sorted(set(units)), key=units.count) if len(units) * 2 > len(with_digits) else ""
-    other = "," if decimal == "." else "."
-    formats = [
-        Format("number", point, thousands, unit)
-        for point, comma in ((decimal, other), (other, decimal))
-        for thousands in ("", comma, " ", "'")
-    ]
-    formats += [Format("bool"), Format("date")]
-    separators = {match[0] for text in with_digits if (match := re.search(r"[/.\-]", text))}
-    # Where both fit, Germans with their points put the day first; pandas puts the month first.
-    orders = ("ymd", "dmy", "mdy") if separators == {"."} else ("ymd", "mdy", "dmy")
-    formats += [Format("date", order=order) for order in orders]
-    formats += [Format("time")]
+    formats = []
+    if with_digits:
+        units = [match[0] for text in with_digits if (match := re.search(f"{CURRENCY}|%$", text))]
+        unit = max(sorted(set(units)), key=units.count) if len(units) * 2 > len(with_digits) else ""
+        other = "," if decimal == "." else "."
+        formats += [
+            Format("number", point, thousands, unit)
+            for point, comma in ((decimal, other), (other, decimal))
+            for thousands in ("", comma, " ", "'")
+        ]
+    if not {text.lower() for text in counts}.isdisjoint(["true", "false"]):
+        formats.append(Format("bool"))
+    if with_digits:
+        separators = {match[0] for text in with_digits if (match := re.search(r"[/.\-]", text))}
+        # Where both fit, Germans with their points put the day first; pandas puts the month first.
+        orders = ("ymd", "dmy", "mdy") if separators == {"."} else ("ymd", "mdy", "dmy")
+        formats += [Format("date", order=order) for order in ("", *orders)]
+        formats.append(Format("time"))
+    texts = pa.array(list(counts), pa.string())
     for written in formats:
-        lost = _misfits(sample, _read(sample, written))
+        lost = {text: counts[text] for text in _misfits(texts, _read(texts, written))}
         if len(lost) <= MOST_MARKS and _strange(lost) * 2 <= len(sample):
             yield written
 
@@ -254,7 +269,10 @@ def _described(written: Format, texts: Any) -> Format:
     elif written.order in ("dmy", "mdy"):
         swapped = replace(written, order="mdy" if written.order == "dmy" else "dmy")
     ambiguous = swapped is not None and _read(there, swapped).null_count == 0
-    return replace(written, example=example, ambiguous=ambiguous)
+    short = bool(written.order) and any(
+        len(_parts(text, written.order).get("y", "")) == 2 for text in there.unique().to_pylist()
+    )
+    return replace(written, example=example, ambiguous=ambiguous, short_years=short)
 
 
 def _read(texts: Any, written: Format) -> Any:
@@ -301,7 +319,7 @@ def _numbers(texts: Any, written: Format) -> Any:
 def _pattern(written: Format) -> str:
     point = re.escape(written.decimal)
     group = GROUPS.get(written.thousands)
-    whole = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)" if group else r"\d+"
+    whole = rf"(?:[1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+)" if group else r"\d+"
     number = rf"(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+\-]?\d+)?"
     if written.unit == "%":
         return rf"^(?:{SIGN}?{number}\s?%|0)$"
@@ -363,11 +381,19 @@ def is_date(text: str) -> bool:
     return any(_date(text, order) for order in ("dmy", "mdy", "ymd"))
 
 
-def _date(text: str, order: str) -> datetime.datetime | None:
+def _parts(text: str, order: str) -> dict[str, str]:
+    """Year "y", month "m", day "d" and "time" as they are written; empty if it is no date."""
     match = DATE.fullmatch(text)
     if match is None:
-        return None
+        return {}
     parts = dict(zip(order, match.group("a", "b", "c"), strict=True))
+    return {**parts, "time": match["time"] or ""}
+
+
+def _date(text: str, order: str) -> datetime.datetime | None:
+    parts = _parts(text, order)
+    if not parts:
+        return None
     year, month, day = parts["y"], parts["m"], parts["d"]
     if not (year.isdigit() and day.isdigit() and len(day) <= 2):
         return None
@@ -380,9 +406,9 @@ def _date(text: str, order: str) -> datetime.datetime | None:
         date = datetime.datetime(century + int(year), number, int(day))
     except ValueError:
         return None
-    if match["time"] is None:
+    if not parts["time"]:
         return date
-    time = _time(match["time"].strip())
+    time = _time(parts["time"].strip())
     return None if time is None else datetime.datetime.combine(date, time)
 
 
@@ -422,8 +448,9 @@ def kind_of_type(kind: pa.DataType) -> str:
         return "date"
     if pa.types.is_time(kind):
         return "time"
-    is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    return "number" if any(check(kind) for check in is_number) else "text"
+    types = pa.types
+    numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_duration)
+    return "number" if any(check(kind) for check in numbers) else "text"
 
 
 def notes(formats: Mapping[str, Format]) -> list[str]:
@@ -439,6 +466,11 @@ def notes(formats: Mapping[str, Format]) -> list[str]:
         for mark, names in marked.items()
     ]
     for name, written in formats.items():
+        if written.short_years:
+            lines.append(
+                f"column {name!r}: years of two digits, as in {written.example!r}, are read as 19"
+                f"{PIVOT} to 20{PIVOT - 1}"
+            )
         if written.ambiguous and written.order:
             parts = {"d": "day", "m": "month", "y": "year"}
             order = ", ".join(parts[part] for part in written.order)

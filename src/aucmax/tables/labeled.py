@@ -22,11 +22,12 @@ from aucmax.tables.several import Paths, listed
 POSITIVE = ("1", "true", "yes", "y", "positive")
 """Labels that say by themselves that they are the positive one."""
 
-MISSING = (
-    "", "nan", "-nan", "<na>", "#n/a", "#na", "na", "n/a", "null", "none", "?", "??", "--",
-    "\u2014", "\u2013", ".", "-",
+NO_LABEL = (
+    "", "nan", "-nan", "<na>", "#n/a", "#na", "na", "n/a", "null", "?", "??", "--", "\u2014",
+    "\u2013", ".", "-",
 )  # fmt: skip
-"""What stands for a missing label, in lower case, the surest first: "-" may be the other of "+"."""
+"""What stands for a missing label, in lower case, the surest first: "-" may be the other of "+",
+and "none" is one: of none, mild and severe."""
 
 WHOLE_AND_FRACTION = re.compile(r"\+?(-?(?:0|[1-9]\d*))(?:\.(\d*?)0*)?")
 MOST_SHOWN = 10
@@ -207,7 +208,8 @@ def join_spellings(
     if missing := spellings.pop("", []):
         rows, said = sum(counts[word] for word in missing), [word for word in missing if word]
         verbs = "row has no {!r} and is" if rows == 1 else "rows have no {!r} and are"
-        marks = f" ({counted(said)})" if said else ""
+        option = "" if known else "; --exact-labels keeps them"
+        marks = f" ({counted(said)}{option})" if said else ""
         notes.append(f"{rows:,} {verbs.format(target)} left out{marks}")
     if joined := [f"{counted(s)} as {name!r}" for name, s in spellings.items() if len(s) > 1]:
         option = "" if known else "; --exact-labels keeps them apart"
@@ -228,7 +230,7 @@ def _names(counts: Counter[str], known: Sequence[str]) -> dict[str, str]:
     # Labels that were kept apart in training cannot tell which of them another spelling is.
     names |= {_key(label): label for label in known if keys[_key(label)] == 1}
     left = len(spellings)
-    for mark in MISSING:
+    for mark in NO_LABEL:
         if mark in spellings and mark not in keys and (mark == "" or known or left > 2):
             names[mark], left = "", left - 1
     return {word: word if word in known else names[_key(word)] for word in counts}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
+
+from aucmax.tables.csv_files import is_text
 
 Paths: TypeAlias = str | Path | Sequence[str | Path]
 """A file, or several with the same columns."""
@@ -28,10 +29,11 @@ def listed(data: Paths) -> str:
 
 def check_columns(paths: Sequence[str], tables: Sequence[pa.Table]) -> None:
     """Raise unless all files have the same columns, in whatever order."""
-    names = tables[0].column_names
+    names = dict.fromkeys(tables[0].column_names)
     for path, table in zip(paths[1:], tables[1:], strict=True):
-        missing = [name for name in names if name not in table.column_names]
-        extra = [name for name in table.column_names if name not in names]
+        others = dict.fromkeys(table.column_names)
+        missing = [name for name in names if name not in others]
+        extra = [name for name in others if name not in names]
         parts = (("without", missing), ("with", extra))
         if other := " and ".join(f"{word} {_some(some)}" for word, some in parts if some):
             raise ValueError(
@@ -47,16 +49,8 @@ def _some(names: Sequence[str]) -> str:
 
 def texts_of_some(tables: Sequence[pa.Table]) -> set[str]:
     """The columns that are text in some of the files and something else in others."""
-    import pyarrow as pa
-
-    def is_text(kind: Any) -> bool:
-        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-    kinds = (
-        (name, {is_text(table.schema.field(name).type) for table in tables})
-        for name in tables[0].column_names
-    )
-    return {name for name, found in kinds if len(found) > 1}
+    texts = [{field.name for field in table.schema if is_text(field.type)} for table in tables]
+    return set.union(*texts) - set.intersection(*texts)
 
 
 def put_together(paths: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
@@ -65,20 +59,19 @@ def put_together(paths: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
     Whole numbers of one file become numbers with those of another; types that do not fit are an
     error that names the file and the column.
     """
-    import pyarrow as pa
-
     if len(tables) == 1:
         return tables[0]
-    kinds = tables[0].schema
+    fields = [field.remove_metadata() for field in tables[0].schema]
     for path, table in zip(paths[1:], tables[1:], strict=True):
-        for place, field in enumerate(kinds):
-            other = table.schema.field(field.name)
-            pair = [pa.schema([field.remove_metadata()]), pa.schema([other.remove_metadata()])]
+        others = {field.name: field.remove_metadata() for field in table.schema}
+        for place, field in enumerate(fields):
+            pair = [pa.schema([field]), pa.schema([others[field.name]])]
             try:
-                kinds = kinds.set(place, pa.unify_schemas(pair, promote_options="permissive")[0])
+                fields[place] = pa.unify_schemas(pair, promote_options="permissive").field(0)
             except pa.ArrowException:
                 raise ValueError(
                     f"data must be files with columns of one kind, found {field.name!r} as "
-                    f"{other.type} in {path!r} and as {field.type} in {paths[0]!r}"
+                    f"{others[field.name].type} in {path!r} and as {field.type} in {paths[0]!r}"
                 ) from None
+    kinds = pa.schema(fields)
     return pa.concat_tables([table.select(kinds.names).cast(kinds) for table in tables])

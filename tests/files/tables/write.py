@@ -226,6 +226,7 @@ TABLES |= {
     "labels-nul.csv": rows(numbers(4, []), target=["yes", "yes\0", "no", "no"]),
     "labels-numbers.csv": rows(numbers(5, []), target=["1", "1.0", "0", "0.0", "1"]),
     "labels-missing.csv": rows(numbers(6, []), target=["yes", "?", "no", "NA", "", "-"]),
+    "labels-none.csv": rows(numbers(6, []), target=["none", "mild", "severe"] * 2),
     "labels-plus-minus.csv": rows(numbers(5, []), target=["+", "-", "?", "+", "-"]),
     "labels-one-class.csv": rows(numbers(3, []), target=["yes", "Yes", "YES"]),
 }
@@ -248,6 +249,14 @@ def parquet():
     pa.parquet.write_table(table, written, store_schema=False)
     return written.getvalue()
 
+
+TABLES |= {
+    "decimal-commas-three.csv": rows(["0,126", "-0,132", "1,500"], separator=";"),
+    "decimal-commas-unclear.csv": rows(["1,126", "2,132", "3,500"], separator=";"),
+    "zero-one-true.csv": rows(["0", "1", "true", "0"] * 5),
+    "header-par1.csv": rows(["1", "2", "3"], name="par1"),
+    "separator-at-the-end-and-blank-name.csv": ",x,y,\n0,1.5,0,\n1,2.5,1,\n",
+}
 
 TABLES |= {
     "packed.csv.gz": gzip.compress(PLAIN.encode(), mtime=0),
