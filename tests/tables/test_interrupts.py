@@ -1,7 +1,11 @@
 """``aucmax fit`` stopped by a signal: it says how to go on, and the same command ends the same."""
 
+import os
 from contextlib import chdir
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 import pytest
 from fit_commands import COMMAND, SIGNALS, FitCommand, outcome_of, write_rows
 
@@ -81,11 +85,96 @@ def test_what_has_not_begun_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("error", [ValueError, ArithmeticError, OSError])
-def test_errors_that_would_come_again_leave_nothing(tmp_path, error):
-    """A full disk would not."""
+def test_an_error_leaves_what_was_begun(tmp_path, error):
+    """Though it would come again: another page, disk or version may mend it."""
     with pytest.raises(error):
+        end_by(error, tmp_path / "m", begin=False, metric=max)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(error) as caught:
         end_by(error, tmp_path / "m", metric=max)
-    assert [path.name for path in tmp_path.iterdir()] == ["m.unfinished"] * (error is OSError)
+    place = tmp_path / "m.unfinished"
+    said = f"the same command goes on, and begins anew without {place}"
+    assert caught.value.__notes__ == [f"what was trained is kept: {said}"]
+    with work_folder(tmp_path / "m", {"metric": max}, say=True) as work:
+        assert work.exists()
+
+
+class Within:
+    """A metric with a state."""
+
+    def __init__(self, share):
+        self.share = share
+
+    def __call__(self, scores, labels, weights):
+        return self.share
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "other"),
+    [
+        (np.int64(1), 1, np.int64(2)),
+        (np.bool_(True), True, np.bool_(False)),
+        (partial(round, ndigits=1), partial(round, ndigits=1), partial(round, ndigits=2)),
+        (Within(0.1), Within(0.1), Within(0.2)),
+        (max, max, min),
+    ],
+)
+def test_settings_are_told_apart(tmp_path, one, same, other):
+    with pytest.raises(KeyboardInterrupt):
+        end_by(KeyboardInterrupt, tmp_path / "m", setting=one)
+    for value, found in ((other, False), (same, True)):
+        with work_folder(tmp_path / "m", {"setting": value}, say=False) as work:
+            assert work.exists() == found
+
+
+def test_what_has_no_name_is_never_gone_on_with(tmp_path):
+    """Not even by itself, for nothing tells it from another lambda."""
+    metric, stopped = lambda *_: 0.5, Stopped(SIGNALS["Ctrl-C"])
+    with pytest.raises(Stopped):
+        end_by(stopped, tmp_path / "m", metric=metric)
+    assert stopped.how == "nothing was saved, as metric has no name of its own"
+    assert list(tmp_path.iterdir()) == []
+
+
+THESIS = "years of work"
+
+
+def meddling(scores, labels, weights):
+    """A metric in whose time somebody puts a file where the model will be."""
+    Path("m").mkdir(exist_ok=True)
+    Path("m/thesis.txt").write_text(THESIS)
+    return float((scores[labels == 1].mean() > scores.mean()).item())
+
+
+def test_what_somebody_puts_there_during_training_is_kept_and_so_is_the_training(
+    tmp_path, monkeypatch, capsys
+):
+    write_rows(tmp_path / "run", 60)
+    monkeypatch.chdir(tmp_path / "run")
+    given = {"max_steps": 4, "width": 8, "members": 1, "compare": False, "metric": meddling}
+    refusal = "out must be empty or a model's folder, found 'thesis.txt' in .*/m: move it elsewhere"
+    with pytest.raises(ValueError, match=refusal):
+        fit_file("rows.csv", "y", out="m", **given)
+    assert Path("m/thesis.txt").read_text() == THESIS
+    assert sorted(os.listdir()) == ["m", "m.unfinished", "rows.csv"]
+    Path("m/thesis.txt").rename("thesis.txt")
+    fit_file("rows.csv", "y", out="m", **given)
+    assert (
+        "holds a finished run (all steps taken), which is not run again" in capsys.readouterr().err
+    )
+    assert sorted(os.listdir()) == ["m", "rows.csv", "thesis.txt"]
+
+
+def test_a_copy_of_the_model_is_no_leftover(tmp_path):
+    """As ``cp -r m m.before`` makes it while another is trained."""
+    with pytest.raises(KeyboardInterrupt):
+        end_by(KeyboardInterrupt, tmp_path / "m")
+    for folder in (tmp_path / "m", tmp_path / "m.before"):
+        folder.mkdir()
+        (folder / "model.json").write_text('{"classifier": {}}')
+    with pytest.raises(ValueError, match=r"out must leave m\.before free"):
+        end_by(KeyboardInterrupt, tmp_path / "m")
+    assert (tmp_path / "m.before" / "model.json").exists()
 
 
 def test_what_a_kill_has_left_is_put_right(tmp_path):

@@ -48,9 +48,13 @@ def run_command(arguments: Sequence[str] | None) -> None:
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
-        _fail(str(error))
+        _fail(_in_words(error))
     except (WorkerDiedError, DivergedError, MemoryError, ImportError) as error:
-        _fail(str(error) or type(error).__name__, code=1)
+        _fail(_in_words(error), code=1)
+
+
+def _in_words(error: Exception) -> str:
+    return "; ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())])
 
 
 def _note(message: Warning | str, *_: Any, **__: Any) -> None:

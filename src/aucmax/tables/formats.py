@@ -69,12 +69,6 @@ class Format:
         """Whether it is written as programs write it, but for a decimal comma."""
         return self.kind != "text" and not (self.thousands or self.unit or self.order)
 
-    def __str__(self) -> str:
-        """As a person would say it."""
-        kinds = {"bool": "yes/no", "time": "time of day", "text": "category"}
-        kind = kinds.get(self.kind, self.kind)
-        return f"{kind}, written {self.example}" if self.example else kind
-
     def read(self, name: str, texts: Any) -> pa.Array:
         """The values that a later table's texts stand for.
 

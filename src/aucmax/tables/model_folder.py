@@ -45,18 +45,24 @@ def choose(out: str | Path | None, data: str | Path) -> Path:
 
 def check_free(folder: Path) -> None:
     """Raise unless the folder is free, or holds nothing but a model to be replaced."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"out must be a folder, found the file {folder}")
-    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    if names - FILES or (names and not holds_model(folder)):
-        other = sorted(names - FILES or names)[0]
-        raise ValueError(f"out must be empty or a model's folder, found {other!r} in {folder}")
+    _check_content(folder)
     for path in _beside(folder):
         if path.exists():
             raise ValueError(
                 f"out must leave {path.name} free, found it beside {folder}: remove it"
             )
     folder.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _check_content(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out must be a folder, found the file {folder}")
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if names - FILES or (names and not holds_model(folder)):
+        other = sorted(names - FILES or names)[0]
+        raise ValueError(
+            f"out must be empty or a model's folder, found {other!r} in {folder}: move it elsewhere"
+        )
 
 
 def holds_model(folder: Path) -> bool:
@@ -81,9 +87,13 @@ def write(
         model: fitted.
         evaluation: of the model.
         more: further files of JSON, by their names.
+
+    Raises:
+        ValueError: if somebody has put something there while the model was trained.
     """
     from aucmax.report.page import write_model_page
 
+    check_free(folder)
     fresh, _ = _beside(folder)
     try:
         model.save(fresh)
@@ -91,6 +101,7 @@ def write(
         write_model_page(fresh / "report.html", evaluation)
         for name, content in (more or {}).items():
             disk.write_json(fresh / name, content)
+        _check_content(folder)  # just before it is replaced
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
@@ -101,11 +112,17 @@ def write(
 
 def recover(folder: Path) -> None:
     """Put right what a process left that was killed within :func:`write`."""
+
+    def is_ours(path: Path) -> bool:
+        return path.is_dir() and {x.name.removesuffix(".tmp") for x in path.iterdir()} <= FILES
+
     fresh, before = _beside(folder)
-    if before.exists() and not folder.exists():
+    if is_ours(before) and not folder.exists():
         before.rename(folder)
-    for path in (fresh, before):
-        shutil.rmtree(path, ignore_errors=True)
+    if is_ours(fresh):
+        shutil.rmtree(fresh)
+    if is_ours(before) and not holds_model(before):  # a whole one may be somebody's copy
+        shutil.rmtree(before)
 
 
 def _beside(folder: Path) -> tuple[Path, Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import re
 import shutil
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from aucmax import disk
 from aucmax.signals import Stopped
@@ -25,8 +28,9 @@ OURS = re.compile(r"\.lock|[0-9a-f]{12}(\.json(\.tmp)?)?")
 def work_folder(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterator[Path]:
     """A place for the work of these settings, in ``OUT.unfinished``, for one process at a time.
 
-    Stopped or killed, a command leaves its work there, and the same settings find it again; others
-    begin their own beside it. Success and errors that would come again leave nothing.
+    Whatever ends a command, it leaves there what it has begun, and the same settings find it again;
+    others begin their own beside it. Success leaves nothing, nor does what ends before training has
+    begun. Where nothing tells a setting from another, as of a lambda, none is found again.
 
     Args:
         folder: of the model, which must be free, see :func:`aucmax.tables.model_folder.check_free`.
@@ -46,15 +50,26 @@ def work_folder(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterato
             if was_there:  # left by a process that was killed, perhaps while it wrote the model
                 model_folder.recover(folder)
             model_folder.check_free(folder)
-            work = _begin(place, settings, say)
+            text, nameless = _described(settings)
+            work = place / hashlib.sha256(text.encode()).hexdigest()[:12]
+            if nameless:
+                _remove(work)
+            _begin(place, work, text, say)
             try:
                 yield work
-            except Stopped as stopped:
-                begun = work.exists()
-                stopped.how = "the same command goes on" if begun else "training had not begun"
-                raise
-            except (ValueError, ArithmeticError):
-                _remove(work)
+            except BaseException as error:
+                if nameless:
+                    _remove(work)
+                if isinstance(error, Stopped):
+                    begun = work.exists()
+                    error.how = "the same command goes on" if begun else "training had not begun"
+                    if nameless:
+                        error.how = f"nothing was saved, as {nameless[0]} has no name of its own"
+                elif work.exists():
+                    error.add_note(
+                        f"what was trained is kept: the same command goes on, and begins anew "
+                        f"without {place}"
+                    )
                 raise
             _remove(work)
         finally:
@@ -63,14 +78,28 @@ def work_folder(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterato
                 shutil.rmtree(place)
 
 
-def _begin(place: Path, settings: Mapping[str, Any], say: bool) -> Path:
-    """Where the work of these settings goes; it is for whoever begins it to make the folder."""
+def _described(settings: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Settings as JSON, and the names of those that nothing tells from others."""
 
-    def name_of(x: Any) -> str:  # such as a metric of one's own
-        return str(getattr(x, "__qualname__", type(x).__qualname__))
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        # Of a function its module and name, of a partial or an object with a state that, too.
+        return hashlib.sha256(pickle.dumps(value)).hexdigest()
 
-    text = json.dumps({**settings, "aucmax": __version__}, sort_keys=True, default=name_of)
-    work = place / hashlib.sha256(text.encode()).hexdigest()[:12]
+    described: dict[str, Any] = {"aucmax": __version__}
+    nameless = []
+    for name, value in settings.items():
+        try:
+            described[name] = json.loads(json.dumps(value, default=plain))
+        except (pickle.PicklingError, AttributeError, TypeError):  # a lambda, a function in another
+            described[name] = None
+            nameless.append(name)
+    return json.dumps(described, sort_keys=True), nameless
+
+
+def _begin(place: Path, work: Path, text: str, say: bool) -> None:
+    """Write the settings; it is for whoever begins the work to make its folder."""
     _tidy(place)
     others = [path for path in place.glob("*.json") if path.stem != work.name]
     if others and say:
@@ -83,7 +112,6 @@ def _begin(place: Path, settings: Mapping[str, Any], say: bool) -> Path:
             file=sys.stderr,
         )
     disk.write_json(work.with_suffix(".json"), json.loads(text))
-    return work
 
 
 def _check_ours(place: Path) -> None:
