@@ -206,7 +206,7 @@ def test_a_field_too_long_for_the_search_of_ragged_lines(wrong):
 
 def test_an_encoding_that_does_not_fit(wrong, tmp_path):
     said = wrong(b"a\n\xff\xff", encoding="utf-8")
-    assert said == "must be text in utf-8, found byte 0xff in line 2"
+    assert said == "must be text in utf-8, found byte 0xff in line 2: --encoding says another"
     with pytest.raises(ValueError, match="encoding must be one that Python knows"):
         read_table(tmp_path / "a.csv", encoding="klingon")
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,20 @@ import pyarrow.parquet
 import pytest
 
 from aucmax import AUCClassifier
-from aucmax.tables import evaluate_file, fit_stream, predict_file, streaming
+from aucmax.cli import main
+from aucmax.tables import (
+    csv_files,
+    evaluate_file,
+    fit_stream,
+    predict_file,
+    preview_file,
+    preview_stream,
+    streaming,
+)
+from aucmax.tables.files import read
 from aucmax.tables.streaming import Batches, RowGroups
 
+REAL_FILES = Path(__file__).parents[1] / "files" / "tables"
 QUICK = {"members": 2, "width": 16, "n_jobs": 1, "progress": False}
 
 
@@ -109,7 +121,7 @@ def test_notes_come_from_the_sample(tmp_path):
     fitted = fit_stream(pattern, "y", out=tmp_path / "model", **QUICK)
     said = "\n".join(fitted.evaluation.notes)
     assert "--drop row leaves it out" in said
-    assert "50 rows have no 'y' and are left out (25 '?')" in said
+    assert "50 rows have no 'y' and are left out (25 '?'; --exact-labels keeps them)" in said
     assert "' as 'no'; " in said
     assert "'YES' as 'yes'; --exact-labels" in said
     assert sum(part.rows for part in fitted.evaluation.parts.values()) == 550
@@ -168,5 +180,129 @@ def test_what_cannot_be_right(tmp_path, pattern, target, message):
 def test_a_broken_file_is_named(tmp_path):
     write_parts(tmp_path)
     (tmp_path / "part-1.parquet").write_bytes(b"PAR1 nothing")
-    with pytest.raises(ValueError, match="data must be readable"):
+    with pytest.raises(ValueError, match=r"^file '.*part-1.parquet' cannot be read: Parquet magic"):
         RowGroups(tmp_path / "part-*.parquet")
+
+
+# ---- CSVs as people write them -------------------------------------------------------------------
+
+
+NOT_STREAMED = {
+    "ctrl-z.csv", "labels-nul.csv", "nul-bytes.csv", "zero-width-blanks.csv", "zero-width.csv",
+}  # fmt: skip
+
+
+def understood(preview, path):
+    """What is understood of a file, notes in no order; of an error how many lines it has."""
+    try:
+        found = preview(path, "y")
+    except ValueError as error:
+        return len(str(error).splitlines())
+    return found._replace(notes=sorted(found.notes))
+
+
+@pytest.mark.parametrize("path", sorted(REAL_FILES.glob("*.csv")), ids=lambda path: path.name)
+def test_a_real_file_is_understood_as_without_streaming(path):
+    if path.name in NOT_STREAMED:
+        pytest.skip("only who holds all of a file sees what to leave out")
+    assert understood(preview_stream, path) == understood(preview_file, path)
+
+
+@pytest.fixture(scope="module")
+def own_ways(tmp_path_factory):
+    """A model of two files, each written in its own way, and their folder."""
+    folder = tmp_path_factory.mktemp("own-ways")
+    cities = {1: "weightless", 5: "test"}  # by the last digit of the row's number
+    rows = [
+        (k, f"{k % 7},5", cities.get(k % 10, "Oslo" if k % 3 else "Rome"), k % 10 != 1, k % 4 < 2)
+        for k in range(400)
+    ]
+    one = [f"{k};{x};{city};{int(weight)};{int(y)};" for k, x, city, weight, y in rows[:200]]
+    two = [f'{int(y)},"{x}",{int(weight)},{k},{city},' for k, x, city, weight, y in rows[200:]]
+    one = ["A title", "", ';"x\nof";città;w;y;', *one]
+    two = ['y,"x\nof",w,Unnamed: 0,città,', *two]
+    (folder / "part-0.csv").write_text("\n".join(one), "cp1252")
+    (folder / "part-1.csv").write_text("\r\n".join(two), "utf-16")
+    given = {"weight": "w", "out": folder / "model", **QUICK}
+    return fit_stream(folder / "part-*.csv", "y", **given), folder
+
+
+def test_files_written_in_ways_of_their_own(own_ways):
+    fitted, folder = own_ways
+    assert fitted.model.encoder_.names == ["Unnamed: 0", "x\nof", "città"]
+    kinds = {column.name: column.kind for column in fitted.evaluation.columns}
+    assert kinds == {"Unnamed: 0": "number", "x\nof": "number", "città": "category"}
+    paths = [folder / "part-0.csv", folder / "part-1.csv"]
+    said = [*fitted.evaluation.notes]
+    assert [note for note in read(paths).notes if note not in said] == []
+    assert sum("windows-1252: --encoding says another" in note for note in said) == 1
+    assert sum("each line ends in a separator" in note for note in said) == 1
+    assert len(predict_file(fitted.folder, paths)[0].splitlines()) == 401
+
+
+def test_the_encoder_knows_training_rows_only(own_ways):
+    learned = json.dumps(own_ways[0].model.encoder_.to_dict())
+    assert "Oslo" in learned
+    assert "test" not in learned  # nor what stands in rows that weigh nothing
+    assert "weightless" not in learned
+
+
+def test_a_dry_run_of_a_pattern(own_ways, capsys, monkeypatch):
+    monkeypatch.setattr(streaming, "LARGEST_SAMPLE", 200)
+    pattern = str(own_ways[1] / "part-*.csv")
+    main(["fit", pattern, "--target", "y", "--weight", "w", "--streaming", "--dry-run"])
+    said = capsys.readouterr().out
+    assert "città" in said
+    assert "note: only a sample is looked at, 200 of 400 rows" in said
+
+
+@pytest.mark.parametrize(
+    ("late", "encoding"),
+    [("é".encode(), None), (b"\xe9", "windows-1252"), (b"\xe9\x81", "latin-1")],
+)
+def test_letters_that_come_late(tmp_path, monkeypatch, late, encoding):
+    monkeypatch.setattr(csv_files, "HEAD", 64)
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x,y\n" + b"1,no\n" * 500 + late + b",yes\n")
+    groups = RowGroups(path)
+    said = [f"the text is no UTF-8 and is read as {encoding}: --encoding says another"]
+    assert groups.notes == (said if encoding else [])
+    assert groups.sample()[0].values[0][-1] == late.decode(encoding or "utf-8")
+
+
+def test_letters_of_another_encoding_that_come_late(tmp_path, monkeypatch):
+    """They are found before the training, which they would end."""
+    monkeypatch.setattr(csv_files, "HEAD", 64)
+    (tmp_path / "a.csv").write_bytes("x,é\n".encode() + b"1,no\n" * 500 + b"\xe9,yes\n")
+    said = r"file '.*a.csv' must be text in utf-8, found byte 0xe9 in line 502: --encoding says"
+    with pytest.raises(ValueError, match=said):
+        RowGroups(tmp_path / "a.csv")
+
+
+def test_files_must_have_the_same_columns(tmp_path):
+    (tmp_path / "part-0.csv").write_text("a,b,y\n1,2,yes\n")
+    (tmp_path / "part-1.csv").write_text("b,c,y\n1,2,yes\n")
+    with pytest.raises(ValueError, match=r"found '.*part-1.csv' without 'a' and with 'c'"):
+        RowGroups(tmp_path / "part-*.csv")
+
+
+def test_the_index_of_pandas_is_no_column(tmp_path):
+    table = pa.table({"x": [1.0, 2.0], "y": ["no", "yes"], "__index_level_0__": [5, 7]})
+    pa.parquet.write_table(table, tmp_path / "a.parquet")
+    assert RowGroups(tmp_path / "a.parquet").sample()[0].names == ["x", "y"]
+
+
+def test_a_few_lines_tell_how_a_file_is_written_whatever_ends_them(tmp_path, monkeypatch):
+    """As every separator is tried on them, a large file took seconds."""
+    looked_at = []
+    rows = csv_files._rows
+
+    def looked(head, *others, **more):
+        looked_at.append(len(head))
+        return rows(head, *others, **more)
+
+    monkeypatch.setattr(csv_files, "HEAD", 64)
+    monkeypatch.setattr(csv_files, "_rows", looked)
+    (tmp_path / "a.csv").write_text("x,y\r" + "1,no\r" * 500, newline="")
+    assert read(tmp_path / "a.csv").table.num_rows == 500
+    assert max(looked_at) == 64

@@ -119,7 +119,7 @@ def fit(
         passes: With --streaming, how often every row is seen.
         dry_run: Only say what is understood of the files, column by column.
     """
-    from aucmax.tables import fit_file, fit_stream, preview_file
+    from aucmax.tables import fit_file, fit_stream, preview_file, preview_stream
 
     given: dict[str, Any] = {
         "positive": positive, "out": out, "drop": drop, "weight": weight, "id_column": id_column,
@@ -131,7 +131,8 @@ def fit(
     with _cores(threads):
         if dry_run:
             about = ("positive", "drop", "weight", "id_column", "exact_labels", "reading")
-            print(preview_in_words(preview_file(data, target, **{x: given[x] for x in about})))
+            look = preview_stream if streaming else preview_file
+            print(preview_in_words(look(data, target, **{x: given[x] for x in about})))
             return
         if streaming:
             fitted = fit_stream(data, target, passes=passes, **given)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from aucmax.tables.search import Tuning as Tuning
     from aucmax.tables.search import tune_file as tune_file
     from aucmax.tables.streaming import fit_stream as fit_stream
+    from aucmax.tables.streaming import preview_stream as preview_stream
 
 _NAMES = {
     "classifier": ["AUCClassifier"],
@@ -54,7 +55,7 @@ _NAMES = {
     "predict": ["predict_file"],
     "read_options": ["ReadOptions"],
     "search": ["Tuned", "Tuning", "tune_file"],
-    "streaming": ["fit_stream"],
+    "streaming": ["fit_stream", "preview_stream"],
 }
 """Of each module; loaded when first used, so that the encoder needs no library but NumPy."""
 

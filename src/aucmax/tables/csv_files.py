@@ -104,7 +104,7 @@ def read_csv(
     dialect = _dialect(path, data, suffix, options, formats, notes)
     unlike = {name for name, x in (formats or {}).items() if not x.is_plain}
     table = _parse(path, data, dialect, text | unlike, options.na_values)
-    return _drop_empty_ends(table, dialect.unnamed, notes), dialect.decimal
+    return drop_empty_ends(table, dialect.unnamed, notes), dialect.decimal
 
 
 def wrong(path: Path, what: str) -> ValueError:
@@ -132,10 +132,7 @@ def _text(path: Path, suffix: str, encoding: str | None, notes: list[str]) -> by
             data = gzip.decompress(data)
         except (EOFError, OSError, zlib.error) as error:
             raise wrong(path, f"is no gzip file, cut off or damaged: {error}") from None
-    begin = b"".join(data[:50].split())
-    for first, what in OTHERS.items():
-        if begin.startswith(first) or begin.lower().startswith(first):
-            raise wrong(path, what)
+    _check_kind(path, data)
     data = _in_utf8(path, data, encoding, notes)
     data = data.removeprefix(codecs.BOM_UTF8)
     plain = data.isascii()  # which is faster than to look for each
@@ -150,20 +147,38 @@ def _text(path: Path, suffix: str, encoding: str | None, notes: list[str]) -> by
     return data
 
 
+def _check_kind(path: Path, data: bytes) -> None:
+    """Raise if a file begins as those of other kinds do."""
+    begin = b"".join(data[:50].split())
+    for first, what in OTHERS.items():
+        if begin.startswith(first) or begin.lower().startswith(first):
+            raise wrong(path, what)
+
+
 def _in_utf8(path: Path, data: bytes, encoding: str | None, notes: list[str]) -> bytes:
+    found = encoding or "utf-8"
     try:
         if encoding is None:
-            encoding = _encoding(data)
-            if encoding == "utf-8":
+            found = _encoding(data)
+            if found == "utf-8":
                 return data
-            notes.append(f"the text is no UTF-8 and is read as {encoding}: --encoding says another")
-        return data.decode(encoding).encode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        found = f"byte 0x{data[error.start]:02x} in line {line}"
-        raise wrong(path, f"must be text in {error.encoding}, found {found}") from None
+            notes.append(_read_as(found))
+        return data.decode(found).encode()
     except UnicodeError as error:
-        raise wrong(path, f"must be text in {encoding}, found {error}") from None
+        raise _no_text(path, found, error) from None
+
+
+def _read_as(encoding: str) -> str:
+    return f"the text is no UTF-8 and is read as {encoding}: --encoding says another"
+
+
+def _no_text(path: Path, encoding: str, error: UnicodeError, line: int = 1) -> ValueError:
+    """What is said of bytes that are no text in an encoding; they begin in a line."""
+    found = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        line += error.object.count(b"\n", 0, error.start)
+        found = f"byte 0x{error.object[error.start]:02x} in line {line:,}"
+    return wrong(path, f"must be text in {encoding}, found {found}: --encoding says another")
 
 
 def _encoding(data: bytes) -> str:
@@ -193,8 +208,8 @@ def _dialect(
     notes: list[str],
 ) -> Dialect:
     """How the file is written, from its first lines."""
-    size = HEAD
-    while size < len(data) and data.count(b"\n", 0, size) < 3:  # a header may be long
+    size = HEAD  # a header may be longer
+    while size < len(data) and max(data.count(end, 0, size) for end in (b"\n", b"\r")) < 3:
         size *= 4
     head = data[:size].decode(errors="ignore")
     told = re.match(r"sep=(.)\r?\n", head)  # as a spreadsheet program tells itself
@@ -333,27 +348,61 @@ def _parse(
     return table
 
 
-def csv_format(path: str, options: ReadOptions, notes: list[str]) -> tuple[Any, str]:
-    """How Arrow's data sets read CSVs like this one, every value as text, and the decimal sign.
+def csv_format(
+    path: Path, options: ReadOptions, notes: list[str]
+) -> tuple[pyarrow.dataset.CsvFileFormat, Dialect]:
+    """How Arrow's data sets read this CSV, every value as text, and how it is written.
 
     What texts stand for is found from a sample, and what comes later need not be of its type.
     """
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         head = file.read(PIECES * HEAD)
-    encoding = options.encoding or _encoding(head[: head.rfind(b"\n") + 1] or head)
+    _check_kind(path, head)
+    if not head.strip():
+        raise wrong(path, "is empty")
+    encoding = _encoding_of_file(path, options.encoding, notes)
     data = head.decode(encoding, errors="ignore").encode().removeprefix(codecs.BOM_UTF8)
-    dialect = _dialect(Path(path), data, "", options, None, notes)
-    above = data[: dialect.start].count(b"\n") - 1
-    csv_format = pyarrow.dataset.CsvFileFormat(
+    dialect = _dialect(path, data, "", options, None, notes)
+    written = pyarrow.dataset.CsvFileFormat(
         pyarrow.csv.ParseOptions(
             delimiter=dialect.separator, quote_char=dialect.quote, newlines_in_values=True
         ),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types={name: pa.string() for name in dialect.names}
         ),
-        read_options=pyarrow.csv.ReadOptions(encoding=encoding, skip_rows=max(0, above)),
+        read_options=pyarrow.csv.ReadOptions(
+            encoding=encoding, column_names=dialect.names, skip_rows=dialect.line - 1
+        ),
     )
-    return csv_format, dialect.decimal
+    return written, dialect
+
+
+def _encoding_of_file(path: Path, encoding: str | None, notes: list[str]) -> str:
+    """The encoding of a file of any size, told or found where the first letter beyond ASCII is.
+
+    All of the file must be in it: what is not would end the training when it is met.
+    """
+    known, line = encoding is not None, 1
+    found = encoding or "utf-8"
+    decoder = codecs.getincrementaldecoder(found)()
+    with path.open("rb") as file:
+        while True:
+            block = file.read(PIECES * HEAD)
+            try:
+                if not known:
+                    lines = block[: max(block.rfind(b"\n"), block.rfind(b"\r")) + 1] or block
+                    found = _encoding(lines)
+                    known = found != "utf-8" or not block.isascii()
+                    decoder = codecs.getincrementaldecoder(found)()
+                decoder.decode(block, final=not block)
+            except UnicodeError as error:
+                raise _no_text(path, found, error, line) from None
+            if not block:
+                break
+            line += block.count(b"\n")
+    if encoding is None and found != "utf-8":
+        notes.append(_read_as(found))
+    return found
 
 
 def _sample(data: bytes, start: int, quoted: bool) -> bytes:
@@ -369,7 +418,7 @@ def _sample(data: bytes, start: int, quoted: bool) -> bytes:
     return b"".join(pieces) or data[start:]
 
 
-def _drop_empty_ends(table: pa.Table, unnamed: set[str], notes: list[str]) -> pa.Table:
+def drop_empty_ends(table: pa.Table, unnamed: set[str], notes: list[str]) -> pa.Table:
     """Without the last columns that have neither name nor value: each line ended in a separator."""
     while table.num_columns > 1:
         name, column = table.column_names[-1], table.columns[-1]

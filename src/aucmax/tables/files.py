@@ -212,10 +212,10 @@ def _read_parquet(path: Path) -> pa.Table:
             table = file.read()
     except (pa.ArrowException, OSError) as error:
         raise wrong(path, f"is no Parquet file, cut off or damaged: {error}") from None
-    return _without_index(table)
+    return without_index(table)
 
 
-def _without_index(table: pa.Table) -> pa.Table:
+def without_index(table: pa.Table) -> pa.Table:
     """Without the row numbers that pandas adds to what it writes."""
     index = [name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)]
     return table.drop_columns(index)
@@ -234,4 +234,4 @@ def _read_arrow(path: Path) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise wrong(path, f"is no Arrow file, cut off or damaged: {error}") from None
     check_names(path, table.column_names)
-    return _without_index(table)
+    return without_index(table)

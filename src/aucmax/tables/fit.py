@@ -111,6 +111,17 @@ class Preview(NamedTuple):
     labels: dict[str, int]
     notes: tuple[str, ...]
 
+    @classmethod
+    def of(cls, rows: Labeled) -> Preview:
+        """What is understood of rows."""
+        encoder = TableEncoder().fit(rows.table)
+        counts = np.bincount(rows.classes, minlength=len(rows.labels)).tolist()
+        return cls(
+            evaluate.describe_columns(encoder, rows.table),
+            dict(zip(rows.labels, counts, strict=True)),
+            (*rows.notes, *encoder.notes(rows.table)),
+        )
+
 
 def preview_file(data: Paths, target: str, **options: Any) -> Preview:
     r"""Say what is understood of a file, and train nothing.
@@ -132,14 +143,7 @@ def preview_file(data: Paths, target: str, **options: Any) -> Preview:
         "'?' is taken as missing in column 'age' (1)"
     """
     fixed = {"positive": None, "drop": (), "test_share": 0.5, "seed": 0}
-    rows = TableFile(as_paths(data), target, **{**fixed, **options}).read()
-    encoder = TableEncoder().fit(rows.table)
-    counts = np.bincount(rows.classes, minlength=len(rows.labels)).tolist()
-    return Preview(
-        evaluate.describe_columns(encoder, rows.table),
-        dict(zip(rows.labels, counts, strict=True)),
-        (*rows.notes, *encoder.notes(rows.table)),
-    )
+    return Preview.of(TableFile(as_paths(data), target, **{**fixed, **options}).read())
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
 from numpy.typing import NDArray
 
 from aucmax import checks
@@ -17,9 +20,10 @@ from aucmax.judge.evaluation import Part
 from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of, understood
-from aucmax.tables.csv_files import csv_format
+from aucmax.tables.csv_files import csv_format, drop_empty_ends, wrong
 from aucmax.tables.evaluate import ScoredRows
-from aucmax.tables.fit import TableFile, judge
+from aucmax.tables.files import without_index
+from aucmax.tables.fit import Preview, TableFile, judge
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import (
     Labeled,
@@ -32,7 +36,7 @@ from aucmax.tables.labeled import (
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.scoring import Rows
-from aucmax.tables.several import Paths, as_paths, listed
+from aucmax.tables.several import Paths, as_paths, check_columns, listed, put_together
 from aucmax.tables.unfinished import work_folder
 
 BATCH = 1024
@@ -79,7 +83,7 @@ def fit_stream(
         weight: a column of numbers of at least 0, how much each row counts, as in ``fit_file``.
         id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
-        reading: how CSVs are written, where it cannot be found out from the first one.
+        reading: how CSVs are written, where it cannot be found out.
         passes: how often every row is seen.
         time_limit: seconds for the training.
         seed: of everything.
@@ -94,31 +98,11 @@ def fit_stream(
         paths, target, positive, tuple(drop), KEPT, seed, exact_labels, weight, id_column, reading
     )
     folder = model_folder.choose(out, paths[0])
-    notes: list[str] = []
-    groups = RowGroups(paths, reading, notes)
-    sample, parts = groups.sample()
-
-    def apart(block: Columns) -> tuple[Columns, NDArray[Any], NDArray[np.float64] | None]:
-        """Columns to train on, the target as words, and weights."""
-        others = {"weight": weight, "id": id_column}
-        columns, words = without_target(block, target, drop, listed(paths), others)
-        all_rows = np.arange(block.rows)
-        weights = None if weight is None else row_weights(block, weight, all_rows)
-        return columns, words, weights
-
-    table, words, weights = apart(sample)
-    words = join_spellings(words, target, notes, exact=exact_labels)
-    there = np.flatnonzero(words != "")
-    count = groups.rows - (len(words) - len(there))  # beyond the sample none is known to be missing
-    table, words, parts = table.select(there), words[there], parts[there]
-    weights = None if weights is None else weights[there]
-    labels = choose_labels(words, target, positive, notes)
+    groups = RowGroups(paths, reading)
+    rows, parts = _read_sample(file, groups)
+    labels, weights = rows.labels, rows.weight
     if len(labels) > 2:
         raise ValueError(f"target must have two classes for streaming, found {len(labels)}")
-    table, more = understood(table, groups.decimal, reading.na_values)
-    notes += more
-    rows = Labeled(table, label_numbers(words, labels, target), labels, notes, weights)
-    rows = rows._replace(notes=[*notes, *hints(rows, target)])
     counted = np.ones(len(parts)) if weights is None else weights
     train, valid, test = (
         rows.select(np.flatnonzero((parts == k) & (counted > 0))) for k in range(3)
@@ -131,10 +115,10 @@ def fit_stream(
         )
     options = {"threshold": "balanced", "time_limit": time_limit, **options}
     model = AUCClassifier(random_state=seed, **options)
-    model._begin_stream(table, labels, seed)
+    model._begin_stream(train.table, labels, seed)
 
     def encode(block: Columns) -> tuple[Any, ...]:
-        columns, words, weights = apart(block)
+        columns, words, weights = _apart(file, block)
         words = join_spellings(words, target, [], exact=exact_labels, known=labels)
         there = np.flatnonzero(words != "")
         numbers = label_numbers(words[there], labels, target)
@@ -142,6 +126,7 @@ def fit_stream(
         known = Labeled(columns.select(there), numbers, labels, [], weights)
         return _encoded(model, known).for_fit()
 
+    count = groups.rows - (groups.sample_size - len(parts))  # beyond it none is known to lack one
     steps = max(1, round(passes * (count - (parts > 0).sum()) / BATCH))
     settings = {**file.settings("fit --streaming", groups.stamps(), options), "passes": passes}
     with work_folder(folder, settings, progress) as work:
@@ -163,6 +148,61 @@ def fit_stream(
         return model_folder.write(folder, model, evaluation)
 
 
+def preview_stream(data: Paths, target: str, **options: Any) -> Preview:
+    r"""Say what is understood of a sample of files larger than memory, and train nothing.
+
+    Args:
+        data: as in :func:`fit_stream`.
+        target: the column to predict.
+        options: ``positive``, ``drop``, ``weight``, ``id_column``, ``exact_labels`` and
+            ``reading`` of :func:`fit_stream`.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "part-0.csv").write_text("age;sick\n31,5;no\n44,5;no\n")
+        >>> _ = (folder / "part-1.csv").write_text("age;sick\n58,0;yes\n")
+        >>> preview_stream(folder / "part-*.csv", "sick").labels
+        {'no': 2, 'yes': 1}
+    """
+    fixed = {"positive": None, "drop": (), "test_share": KEPT, "seed": 0}
+    file = TableFile(as_paths(data), target, **{**fixed, **options})
+    groups = RowGroups(file.data, file.reading)
+    preview = Preview.of(_read_sample(file, groups)[0])
+    if groups.rows == groups.sample_size:
+        return preview
+    note = f"only a sample is looked at, {groups.sample_size:,} of {groups.rows:,} rows"
+    return preview._replace(notes=(*preview.notes, note))
+
+
+def _read_sample(file: TableFile, groups: RowGroups) -> tuple[Labeled, NDArray[np.int64]]:
+    """The sample's rows that have a label, and each one's part."""
+    sample, parts = groups.sample()
+    notes = groups.notes.copy()
+    table, words, weights = _apart(file, sample)
+    table, more = understood(table, groups.decimal, groups.reading.na_values)
+    notes += more
+    words = join_spellings(words, file.target, notes, exact=file.exact_labels)
+    there = np.flatnonzero(words != "")
+    table, words, parts = table.select(there), words[there], parts[there]
+    weights = None if weights is None else weights[there]
+    labels = choose_labels(words, file.target, file.positive, notes)
+    classes = label_numbers(words, labels, file.target)
+    rows = Labeled(table, classes, labels, notes, weights)
+    return rows._replace(notes=[*notes, *hints(rows, file.target)]), parts
+
+
+def _apart(
+    file: TableFile, block: Columns
+) -> tuple[Columns, NDArray[Any], NDArray[np.float64] | None]:
+    """Columns to train on, the target as words, and weights."""
+    others = {"weight": file.weight, "id": file.id_column}
+    columns, words = without_target(block, file.target, file.drop, listed(file.data), others)
+    if file.weight is None:
+        return columns, words, None
+    return columns, words, row_weights(block, file.weight, np.arange(block.rows))
+
+
 class RowGroups:
     """The rows of files with the same columns, in groups that can be read one by one.
 
@@ -173,14 +213,16 @@ class RowGroups:
     Args:
         patterns: files, or patterns such as ``part-*.parquet``.
         reading: how CSVs are written.
-        notes: to add to.
+
+    Attributes:
+        rows: of all files.
+        sample_size: rows of the sample, once it is read.
+        decimal: sign of their numbers.
+        notes: what a person should know of how they are read.
     """
 
-    def __init__(
-        self, patterns: Paths, reading: ReadOptions | None = None, notes: list[str] | None = None
-    ) -> None:
-        import pyarrow.dataset
-
+    def __init__(self, patterns: Paths, reading: ReadOptions | None = None) -> None:
+        self.reading = reading or ReadOptions()
         self.paths: list[str] = []
         for pattern in as_paths(patterns):
             if not (found := sorted(glob.glob(pattern))):
@@ -191,24 +233,36 @@ class RowGroups:
             raise ValueError(
                 f"data must be files of one kind of {', '.join(KINDS)}, found {sorted(kinds)}"
             )
-        kind: Any = KINDS[kinds.pop()]
-        self.decimal = "."
-        if kind == "csv":
-            notes = [] if notes is None else notes
-            kind, self.decimal = csv_format(self.paths[0], reading or ReadOptions(), notes)
-        try:
-            data = pyarrow.dataset.dataset(self.paths, format=kind)
-            self.rows: int = data.count_rows()
-        except (pyarrow.ArrowException, OSError) as error:
-            raise ValueError(f"data must be readable: {str(error).splitlines()[0]}") from None
+        self.kind = KINDS[kinds.pop()]
         self.groups: list[Any] = []
-        for part in data.get_fragments():
-            whole = not hasattr(part, "split_by_row_group")
-            self.groups += [part] if whole else part.split_by_row_group()
+        self.rows, self.sample_size, self.decimal = 0, 0, "."
+        self.unnamed: set[str] = set()
+        notes: list[str] = []
+        schemas = [self._add(path, notes) for path in self.paths]
+        check_columns(self.paths, [without_index(schema.empty_table()) for schema in schemas])
+        self.notes = list(dict.fromkeys(notes))
         sampled = min(len(self.groups), GROUPS_SAMPLED)
         self.head = max(1, LARGEST_SAMPLE // sampled)
         spread = np.linspace(0, len(self.groups) - 1, sampled)
         self.sampled = set(spread.round().astype(int).tolist())
+
+    def _add(self, path: str, notes: list[str]) -> pa.Schema:
+        """Count a file's rows and divide it into groups; each CSV may be written in its own way."""
+        try:
+            written: Any = self.kind
+            if self.kind == "csv":
+                written, dialect = csv_format(Path(path), self.reading, notes)
+                self.decimal = "," if "," in (dialect.decimal, self.decimal) else "."
+                self.unnamed |= dialect.unnamed
+            data = pyarrow.dataset.dataset(path, format=written)
+            self.rows += data.count_rows()
+            for part in data.get_fragments():
+                whole = not hasattr(part, "split_by_row_group")
+                self.groups += [part] if whole else part.split_by_row_group()
+        except (pa.ArrowException, OSError) as error:
+            why = re.sub(r".* input source '[^']*': (Invalid: )?", "", str(error).splitlines()[0])
+            raise wrong(Path(path), f"cannot be read: {why}") from None
+        return data.schema
 
     def stamps(self) -> list[tuple[int, int]]:
         """Size and time of each file: to read all that is in them would take too long."""
@@ -216,11 +270,14 @@ class RowGroups:
 
     def sample(self) -> tuple[Columns, NDArray[np.int64]]:
         """Rows from all over the files, and each one's part: 0 train, 1 validation, 2 test."""
-        import pyarrow
-
-        heads = [self.groups[i].head(self.head) for i in sorted(self.sampled)]
+        groups = [self.groups[i] for i in sorted(self.sampled)]
+        heads = [group.head(self.head) for group in groups]
         parts = np.concatenate([_part(np.arange(len(head))) for head in heads])
-        return columns_of(pyarrow.concat_tables(heads)), parts
+        self.sample_size = len(parts)
+        table = without_index(put_together([group.path for group in groups], heads))
+        if self.kind == "csv":
+            table = drop_empty_ends(table, self.unnamed, self.notes)
+        return columns_of(table), parts
 
     def blocks(self, seed: int) -> Iterator[Columns]:
         """All training rows in blocks: groups in a random order, rows of a block shuffled."""
