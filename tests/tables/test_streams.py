@@ -187,11 +187,6 @@ def test_a_broken_file_is_named(tmp_path):
 # ---- CSVs as people write them -------------------------------------------------------------------
 
 
-NOT_STREAMED = {
-    "ctrl-z.csv", "labels-nul.csv", "nul-bytes.csv", "zero-width-blanks.csv", "zero-width.csv",
-}  # fmt: skip
-
-
 def understood(preview, path):
     """What is understood of a file, notes in no order; of an error how many lines it has."""
     try:
@@ -203,8 +198,8 @@ def understood(preview, path):
 
 @pytest.mark.parametrize("path", sorted(REAL_FILES.glob("*.csv")), ids=lambda path: path.name)
 def test_a_real_file_is_understood_as_without_streaming(path):
-    if path.name in NOT_STREAMED:
-        pytest.skip("only who holds all of a file sees what to leave out")
+    if path.name == "ctrl-z.csv":
+        pytest.skip("only who holds all of a file sees what ends it")
     assert understood(preview_stream, path) == understood(preview_file, path)
 
 
@@ -277,6 +272,19 @@ def test_letters_of_another_encoding_that_come_late(tmp_path, monkeypatch):
     said = r"file '.*a.csv' must be text in utf-8, found byte 0xe9 in line 502: --encoding says"
     with pytest.raises(ValueError, match=said):
         RowGroups(tmp_path / "a.csv")
+
+
+def test_what_nobody_sees_is_left_out_of_every_block(tmp_path):
+    (tmp_path / "a.csv").write_text("\ufeff\ufeffx,y\n" + "1\0,no\n\u200b2,yes\n" * 10)
+    groups = RowGroups(tmp_path / "a.csv")
+    assert groups.notes == [
+        "NUL bytes are left out, 10 in all",
+        "byte order marks are left out, 1 in all",
+        "blanks without a width are left out, 10 in all",
+    ]
+    for block in (groups.sample()[0], *groups.blocks(seed=0)):
+        assert block.names == ["x", "y"]
+        assert {*block.values[0]} == {"1", "2"}
 
 
 def test_files_must_have_the_same_columns(tmp_path):

@@ -138,7 +138,7 @@ def _text(path: Path, suffix: str, encoding: str | None, notes: list[str]) -> by
     plain = data.isascii()  # which is faster than to look for each
     for what, found in INVISIBLE.items():
         if (found.isascii() or not plain) and found in data:
-            notes.append(f"{what} are left out, {data.count(found):,} in all")
+            notes.append(_left_out(what, data.count(found)))
             data = data.replace(found, b"")
     if data.endswith(b"\x1a"):  # which ended a file once
         data = data.rstrip(b"\x1a")
@@ -170,6 +170,10 @@ def _in_utf8(path: Path, data: bytes, encoding: str | None, notes: list[str]) ->
 
 def _read_as(encoding: str) -> str:
     return f"the text is no UTF-8 and is read as {encoding}: --encoding says another"
+
+
+def _left_out(what: str, count: int) -> str:
+    return f"{what} are left out, {count:,} in all"
 
 
 def _no_text(path: Path, encoding: str, error: UnicodeError, line: int = 1) -> ValueError:
@@ -350,8 +354,10 @@ def _parse(
 
 def csv_format(
     path: Path, options: ReadOptions, notes: list[str]
-) -> tuple[pyarrow.dataset.CsvFileFormat, Dialect]:
-    """How Arrow's data sets read this CSV, every value as text, and how it is written.
+) -> tuple[pyarrow.dataset.CsvFileFormat, Dialect, bool]:
+    """How Arrow's data sets read this CSV, how it is written, and whether some of it is invisible.
+
+    Every value is read as text, with what is invisible: see :func:`without_invisible`.
 
     What texts stand for is found from a sample, and what comes later need not be of its type.
     """
@@ -360,8 +366,10 @@ def csv_format(
     _check_kind(path, head)
     if not head.strip():
         raise wrong(path, "is empty")
-    encoding = _encoding_of_file(path, options.encoding, notes)
-    data = head.decode(encoding, errors="ignore").encode().removeprefix(codecs.BOM_UTF8)
+    encoding, invisible = _look_through(path, options.encoding, notes)
+    data = head.decode(encoding, errors="ignore").encode()
+    for left_out in INVISIBLE.values():
+        data = data.replace(left_out, b"")
     dialect = _dialect(path, data, "", options, None, notes)
     written = pyarrow.dataset.CsvFileFormat(
         pyarrow.csv.ParseOptions(
@@ -374,15 +382,24 @@ def csv_format(
             encoding=encoding, column_names=dialect.names, skip_rows=dialect.line - 1
         ),
     )
-    return written, dialect
+    return written, dialect, invisible
 
 
-def _encoding_of_file(path: Path, encoding: str | None, notes: list[str]) -> str:
-    """The encoding of a file of any size, told or found where the first letter beyond ASCII is.
+def without_invisible(texts: Any) -> Any:
+    """A Table or RecordBatch of texts without what nobody sees in them."""
+    some = "|".join(each.decode() for each in INVISIBLE.values())
+    columns = [pc.replace_substring_regex(column, some, "") for column in texts.columns]
+    return type(texts).from_arrays(columns, names=texts.schema.names)
 
-    All of the file must be in it: what is not would end the training when it is met.
+
+def _look_through(path: Path, encoding: str | None, notes: list[str]) -> tuple[str, bool]:
+    """The encoding of a file of any size, and whether some of its text is invisible.
+
+    The encoding is told, or found where the first letter beyond ASCII is. All of the file must be
+    in it: what is not would end the training when it is met.
     """
     known, line = encoding is not None, 1
+    invisible: Counter[str] = Counter()
     found = encoding or "utf-8"
     decoder = codecs.getincrementaldecoder(found)()
     with path.open("rb") as file:
@@ -394,15 +411,18 @@ def _encoding_of_file(path: Path, encoding: str | None, notes: list[str]) -> str
                     found = _encoding(lines)
                     known = found != "utf-8" or not block.isascii()
                     decoder = codecs.getincrementaldecoder(found)()
-                decoder.decode(block, final=not block)
+                text = decoder.decode(block, final=not block)
             except UnicodeError as error:
                 raise _no_text(path, found, error, line) from None
             if not block:
                 break
+            text = text.removeprefix("\ufeff") if file.tell() == len(block) else text
+            invisible += {what: text.count(each.decode()) for what, each in INVISIBLE.items()}
             line += block.count(b"\n")
     if encoding is None and found != "utf-8":
         notes.append(_read_as(found))
-    return found
+    notes += [_left_out(what, count) for what, count in invisible.items()]
+    return found, bool(invisible)
 
 
 def _sample(data: bytes, start: int, quoted: bool) -> bytes:

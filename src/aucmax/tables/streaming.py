@@ -20,7 +20,7 @@ from aucmax.judge.evaluation import Part
 from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of, understood
-from aucmax.tables.csv_files import csv_format, drop_empty_ends, wrong
+from aucmax.tables.csv_files import csv_format, drop_empty_ends, without_invisible, wrong
 from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.files import without_index
 from aucmax.tables.fit import Preview, TableFile, judge
@@ -237,6 +237,7 @@ class RowGroups:
         self.groups: list[Any] = []
         self.rows, self.sample_size, self.decimal = 0, 0, "."
         self.unnamed: set[str] = set()
+        self.invisible = False
         notes: list[str] = []
         schemas = [self._add(path, notes) for path in self.paths]
         check_columns(self.paths, [without_index(schema.empty_table()) for schema in schemas])
@@ -251,7 +252,8 @@ class RowGroups:
         try:
             written: Any = self.kind
             if self.kind == "csv":
-                written, dialect = csv_format(Path(path), self.reading, notes)
+                written, dialect, invisible = csv_format(Path(path), self.reading, notes)
+                self.invisible |= invisible
                 self.decimal = "," if "," in (dialect.decimal, self.decimal) else "."
                 self.unnamed |= dialect.unnamed
             data = pyarrow.dataset.dataset(path, format=written)
@@ -275,6 +277,8 @@ class RowGroups:
         parts = np.concatenate([_part(np.arange(len(head))) for head in heads])
         self.sample_size = len(parts)
         table = without_index(put_together([group.path for group in groups], heads))
+        if self.invisible:
+            table = without_invisible(table)
         if self.kind == "csv":
             table = drop_empty_ends(table, self.unnamed, self.notes)
         return columns_of(table), parts
@@ -291,7 +295,8 @@ class RowGroups:
                 held = (index in self.sampled) & (places < self.head) & (_part(places) > 0)
                 kept = random.permutation(np.flatnonzero(~held))
                 if len(kept):
-                    yield columns_of(batch.take(kept))
+                    block = batch.take(kept)
+                    yield columns_of(without_invisible(block) if self.invisible else block)
 
 
 class Batches:
