@@ -282,16 +282,17 @@ def test_spellings_of_a_label_are_joined_and_said(words, labels, note):
 @pytest.mark.parametrize(
     ("words", "labels", "note"),
     [
-        (["a", "b", "?", "NA", "?"], "ab", "3 rows have no 't' and are left out (2 '?', 1 'NA')"),
+        (["a", "b", "?", "NA", "?"], "ab", "3 rows have no 't' and are left out (2 '?', 1 'NA'{})"),
         (["a", "b", "", "  "], "ab", "2 rows have no 't' and are left out (1 '  ')"),
         (["+", "-", "-", "+"], "+-", ""),
-        (["+", "-", "?", "-"], "+-", "1 row has no 't' and is left out (1 '?')"),
-        (["x", "y", "-", "."], "xy", "2 rows have no 't' and are left out (1 '-', 1 '.')"),
+        (["+", "-", "?", "-"], "+-", "1 row has no 't' and is left out (1 '?'{})"),
+        (["x", "y", "-", "."], "xy", "2 rows have no 't' and are left out (1 '-', 1 '.'{})"),
     ],
 )
 def test_texts_that_stand_for_no_label(words, labels, note):
     joined = join_spellings(np.array(words, object), "t", notes := [])
-    assert (sorted({*joined} - {""}), notes) == (sorted(labels), [note] if note else [])
+    expected = [note.format("; --exact-labels keeps them")] if note else []
+    assert (sorted({*joined} - {""}), notes) == (sorted(labels), expected)
 
 
 def test_labels_of_a_model_are_told_by_any_spelling():

@@ -357,7 +357,7 @@ def test_two_columns_of_one_name_in_other_kinds(wrong):
     assert wrong(arrow_bytes(pa.ipc.new_file, table), "a.arrow") == message
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a", "a.gz", "a.csv.zip", "csv"])
+@pytest.mark.parametrize("name", ["a.xlsx", "a", "a.gz", "a.csv.zip", "csv"])
 def test_unknown_suffixes(tmp_path, name):
     with pytest.raises(ValueError, match=rf"the file must end in \.csv, .*, found '.*{name}'$"):
         read_table(tmp_path / name)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aucmax.tables import TableEncoder, columns_of
+from aucmax.tables import ReadOptions, TableEncoder, columns_of
+from aucmax.tables.files import read
 from aucmax.tables.formats import MISSING, Format, notes, understand
 
 DIGITS = [str(k) for k in range(20)]
@@ -211,7 +212,10 @@ def test_later_tables_are_read_as_training_was(library):
     found = encoder.transform(make(later))
     assert found.numeric[:, 1].tolist() == [1, 0, 1]
     assert found.categorical[:, 0].tolist() == [1, 0, 0]
-    assert encoder.notes(make(later)) == ["'-' is taken as missing in column 'age' (1)"]
+    assert encoder.notes(make(later)) == [
+        "'-' is taken as missing in column 'age' (1)",
+        "column 'kind': 1 of 3 values were not seen in training: '?' (1)",
+    ]
     with pytest.raises(
         ValueError, match=r"column 'age' must hold numbers as in training, found 'x'"
     ):
@@ -271,3 +275,31 @@ def test_true_among_0_and_1_is_no_mark():
 def test_columns_can_be_copied():
     columns = columns_of(pa.table({"a": ["x", "y"]}))
     assert pickle.loads(pickle.dumps(columns)).names == ["a"]
+
+
+def test_categories_that_training_has_not_seen_are_said():
+    plans = pa.table({"plan": ["basic"] * 9 + ["gold"] * 9 + ["rare"], "x": range(19)})
+    encoder = TableEncoder().fit(plans)
+    later = pd.DataFrame({"plan": ["gold", "platinum", " Gold", "rare", None], "x": range(5)})
+    for each in (encoder, TableEncoder.from_dict(encoder.to_dict())):
+        assert each.notes(later) == [
+            "column 'plan': 2 of 5 values were not seen in training: 'platinum' (1), ' Gold' (1); "
+            "' Gold' is 'gold' but for case or blanks"
+        ]
+    assert encoder.notes(plans) == []
+
+
+def test_zeros_in_front_are_said_and_kept_if_asked(tmp_path):
+    path = tmp_path / "codes.csv"
+    path.write_text("code,x\n007,1\n070,2\n7,3\n")
+    said = "column 'code' is read as numbers, without the zeros in front of '007'"
+    content = read(path)
+    assert content.table["code"].to_pylist() == [7, 70, 7]
+    assert content.notes == [f"{said}: --categories code keeps it as it is written"]
+    kept = read(path, ReadOptions(categories=("code", "x")))
+    assert kept.table.to_pydict() == {"code": ["007", "070", "7"], "x": ["1", "2", "3"]}
+    assert (kept.notes, kept.formats["code"].kind) == ([], "text")
+    with pytest.raises(ValueError, match="categories must be one of 'code', 'x', found 'z'"):
+        read(path, ReadOptions(categories=("z",)))
+    with pytest.warns(UserWarning, match=f"^{said}$"):
+        TableEncoder().fit(pd.read_csv(path, dtype=str))

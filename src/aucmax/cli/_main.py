@@ -116,7 +116,7 @@ def _unboxed(text: str) -> str:
 
 SEVERAL = (
     "--removed", "--lines", "--protocol", "--tune-lr", "--tune-gamma", "--tune-first-stage",
-    "--drop", "--keep", "--na-values",
+    "--drop", "--keep", "--na-values", "--categories",
 )  # fmt: skip
 
 

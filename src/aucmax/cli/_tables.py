@@ -59,6 +59,7 @@ class Reading(ReadOptions):
     decimal: Annotated[str | None, _named("CHARACTER")] = None
     encoding: Annotated[str | None, _named("NAME")] = None
     na_values: Annotated[tuple[str, ...], _named("TEXT ...")] = ()
+    categories: Annotated[tuple[str, ...], _named("COLUMN ...")] = ()
 
 
 AS_FOUND = Reading()

@@ -22,6 +22,9 @@ HOUR = np.timedelta64(1, "h")
 LIMIT = 5.0
 """No score is beyond it."""
 
+MOST_RARE = 1000
+"""Rare categories that are kept, to know those that training has not seen."""
+
 CLOSEST = 1e-290
 """Knots are no closer, so that no slope between them overflows."""
 
@@ -123,6 +126,7 @@ class Field:
         indicator: whether another output says where it is missing.
         categories: of a text, those with a code of their own: 1, 2, ...; None is missing.
         why: it is unused.
+        rare: of a text, the categories that have no code; None if they are too many to keep.
         format: how texts are read; None for models of versions that had none.
     """
 
@@ -133,6 +137,7 @@ class Field:
     categories: tuple[str | None, ...] = ()
     why: str = ""
     format: Format | None = None
+    rare: tuple[str, ...] | None = None
 
     @classmethod
     def fit(cls, name: str, values: Values, written: Format | None, settings: Settings) -> Field:
@@ -175,7 +180,13 @@ class Field:
             elif pooled:
                 why = f"all its {len(counts):,} categories were rare in training"
             return cls(name, "unused", why=why)
-        return cls(name, "text", categories=(*kept, *([None] if missing else [])))
+        rare = tuple(sorted(counts.keys() - set(kept)))
+        return cls(
+            name,
+            "text",
+            categories=(*kept, *([None] if missing else [])),
+            rare=rare if len(rare) <= MOST_RARE else None,
+        )
 
     @property
     def numeric_names(self) -> list[str]:
@@ -226,6 +237,16 @@ class Field:
         texts = Counter(text.strip() for text in values.tolist() if text is not None)
         return {x: n for x, n in texts.items() if is_placeholder(x) and not known.is_missing(x)}
 
+    def unseen(self, values: Values) -> Counter[str]:
+        """Texts that training has not seen, with their counts; none if that is not known."""
+        if self.kind != "text" or self.rare is None:
+            return Counter()
+        counts = Counter(_values.to_text(values).tolist())
+        known, written = {*self.categories, *self.rare}, self.format or Format("text")
+        return Counter(
+            {x: n for x, n in counts.items() if x not in known and not written.is_missing(x)}
+        )
+
     def takes_shares(self, values: Values) -> bool:
         """Whether numbers up to 1 come where training had per cent."""
         if self.format is None or self.format.unit != "%" or _values.kind_of(values) != "number":
@@ -249,6 +270,7 @@ class Field:
             own["why"] = self.why
         elif self.kind == "text":
             own["categories"] = list(self.categories)
+            own |= {} if self.rare is None else {"rare": list(self.rare)}
         else:
             own["scales"] = [
                 {"name": output, **scale.to_dict()} for output, scale in self.scales.items()
@@ -262,8 +284,16 @@ class Field:
         scales = {scale["name"]: Scale.from_dict(scale) for scale in d.get("scales", [])}
         categories = tuple(d.get("categories", ()))
         indicator = bool(d.get("indicator", False))
-        written = Format.from_dict(d["format"]) if "format" in d else None
-        return cls(d["name"], d["kind"], scales, indicator, categories, d.get("why", ""), written)
+        return cls(
+            d["name"],
+            d["kind"],
+            scales,
+            indicator,
+            categories,
+            d.get("why", ""),
+            Format.from_dict(d["format"]) if "format" in d else None,
+            tuple(d["rare"]) if "rare" in d else None,
+        )
 
 
 def numeric_parts(kind: str, name: str, values: Values) -> dict[str, Numbers]:

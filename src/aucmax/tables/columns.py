@@ -104,7 +104,10 @@ def _is_category(column: Any) -> bool:
 
 
 def understood(
-    table: Columns, decimal: str = ".", na_values: Sequence[str] = ()
+    table: Columns,
+    decimal: str = ".",
+    na_values: Sequence[str] = (),
+    categories: Sequence[str] = (),
 ) -> tuple[Columns, list[str]]:
     """The table with texts as what they stand for, and notes of what a person should know.
 
@@ -114,10 +117,15 @@ def understood(
         table: to be learned from.
         decimal: what numbers are more likely to be written with.
         na_values: further texts that stand for a missing value.
+        categories: columns that are text whatever they look like.
     """
-    values, known = list(table.values), dict(table.formats)
+    values, known, notes = list(table.values), dict(table.formats), []
     for place, name in enumerate(table.names):
         if name in known:
+            continue
+        if name in categories:
+            values[place] = _values.to_text(values[place])
+            known[name] = Format("text", marks=dict.fromkeys(na_values, 0))
             continue
         if values[place].dtype != object:
             known[name] = Format(_values.kind_of(values[place]))
@@ -128,9 +136,11 @@ def understood(
             known[name] = Format("text")
             continue
         meant, known[name] = formats.understand(texts, decimal, na_values)
+        if known[name].kind == "number" and (note := formats.zeros_note(name, texts)):
+            notes.append(note.partition(":")[0])
         values[place] = arrow_values(name, meant)
     new = {name: written for name, written in known.items() if name not in table.formats}
-    return table._replace(values=values, formats=known), formats.notes(new)
+    return table._replace(values=values, formats=known), [*notes, *formats.notes(new)]
 
 
 def repeated(names: list[str]) -> str | None:

@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.dataset
 
 from aucmax.tables.columns import repeated
-from aucmax.tables.formats import MISSING, Format
+from aucmax.tables.formats import MISSING, Format, zeros_note
 from aucmax.tables.read_options import ReadOptions
 
 SEPARATORS = (",", ";", "\t", "|")
@@ -103,7 +102,8 @@ def read_csv(
     data = _text(path, suffix, options.encoding, notes)
     dialect = _dialect(path, data, suffix, options, formats, notes)
     unlike = {name for name, x in (formats or {}).items() if not x.is_plain}
-    table = _parse(path, data, dialect, text | unlike, options.na_values)
+    text = text | unlike | {*options.categories}
+    table = _parse(path, data, dialect, text, options.na_values, [] if formats else notes)
     return drop_empty_ends(table, dialect.unnamed, notes), dialect.decimal
 
 
@@ -225,8 +225,7 @@ def _dialect(
     separator = max(separators, key=lambda each: _regularity(rows_by[each]))
     rows = rows_by[separator][1 if told else 0 :]
     width = Counter(len(row.values) for row in rows).most_common(1)[0][0] if rows else 0
-    skipped = next((i for i, row in enumerate(rows) if len(row.values) == width), 0)
-    if skipped and all(sum(map(bool, row.values)) <= 1 for row in rows[:skipped]):
+    if skipped := _titles(rows, width):
         title = next(filter(None, rows[0].values), "")
         notes.append(f"lines above the names are left out, {skipped} of them: {title!r}")
         rows = rows[skipped:]
@@ -245,6 +244,19 @@ def _dialect(
     lines = list(io.StringIO(head, newline=""))[: rows[0].end]
     start = len("".join(lines).encode())
     return Dialect(separator, quote, decimal, names, unnamed, start, rows[0].end + 1)
+
+
+def _titles(rows: list[_Row], width: int) -> int:
+    """How many rows are above the names: with fewer values, or all but one of them empty."""
+
+    def is_title(row: _Row) -> bool:
+        empty = width > 2 and sum(map(bool, row.values)) < 2
+        return empty or len(row.values) != width
+
+    count = next((place for place, row in enumerate(rows) if not is_title(row)), 0)
+    short = all(sum(map(bool, row.values)) < 2 for row in rows[:count])
+    # Names that are too few would make the first row of numbers names.
+    return count if short or not any(map(NUMBER.fullmatch, rows[count].values)) else 0
 
 
 class _Row(NamedTuple):
@@ -300,11 +312,21 @@ def _decimal(
             f"values: --decimal . says that it divides thousands"
         )
         return ","
+    if separator == ";" and unclear and not points and not any("," in cell for cell in unclear):
+        notes.append(
+            f"numbers such as {unclear[0]!r} are read with a decimal point: --decimal , says that "
+            f"it divides thousands"
+        )
     return "."
 
 
 def _parse(
-    path: Path, data: bytes, dialect: Dialect, text: set[str], na_values: tuple[str, ...]
+    path: Path,
+    data: bytes,
+    dialect: Dialect,
+    text: set[str],
+    na_values: tuple[str, ...],
+    notes: list[str],
 ) -> pa.Table:
     """All columns with the types that Arrow finds; those that are not all of one are text."""
     strings = {name: pa.string() for name in dialect.names}
@@ -338,8 +360,11 @@ def _parse(
         if b"0x" in sample.lower():  # Arrow reads these codes as numbers, pandas as text
             types |= {x: pa.string() for x, kind in types.items() if pa.types.is_integer(kind)}
         types |= {name: pa.string() for name in text & set(types)}
+        if whole := [name for name, kind in types.items() if pa.types.is_integer(kind)]:
+            texts = parse(pa.py_buffer(sample), strings, len(sample) + 1, threads=False)
+            notes += filter(None, (zeros_note(name, texts[name]) for name in whole))
         try:
-            table = parse(body, types, BLOCK, threads=True)
+            table = parse(body, types, BLOCK, threads=body.size > BLOCK)
         except pa.ArrowInvalid:
             # A later value is of another type than the sample, or a row longer than a block. By
             # one thread, for those that still run when an error ends the process abort it.
@@ -361,6 +386,8 @@ def csv_format(
 
     What texts stand for is found from a sample, and what comes later need not be of its type.
     """
+    import pyarrow.dataset  # which loads pandas, if that is there
+
     with path.open("rb") as file:
         head = file.read(PIECES * HEAD)
     _check_kind(path, head)

@@ -16,7 +16,7 @@ from aucmax.tables import formats
 from aucmax.tables._field import Field, Settings
 from aucmax.tables._values import Values
 from aucmax.tables.columns import Columns, columns_of, understood
-from aucmax.tables.formats import Format
+from aucmax.tables.formats import Format, spelling_key
 
 T = TypeVar("T")
 
@@ -158,14 +158,39 @@ class TableEncoder:
         extra = "the model was not trained with it"
         why = {name: known[name].why if name in known else extra for name in names}
         unused = [f"column {name!r} is not used: {why[name]}" for name in names if why[name]]
-        return [*unused, *self.reading_notes(columns)]
+        return [*unused, *self.reading_notes(columns), *self._unseen_notes(columns)]
+
+    def _unseen_notes(self, columns: Columns) -> list[str]:
+        """Which categories of a later table training has not seen."""
+        given = self._by_name(columns)
+        lines = []
+        for field in self._fitted:
+            if field.name not in given or field.name in columns.formats:
+                continue
+            if not (unseen := field.unseen(given[field.name])):
+                continue
+            known = {spelling_key(x): x for x in field.categories if x is not None}
+            alike = next((x for x in unseen if spelling_key(x) in known), None)
+            most = unseen.most_common(3)
+            some = ", ".join(f"{text!r} ({count:,})" for text, count in most)
+            more = ", ..." if len(unseen) > len(most) else ""
+            hint = ""
+            if alike is not None:
+                hint = f"; {alike!r} is {known[spelling_key(alike)]!r} but for case or blanks"
+            lines.append(
+                f"column {field.name!r}: {unseen.total():,} of {columns.rows:,} values were not "
+                f"seen in training: {some}{more}{hint}"
+            )
+        return lines
+
+    def _by_name(self, columns: Columns) -> dict[str, Values]:
+        """The values of each column; a table without names has those of training."""
+        names = columns.names if columns.named else self.names
+        return dict(zip(names, columns.values, strict=True))
 
     def reading_notes(self, columns: Columns) -> list[str]:
         """Those of the notes that say what was guessed of the values of a later table."""
-        given = dict(zip(columns.names, columns.values, strict=True))
-        if not columns.named:
-            given = dict(zip(self.names, columns.values, strict=True))
-        lines, marks = [], {}
+        given, lines, marks = self._by_name(columns), [], {}
         for field in self._fitted:
             values = given.get(field.name)
             if values is None or field.kind == "unused" or field.name in columns.formats:

@@ -14,20 +14,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.parquet
 
+from aucmax import checks
 from aucmax.disk import atomic_write
+from aucmax.tables._values import to_text
+from aucmax.tables.columns import arrow_values
 from aucmax.tables.csv_files import check_names, is_text, read_csv, wrong
-from aucmax.tables.formats import Format, is_number, kind_of_type, understand
+from aucmax.tables.formats import Format, as_categories, is_number, kind_of_type, understand
 from aucmax.tables.formats import notes as format_notes
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths, check_columns, put_together, texts_of_some
 
 __all__ = ["read_table"]
 
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".arrow", ".feather")
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".parquet", ".arrow", ".feather")
 
 
 class FileContent(NamedTuple):
@@ -110,15 +112,20 @@ def read(
     options, paths = options or ReadOptions(), as_paths(data)
     notes: list[str] = []
     tables, decimals = _read_each(paths, options, {*text}, formats, notes)
+    if formats is not None:  # columns that the model does not need may be in some files alone
+        both = set.intersection(*({*table.column_names} for table in tables))
+        tables = [table.select([x for x in table.column_names if x in both]) for table in tables]
     check_columns(paths, tables)
     if mixed := texts_of_some(tables):
         notes = []
         tables, decimals = _read_each(paths, options, {*text, *mixed}, formats, notes)
     table, notes = put_together(paths, tables), list(dict.fromkeys(notes))
+    for name in options.categories:
+        checks.choice("categories", name, tuple(table.column_names))
     if formats is not None:
         return FileContent(table, {}, notes)
     decimal = "," if "," in decimals else "."
-    return _understand(table, {*text}, decimal, options.na_values, notes)
+    return _understand(table, {*text}, decimal, options, notes)
 
 
 def _read_each(
@@ -161,16 +168,21 @@ def _read_one(
 
 
 def _understand(
-    table: pa.Table, text: set[str], decimal: str, na_values: tuple[str, ...], notes: list[str]
+    table: pa.Table, text: set[str], decimal: str, options: ReadOptions, notes: list[str]
 ) -> FileContent:
     """Columns of text become what they stand for, but for some that stay as they are written."""
+    na_values = options.na_values
     marks = dict.fromkeys(na_values, 0)
     numbers = pa.array([float(mark) for mark in na_values if is_number(mark)], pa.float64())
 
     def read_column(place: int) -> tuple[Any, Format | None]:
         column, kind = table.column(place), table.schema.field(place).type
-        if table.field(place).name in text or pa.types.is_dictionary(kind):
+        name = table.field(place).name
+        if name in text or pa.types.is_dictionary(kind):
             return column, None
+        if name in options.categories:
+            texts = pa.array(to_text(arrow_values(name, column)), pa.string())
+            return as_categories(texts, na_values)
         if is_text(kind):
             return understand(column, decimal, na_values)
         written = Format(kind_of_type(kind), marks=marks)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -146,6 +147,8 @@ def understand(
     trimmed = pc.utf8_trim_whitespace(texts)
     empty = pc.is_in(trimmed, pa.array([*MISSING, *marks]))
     there = _without(trimmed, empty)
+    if not len(there) - there.null_count:
+        return as_categories(texts, na_values)
     best: _Reading | None = None
     for written in _candidates(_spread(there), decimal):
         reading = _read_all(there, written)
@@ -154,8 +157,15 @@ def understand(
         if best is not None and not any(map(_has_digit, best.marks)):
             break  # no other way to write a number or a date could read more
     if best is None:
-        return _without(texts, empty), Format("text", marks=marks)
+        return as_categories(texts, na_values)
     return best.values, replace(best.written, marks={**marks, **best.marks})
+
+
+def as_categories(texts: Any, na_values: Sequence[str] = ()) -> tuple[Any, Format]:
+    """Texts as they are, but for those that stand for a missing value."""
+    marks = dict.fromkeys(map(str.strip, na_values), 0)
+    empty = pc.is_in(pc.utf8_trim_whitespace(texts), pa.array([*MISSING, *marks]))
+    return _without(texts, empty), Format("text", marks=marks)
 
 
 class _Reading(NamedTuple):
@@ -263,9 +273,8 @@ def _described(written: Format, texts: Any) -> Format:
     elif written.order in ("dmy", "mdy"):
         swapped = replace(written, order="mdy" if written.order == "dmy" else "dmy")
     ambiguous = swapped is not None and _read(there, swapped).null_count == 0
-    short = bool(written.order) and any(
-        len(_parts(text, written.order).get("y", "")) == 2 for text in there.unique().to_pylist()
-    )
+    distinct = there.unique().to_pylist() if written.order else []
+    short = any(len(_parts(x, written.order).get("y", "")) == 2 for x in distinct if not _iso(x))
     return replace(written, example=example, ambiguous=ambiguous, short_years=short)
 
 
@@ -328,6 +337,11 @@ def is_placeholder(text: str) -> bool:
     return text not in MISSING and text.lower() in PLACEHOLDERS
 
 
+def spelling_key(text: str) -> str:
+    """The same for texts that differ in case or blanks alone."""
+    return " ".join(text.split()).casefold()
+
+
 def is_number(text: str) -> bool:
     """Whether a text is a number as programs write it."""
     return re.match(PLAIN, text) is not None
@@ -385,6 +399,8 @@ def _parts(text: str, order: str) -> dict[str, str]:
 
 
 def _date(text: str, order: str) -> datetime.datetime | None:
+    if iso := _iso(text):  # which has one meaning, beside any other order
+        return iso
     parts = _parts(text, order)
     if not parts:
         return None
@@ -445,6 +461,18 @@ def kind_of_type(kind: pa.DataType) -> str:
     types = pa.types
     numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_duration)
     return "number" if any(check(kind) for check in numbers) else "text"
+
+
+def zeros_note(name: str, texts: Any) -> str | None:
+    """What is said of whole numbers with zeros in front, as codes have; None if there are none."""
+    texts = pc.utf8_trim_whitespace(texts)
+    padded = texts.filter(pc.match_substring_regex(texts, r"^0\d+$"))
+    if not len(padded):
+        return None
+    return (
+        f"column {name!r} is read as numbers, without the zeros in front of {padded[0].as_py()!r}: "
+        f"--categories {shlex.quote(name)} keeps it as it is written"
+    )
 
 
 def notes(formats: Mapping[str, Format]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from aucmax import metrics
 from aucmax.tables.columns import Columns
-from aucmax.tables.formats import is_date, is_number
+from aucmax.tables.formats import CURRENCY, is_date, is_number, spelling_key
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.split import fair_sample
 
@@ -25,11 +26,14 @@ MOSTLY = 0.5
 """The share of a category's values that are numbers, or differ, from which on it looks odd."""
 TELLING = 0.995
 """An AUC from which on a column is suspected to be known after the outcome only."""
+MANY_DIGITS = 1e9
+"""Whole numbers from here on are no counts: phone numbers, accounts."""
 LEAST_REPEATS = 5
 """Of a category that has a code of its own."""
 MOST_NAMED = 10
 
 Values = NDArray[Any]
+MEASURE = re.compile(rf"\s*[<>~]?\s*[-+]?(?:{CURRENCY}\s?)?\d[\d.,]*\s?(?:\D|$)")
 
 
 def hints(rows: Labeled, target: str) -> list[str]:
@@ -42,6 +46,7 @@ def hints(rows: Labeled, target: str) -> list[str]:
     notes = []
     for name, values in zip(rows.table.names, rows.table.values, strict=True):
         notes += _about_categories(name, values)
+        notes += _about_spellings(name, values)
     if keys := _columns_where(is_key, rows.table):
         notes.append(
             f"{_listed(keys)} {_verb(keys, 'has', 'have')} another value in every row, as row "
@@ -94,6 +99,13 @@ def _about_categories(name: str, values: Values) -> list[str]:
             f"column {name!r} is taken as a category, though most of its values are dates, such as "
             f"{' and '.join(map(repr, dates[:2]))}: no one order of day and month reads them all"
         ]
+    measured = [text for text, _ in counts.most_common() if MEASURE.match(text)]
+    if sum(counts[text] for text in measured) > MOSTLY * counts.total():
+        return [
+            f"column {name!r} is taken as a category, though most of its values begin with a "
+            f"number or a currency, such as {' and '.join(map(repr, measured[:2]))}: write the "
+            f"numbers alone"
+        ]
     repeated = any(count >= LEAST_REPEATS for count in counts.values())  # else it is not used
     if len(counts) > MOSTLY * counts.total() and repeated:
         return [
@@ -103,8 +115,25 @@ def _about_categories(name: str, values: Values) -> list[str]:
     return []
 
 
+def _about_spellings(name: str, values: Values) -> list[str]:
+    """Of a text: categories that differ in case or blanks alone."""
+    if values.dtype != object:
+        return []
+    spellings: dict[str, set[str]] = {}
+    for text in {text for text in values[:MOST_ROWS].tolist() if text is not None}:
+        spellings.setdefault(spelling_key(text), set()).add(text)
+    alike = sorted(sorted(group) for group in spellings.values() if len(group) > 1)
+    if not alike:
+        return []
+    more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+    return [
+        f"column {name!r} has categories that differ in case or blanks alone, and are kept apart: "
+        f"{', '.join(map(repr, alike[0][:5]))}{more}"
+    ]
+
+
 def is_key(values: Values) -> bool:
-    """Whether they are whole numbers that all differ, without large gaps.
+    """Whether they are whole numbers that all differ, without large gaps or of many digits.
 
     Texts that all differ are not used, and :class:`TableEncoder` says so.
     """
@@ -114,7 +143,8 @@ def is_key(values: Values) -> bool:
     if values.dtype.kind != "f" or not (some == np.floor(some)).all():
         return False
     span = values.max() - values.min() + 1
-    return bool(len(values) <= span <= 2 * len(values)) and _all_differ(values)
+    dense = len(values) <= span <= 2 * len(values)
+    return bool(dense or values.min() >= MANY_DIGITS) and _all_differ(values)
 
 
 def _all_differ(values: Values) -> bool:

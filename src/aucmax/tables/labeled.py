@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -91,7 +92,8 @@ def read_labeled(
     columns = columns._replace(formats={**columns.formats, **content.formats})
     others = {"weight": weight, "id": id_column}
     table, words = without_target(columns, target, drop, listed(data), others)
-    words = join_spellings(words, target, notes, exact=exact_labels, known=labels)
+    missing = reading.na_values if reading else ()
+    words = join_spellings(words, target, notes, exact=exact_labels, known=labels, missing=missing)
     there, weights = np.flatnonzero(words != ""), None
     if weight is not None:
         weights = row_weights(columns, weight, there)
@@ -179,6 +181,7 @@ def join_spellings(
     *,
     exact: bool = False,
     known: Sequence[str] = (),
+    missing: Sequence[str] = (),
 ) -> NDArray[Any]:
     """Each row's label by its name, empty where there is none; what was joined or left is noted.
 
@@ -191,12 +194,14 @@ def join_spellings(
         notes: to add to.
         exact: whether to join nothing, and leave only blanks out.
         known: labels of a model, which keep their names.
+        missing: words that stand for no label, whatever remains.
     """
     counts = Counter(words.tolist())
     if exact:
         names = {word: word if _clean(word) else "" for word in counts}
     else:
         names = _names(counts, known)
+    names |= {word: "" for word in counts if _clean(word) in map(_clean, missing)}
     spellings: dict[str, list[str]] = {}
     for word in sorted(counts, key=lambda word: (-counts[word], word)):
         spellings.setdefault(names[word], []).append(word)
@@ -205,10 +210,10 @@ def join_spellings(
         some = [f"{counts[word]:,} {word!r}" for word in found[:MOST_SHOWN]]
         return ", ".join([*some, "..."] if len(found) > MOST_SHOWN else some)
 
-    if missing := spellings.pop("", []):
-        rows, said = sum(counts[word] for word in missing), [word for word in missing if word]
+    if none := spellings.pop("", []):
+        rows, said = sum(counts[word] for word in none), [word for word in none if word]
         verbs = "row has no {!r} and is" if rows == 1 else "rows have no {!r} and are"
-        option = "" if known else "; --exact-labels keeps them"
+        option = "; --exact-labels keeps them" if any(map(_clean, none)) and not known else ""
         marks = f" ({counted(said)}{option})" if said else ""
         notes.append(f"{rows:,} {verbs.format(target)} left out{marks}")
     if joined := [f"{counted(s)} as {name!r}" for name, s in spellings.items() if len(s) > 1]:
@@ -264,6 +269,11 @@ def choose_labels(
     labels: list[str] = distinct.tolist()
     if len(labels) > 2:
         if positive is None:
+            rare = labels[int(np.argmin(counts))]
+            notes.append(
+                f"{target!r} has {len(labels)} labels, which are told apart: {some}; --na-values "
+                f"{shlex.quote(rare)} would leave out the {counts.min():,} rows of {rare!r}"
+            )
             return labels
         raise ValueError(
             f"target must have two classes where positive is given, found {len(labels)}: {some}"

@@ -17,6 +17,7 @@ class ReadOptions:
         decimal: Of a CSV's numbers, "." or ","; by default found.
         encoding: Of a CSV's text, such as latin-1; by default found: UTF-8, UTF-16, Windows-1252.
         na_values: What stands for a missing value, besides NA, NaN, null and the like.
+        categories: Columns to take as categories, whatever they look like, such as 007.
 
     Example:
         >>> ReadOptions(decimal=",", na_values=("-999",)).decimal
@@ -27,6 +28,7 @@ class ReadOptions:
     decimal: str | None = None
     encoding: str | None = None
     na_values: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):

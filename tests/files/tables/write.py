@@ -254,6 +254,13 @@ TABLES |= {
     "decimal-commas-three.csv": rows(["0,126", "-0,132", "1,500"], separator=";"),
     "decimal-commas-unclear.csv": rows(["1,126", "2,132", "3,500"], separator=";"),
     "zero-one-true.csv": rows(["0", "1", "true", "0"] * 5),
+    "titles-padded.csv": "Report 2023,,\n,,\nage,rate,y\n31,1.5,0\n42,2.5,1\n",
+    "titles-with-commas.csv": (
+        "Created by: A. Smith, Sales\nage,rate,city,y\n31,1.5,Oslo,0\n42,2.5,Rome,1\n"
+    ),
+    "header-too-short.csv": "x,y\n1,2,0\n3,4,1\n5,6,0\n",
+    "points-unclear.csv": rows(["4.904", "1.413", "2.100"], separator=";"),
+    "dates-two-styles.csv": rows(["07.09.2022", "2021-04-23", "31.12.2020", "2020-02-01"]),
     "header-par1.csv": rows(["1", "2", "3"], name="par1"),
     "separator-at-the-end-and-blank-name.csv": ",x,y,\n0,1.5,0,\n1,2.5,1,\n",
 }
