@@ -10,6 +10,7 @@ from experiment_helpers import Command, assert_bar, options, run, screen
 from aucmax import __version__
 from aucmax.cli import main
 from aucmax.cli._reproduce import reproduce
+from aucmax.judge.threshold import NAMES, RULES
 
 pytestmark = pytest.mark.xdist_group("experiments")
 
@@ -56,6 +57,14 @@ def test_the_help_of_a_command_names_every_option(capfd, word):
     assert [name for name in names if f"--{name} " not in out] == []
     assert "{figure1,figure2,figure3}" in out
     assert "None" not in out
+
+
+@pytest.mark.parametrize("command", ["fit", "predict"])
+def test_the_help_names_every_rule_for_a_threshold(capfd, command):
+    _, out, _ = outcome(capfd, [command, "--help"])
+    about = out.split("--threshold")[1].split("--")[0]
+    rules = [*NAMES, *(f"{kind}=" for kind in RULES if kind != "value")]
+    assert [rule for rule in rules if rule not in about] == []
 
 
 def test_the_installed_command_is_this_one():

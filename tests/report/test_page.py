@@ -469,7 +469,7 @@ EDGES = {
 SAID = {
     "few rows": [
         "Only 5 of the 40 rows to judge by are “yes”, too few to compare models by: about 160 "
-        "would bring the interval of the AUC to ±0.05.",
+        "“yes” would bring the interval of the AUC to ±0.05.",
         "All numbers on this page are rough.",
         "With so few rows of a class, most of this is chance.",
         "With 4 rows of a class to choose by, the choice is mostly chance.",

@@ -343,6 +343,22 @@ def test_options_that_cannot_be_right(options, message):
         quick(**options).fit(X, Y)
 
 
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.where(np.arange(9) % 4 == 3, np.nan, np.arange(9) % 2),
+        pd.Series(["a", "b", "a", np.nan, "b", "a", "b", None, "a"]),
+        pd.Series([0, 1, 0, None, 1, 0, 1, None, 0], dtype="Int64"),
+        pl.Series(["a", "b", "a", None, "b", "a", "b", None, "a"]),
+    ],
+    ids=["float", "text", "Int64", "polars"],
+)
+def test_missing_labels_are_counted(y):
+    message = "y must have a label in every row, found 2 missing, the first in row 3"
+    with pytest.raises(ValueError, match=message):
+        quick().fit(X[:9], y)
+
+
 def test_infinity_names_its_place():
     x = X.copy()
     x[5, 2] = np.inf

@@ -22,7 +22,7 @@ from aucmax import AUCClassifier
 from aucmax.cli import main
 from aucmax.cli._tables import fit, summary
 from aucmax.judge.evaluation import Evaluation
-from aucmax.tables import evaluate_file, fit_file, predict_file
+from aucmax.tables import evaluate_file, fit_file, predict_file, preview_file
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.labeled import choose_labels, join_spellings, label_numbers, read_labeled
 
@@ -182,7 +182,8 @@ def test_an_evaluation_elsewhere(folder):
     assert sum(spelled.rows.counts) == 299
     assert spelled.auc.value == pytest.approx(roc_auc_score(truth[1:], scores[1:]), abs=1e-12)
     assert "1 row has no 'churned' and is left out (1 '?')" in spelled.notes
-    assert any(note.endswith("' YES' as 'yes'") for note in spelled.notes)
+    joined = r"joined: \d+ 'No' as 'no'; \d+ 'yes', \d+ ' YES' as 'yes'"
+    assert [note for note in spelled.notes if re.search(joined, note)]
 
 
 def test_the_model_of_the_shell_is_one_of_python(folder):
@@ -213,7 +214,12 @@ def test_several_classes(tmp_path):
     assert "Predicting “kind”" in fitted.report.read_text("utf-8")
     elsewhere = evaluate_file(tmp_path / "model", tmp_path / "data.csv").auc
     assert 0.8 < elsewhere.low < elsewhere.value
-    header = predict_file(tmp_path / "model", tmp_path / "data.csv")[0].splitlines()[0]
+    text, notes = predict_file(tmp_path / "model", tmp_path / "data.csv")
+    header, *lines = text.splitlines()
+    counts = [sum(f'"{x}"' in line for line in lines) for x in "abc"]
+    assert sorted(notes[-1].removeprefix("300 rows predicted: ").split(", ")) == sorted(
+        f"{count} {label!r}" for count, label in zip(counts, "abc", strict=True)
+    )
     assert [x.strip('"') for x in header.split(",")] == [
         "probability of a", "probability of b", "probability of c", "prediction",
     ]  # fmt: skip
@@ -297,10 +303,12 @@ def test_texts_that_stand_for_no_label(words, labels, note):
 
 def test_labels_of_a_model_are_told_by_any_spelling():
     words = np.array(["NO", "yes", "?", "Yes "], object)
-    assert join_spellings(words, "t", [], known=["no", "yes"]).tolist() == ["no", "yes", "", "yes"]
+    found = join_spellings(words, "t", notes := [], known=["no", "yes"]).tolist()
+    assert found == ["no", "yes", "", "yes"]
+    assert notes[1].endswith("joined: 1 'NO' as 'no'; 1 'Yes ', 1 'yes' as 'yes'")
     apart = np.array(["yes", "Yes", "-"], object)
     assert join_spellings(apart, "t", [], known=["-", "yes", "Yes"]).tolist() == apart.tolist()
-    with pytest.raises(ValueError, match="t must hold '-', 'yes', 'Yes', found 'YES'"):
+    with pytest.raises(ValueError, match="column 't' must hold '-', 'yes', 'Yes', found 'YES'"):
         label_numbers(
             join_spellings(np.array(["YES"], object), "t", [], known=["-", "yes", "Yes"]),
             ["-", "yes", "Yes"], "t",
@@ -466,12 +474,13 @@ def test_few_rows_to_judge_by_are_counted(folder, capsys, tmp_path):
     assert re.search(rf"recall \S+ \(\d of 3\), specificity \S+ \(\d+ of {len(few) - 3}\)", rates)
     assert re.fullmatch(
         rf"only 3 of the {len(few)} rows to judge by are 'yes', too few to compare models by: "
-        r"about \d+ would bring the interval of the AUC to ±0\.05", needed,
+        r"about \d+ 'yes' would bring the interval of the AUC to ±0\.05", needed,
     )  # fmt: skip
     judged = evaluate_file(place / "model", tmp_path / "few.csv")
     peers = tuple(replace(peer, p_value=None) for peer in fitted.evaluation.peers)
     parts = {**fitted.evaluation.parts, **judged.parts}
     said = summary(replace(judged, parts=parts, peers=peers))
+    assert said.startswith("columns of the 400 rows to train on and to stop by:\ncolumn ")
     assert f"of the rows to judge by are 'yes' (3 of {len(few)})" in said
     assert needed in said.splitlines()
     assert re.search(
@@ -634,3 +643,14 @@ def test_what_is_understood_is_listed_and_nothing_is_written(tmp_path, capsys):
     assert "UTF-8" not in capsys.readouterr().out
     assert "decimal must be one of" in refused(capsys, "fit", path, *given, "--decimal", "'")
     assert "separator must be a char" in refused(capsys, "fit", path, *given, "--separator", ";;")
+
+
+def test_what_a_column_holds_most_often(tmp_path):
+    """A time of day as people write it, and nothing if all values differ."""
+    times, random = ["23:47", "09:05", "23:47"], np.random.default_rng(0).random(30)
+    data = {"at": times * 10, "key": [f"k{k}" for k in range(30)], "x": random, "y": [0, 1, 1] * 10}
+    pd.DataFrame(data).to_csv(tmp_path / "data.csv", index=False)
+    columns = preview_file(tmp_path / "data.csv", "y").columns
+    assert [(x.kind, x.typical) for x in columns] == [
+        ("time of day", "23:47:00"), ("unused", ""), ("number", ""),
+    ]  # fmt: skip

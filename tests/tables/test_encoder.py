@@ -594,7 +594,8 @@ def test_dates_may_come_as_text():
     nothing = encoder.transform(frame(t=[None, None])).numeric
     assert nothing.tolist() == [encoder.transform(frame(t=moments)).numeric[2].tolist()] * 2
     with pytest.raises(
-        ValueError, match=r"'t' must hold dates as in training, found '3.5.24' in row 1"
+        ValueError,
+        match=r"'t' must hold dates as in training, such as 2024-05-31, found '3.5.24' in row 1",
     ):
         encoder.transform(frame(t=["2024-05-03", "3.5.24"]))
     with pytest.raises(ValueError, match=r"'t' must hold dates as in training, found '7' in row 1"):
@@ -670,6 +671,10 @@ def test_missing_columns_are_named():
         encoder.transform(pd.DataFrame(np.eye(6), columns=list("acefgh")))
     with pytest.raises(ValueError, match=r"none named 'b', 'c', 'd', 'e', 'f' and 2 more$"):
         encoder.transform(frame(a=[1]))
+    encoder = TableEncoder().fit(frame(age=[1, 2], income=[3, 2], city=[2, 1]))
+    near = r"found none named 'age' \(but ' AGE'\), 'income' \(but 'in_come'\), 'city'$"
+    with pytest.raises(ValueError, match=near):
+        encoder.transform(pd.DataFrame({"in_come": [1], " AGE": [1], "z": [1]}))
 
 
 def test_arrays_have_as_many_columns_as_in_training():

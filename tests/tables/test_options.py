@@ -110,6 +110,7 @@ def test_evaluate_by_weight(folder, capsys):
     assert found.auc.value != alike.auc.value
     assert [note for note in alike.notes if note.endswith("--weight w")]
     assert not [note for note in found.notes if "--weight" in note]
+    assert "note: rows weigh as 'w' says, in every AUC and share\n" in said.err
 
 
 @pytest.mark.parametrize(
@@ -276,6 +277,8 @@ def test_predict_takes_another_threshold(folder, capsys):
             assert float(recall if rule.startswith("r") else precision) >= wanted
         above = {float(row["probability of yes"]) > float(cut): row["prediction"]
                  for row in rows_of(out)}  # fmt: skip
+        yes = sum(row["prediction"] == "yes" for row in rows_of(out))
+        assert err.endswith(f"\n{yes} of 150 rows are predicted 'yes', from {cut} on\n")
         assert above == {True: "yes", False: "no"}
 
 

@@ -108,8 +108,8 @@ def fit(
         metric: What the model is chosen by, on rows that it does not train on, and when to stop.
         threshold: From which probability on a row gets the positive label: a number; cost=5, if a
             missed one costs as much as 5 false alarms; recall=0.9 or precision=0.5, if so much is
-            wanted of the rows that stop the training. By default their best balanced accuracy
-            decides.
+            wanted of the rows that stop the training; proba for 0.5; or balanced, the default,
+            for their best balanced accuracy.
         test_share: Share of the rows kept apart to judge the model by.
         time_limit: Stop training after so many seconds.
         seed: Of everything that is random.
@@ -263,7 +263,7 @@ def predict(
         threshold: From which probability on a row gets the positive label, instead of the one that
             fit chose and printed: a number; cost=5, if a missed one costs as much as 5 false
             alarms, which is 1/6; recall=0.9 or precision=0.5, as the rows that judged the model in
-            fit had it.
+            fit had it; proba for 0.5; or balanced, for the best balanced accuracy of those rows.
         explain: Name the N columns that moved each row's log-odds most, and by how much (Shapley
             values, compared with other rows of the file). Takes up to 32 scorings per row and
             column.
@@ -279,11 +279,14 @@ def predict(
             model, data, out, keep, id_column=id_column, threshold=threshold, explain=explain,
             device=device, reading=reading,
         )  # fmt: skip
+    *notes, counts = notes
     _tell(() if quiet else notes)
     if text is not None:
-        print(text, end="")
+        print(text, end="", flush=True)
     elif not quiet:
         print(f"The predictions are in {out}")
+    if not quiet:
+        print(counts, file=sys.stderr)
 
 
 def evaluate(
@@ -376,7 +379,9 @@ def summary(evaluation: Evaluation) -> str:
     """What a person wants to know first."""
     train, valid, test = (evaluation.parts[part].rows for part in ("train", "valid", "test"))
     described = train + valid if evaluation.parts["train"].counts else None
-    lines = columns_in_words(evaluation.columns[:MOST_LISTED], described)
+    which = "some of the" if described is None else f"the {described:,}"
+    lines = [f"columns of {which} rows to train on{' and to stop by' if valid else ''}:"]
+    lines += columns_in_words(evaluation.columns[:MOST_LISTED], described)
     if (more := len(evaluation.columns) - MOST_LISTED) > 0:
         lines.append(f"and {more} more columns: --dry-run lists all")
     lines += ["", *(f"note: {note}" for note in evaluation.notes)]

@@ -69,7 +69,7 @@ class Column:
         kind: such as "number".
         missing: the share of values that are.
         distinct: how many values there are.
-        typical: the most frequent one.
+        typical: the most frequent one; empty if all differ.
         written: an example, if it is written in another way than programs do.
     """
 

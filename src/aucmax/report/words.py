@@ -164,10 +164,11 @@ def too_few(evaluation: Evaluation, quote: Callable[[str], str] = quoted) -> str
     """Of test rows that cannot tell models apart: how few they are, and what would be needed."""
     counts = evaluation.rows.counts
     fewest = min(counts)
+    label = quote(evaluation.labels[counts.index(fewest)])
     return (
         f"only {fewest} of the {sum(counts):,} rows to judge by {'is' if fewest == 1 else 'are'} "
-        f"{quote(evaluation.labels[counts.index(fewest)])}, too few to compare models by: about "
-        f"{evaluation.rows_needed:,} would bring the interval of the AUC to ±{NARROW:g}"
+        f"{label}, too few to compare models by: about {evaluation.rows_needed:,} {label} would "
+        f"bring the interval of the AUC to ±{NARROW:g}"
     )
 
 

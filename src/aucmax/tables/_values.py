@@ -69,7 +69,7 @@ def objects(name: str, values: Sequence[Any]) -> Values:
     for each, kind in kinds.items():
         if kind == "refused":
             raise refused(name, f"values of type {each.__name__}")
-    missing = [kinds[type(v)] == "missing" or bool(v != v) for v in values]
+    missing = are_missing(values)
     present = [v for v, gone in zip(values, missing, strict=True) if not gone]
     left = {kinds[each] for each in set(map(type, present))}
     if left == {"bool"} and len(present) == len(values):
@@ -81,6 +81,12 @@ def objects(name: str, values: Sequence[Any]) -> Values:
     if left == {"date"}:
         return _spread(list(map(_utc, present)), missing, "NaT", "datetime64[us]")
     return _spread(list(map(_text, present)), missing, None, "object")
+
+
+def are_missing(values: Sequence[Any]) -> list[bool]:
+    """Which Python objects stand for no value."""
+    none = {each for each in set(map(type, values)) if _kind_of_type(each) == "missing"}
+    return [type(v) in none or bool(v != v) for v in values]
 
 
 def refused(name: str, found: str) -> ValueError:

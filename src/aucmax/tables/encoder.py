@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -290,9 +291,15 @@ class TableEncoder:
         missing = [field.name for field in used if field.name not in given]
         if missing:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            others = {"".join(x.casefold().split()): x for x in given if x not in self.names}
+
+            def named(name: str) -> str:
+                near = difflib.get_close_matches("".join(name.casefold().split()), others, n=1)
+                return f"{name!r} (but {others[near[0]]!r})" if near else repr(name)
+
             raise ValueError(
                 f"X must have the columns of training, found none named "
-                f"{', '.join(map(repr, missing[:5]))}{more}"
+                f"{', '.join(map(named, missing[:5]))}{more}"
             )
         return used, [given[field.name] for field in used]
 

@@ -103,10 +103,17 @@ def _describe(name: str, kind: str, values: NDArray[Any]) -> Column:
     if values.dtype == object:
         counts = Counter(x for x in values.tolist() if x is not None)
         typical = min(counts, key=lambda x: (-counts[x], x), default="")
+        if len(counts) == counts.total() > 1:  # they all differ
+            typical = ""
         return Column(name, kind, 1 - counts.total() / len(values), len(counts), typical)
     there = values[values == values]
     distinct, often = np.unique(there, return_counts=True)
-    typical = to_text(distinct[[often.argmax()]])[0] if len(distinct) else ""
+    typical = ""
+    if len(there) == 1 or len(distinct) < len(there):  # else they all differ
+        typical = to_text(distinct[[often.argmax()]])[0]
+        if kind == "time of day":  # in seconds
+            midnight = datetime.datetime.min
+            typical = str((midnight + datetime.timedelta(seconds=float(typical))).time())
     return Column(name, kind, 1 - len(there) / len(values), len(distinct), typical)
 
 
@@ -165,7 +172,7 @@ def evaluate_file(
     if counts.min() == 0:
         absent = rows.labels[int(counts.argmin())]
         raise ValueError(
-            f"{before.target} must hold every label, found no {absent!r} in {listed(data)}"
+            f"column {before.target!r} must hold every label, found no {absent!r} in {listed(data)}"
         )
     scored = ScoredRows.of(model, model.encoder_.transform(rows.table))
     return Evaluation(

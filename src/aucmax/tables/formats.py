@@ -100,6 +100,8 @@ class Format:
             row = int(np.argmax(strange))
             wanted = {"number": "numbers", "bool": "true or false", "date": "dates"}
             like = f", written {self.example}" if self.example else ""
+            if self.kind == "date" and not self.order:
+                like = ", such as 2024-05-31"
             raise ValueError(
                 f"column {name!r} must hold {wanted.get(self.kind, 'times of day')} as in training"
                 f"{like}, found {str(texts[row])!r} in row {row}"

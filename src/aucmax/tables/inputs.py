@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
+from aucmax.tables._values import are_missing
 from aucmax.tables.columns import Columns, columns_of
 
 
@@ -72,6 +73,12 @@ def _labels(y: Any, rows: int) -> NDArray[Any]:
     labels: NDArray[Any] = column_or_1d(np.asarray(y) if is_frame(y) else y, warn=True)
     if len(labels) != rows:
         raise ValueError(f"y must have as many rows as X, {rows}, found {len(labels)}")
+    gone = are_missing(labels.tolist()) if labels.dtype == object else labels != labels
+    if missing := np.flatnonzero(gone).tolist():
+        raise ValueError(
+            f"y must have a label in every row, found {len(missing):,} missing, the first in row "
+            f"{missing[0]}"
+        )
     return labels
 
 

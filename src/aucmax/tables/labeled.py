@@ -102,7 +102,8 @@ def read_labeled(
         if weightless := int((weights == 0).sum()):
             notes.append(f"{weightless:,} rows weigh 0 and are left out")
             there, weights = there[weights > 0], weights[weights > 0]
-        notes.append(f"rows weigh as {weight!r} says, in training and in every AUC and share")
+        where = "in every AUC and share" if labels else "in training and in every AUC and share"
+        notes.append(f"rows weigh as {weight!r} says, {where}")
     if len(there) < table.rows:
         table, words = table.select(there), words[there]
     known = list(labels) or choose_labels(words, target, positive, notes)
@@ -216,7 +217,12 @@ def join_spellings(
         option = "; --exact-labels keeps them" if any(map(_clean, none)) and not known else ""
         marks = f" ({counted(said)}{option})" if said else ""
         notes.append(f"{rows:,} {verbs.format(target)} left out{marks}")
-    if joined := [f"{counted(s)} as {name!r}" for name, s in spellings.items() if len(s) > 1]:
+    joined = [
+        f"{counted(found)} as {name!r}"
+        for name, found in spellings.items()
+        if len(found) > 1 or (name in known and found != [name])
+    ]
+    if joined:
         option = "" if known else "; --exact-labels keeps them apart"
         notes.append(
             f"labels of {target!r} that differ in case, blanks or the like are joined: "
@@ -297,4 +303,4 @@ def label_numbers(words: NDArray[Any], labels: Sequence[str], target: str) -> ND
         return np.array([place[word] for word in words.tolist()], np.int64)
     except KeyError as error:
         some = ", ".join(map(repr, labels[:10]))
-        raise ValueError(f"{target} must hold {some}, found {error.args[0]!r}") from None
+        raise ValueError(f"column {target!r} must hold {some}, found {error.args[0]!r}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from aucmax.disk import atomic_write
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.threshold import Rule
-from aucmax.report.words import short
+from aucmax.report.words import plural, short
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import columns_of
 from aucmax.tables.encoder import Encoded
@@ -28,6 +29,9 @@ from aucmax.tables.several import Paths, as_paths
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MOST_COUNTED = 5
+"""Labels whose predictions are counted in words."""
 
 
 def predict_file(
@@ -60,7 +64,7 @@ def predict_file(
         device: "auto" is the GPU if there is one.
 
     Returns:
-        The text, if ``out`` is None, and notes.
+        The text, if ``out`` is None, and notes, the last of how many rows have which prediction.
     """
     import pyarrow.csv
     import pyarrow.parquet
@@ -98,6 +102,7 @@ def predict_file(
         raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
     predictions = pyarrow.table({**{name: table[name] for name in copied}, **predicted})
     notes += model.encoder_.notes(columns.without(copied))
+    notes.append(_counted(predicted["prediction"], model))
     if out is None:
         buffer = io.BytesIO()
         pyarrow.csv.write_csv(predictions, buffer)
@@ -107,6 +112,18 @@ def predict_file(
     with atomic_write(Path(out)) as temporary:
         write(predictions, temporary)
     return None, notes
+
+
+def _counted(predictions: Sequence[str], model: AUCClassifier) -> str:
+    """How many rows have which prediction."""
+    rows, counts = plural(len(predictions), "row"), Counter(predictions)
+    if len(model.classes_) == 2:
+        yes = str(model.classes_[1])
+        are = "is" if counts[yes] == 1 else "are"
+        return f"{counts[yes]:,} of {rows} {are} predicted {yes!r}, from {model.threshold_:.4g} on"
+    most = [f"{count:,} {label!r}" for label, count in counts.most_common(MOST_COUNTED)]
+    more = len(counts) - len(most)
+    return f"{rows} predicted: {', '.join(most)}{f' and {more} other labels' if more else ''}"
 
 
 def _because(
