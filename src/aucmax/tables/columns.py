@@ -137,7 +137,7 @@ def understood(
             continue
         meant, known[name] = formats.understand(texts, decimal, na_values)
         if known[name].kind == "number" and (note := formats.zeros_note(name, texts)):
-            notes.append(note.partition(":")[0])
+            notes.append(note)
         values[place] = arrow_values(name, meant)
     new = {name: written for name, written in known.items() if name not in table.formats}
     return table._replace(values=values, formats=known), [*notes, *formats.notes(new)]

@@ -180,7 +180,8 @@ def _read_sample(file: TableFile, groups: RowGroups) -> tuple[Labeled, NDArray[n
     sample, parts = groups.sample()
     notes = groups.notes.copy()
     table, words, weights = _apart(file, sample)
-    table, more = understood(table, groups.decimal, groups.reading.na_values)
+    reading = groups.reading
+    table, more = understood(table, groups.decimal, reading.na_values, reading.categories)
     notes += more
     words = join_spellings(words, file.target, notes, exact=file.exact_labels)
     there = np.flatnonzero(words != "")
