@@ -287,6 +287,22 @@ def test_what_nobody_sees_is_left_out_of_every_block(tmp_path):
         assert {*block.values[0]} == {"1", "2"}
 
 
+def test_a_quote_that_is_never_closed(tmp_path):
+    """Arrow gives all that follows as one value."""
+    path, rows = tmp_path / "a.csv", "no,a\nyes,b\n" * 10
+    for stray in ('no,5" pipe\n', 'no,"a\nb"\n', "yes,don't\n"):
+        path.write_text(f"y,c\n{rows}{stray}{rows}")
+        assert RowGroups(path).rows == 41
+    path.write_text(f'y,c\n{rows}no,5" pipe\nno,"a\nb"\n')
+    assert RowGroups(path).rows == 22
+    path.write_text(f'y,c\n{rows}no,"open\n{rows}')
+    with pytest.raises(ValueError, match="has a quote that is never closed, before 'open'"):
+        RowGroups(path)
+    path.write_text(f'y,c\n{rows}no,"open\n{rows * 30_000}')
+    with pytest.raises(ValueError, match=r"has a quote that is never closed$"):
+        RowGroups(path)
+
+
 def test_files_must_have_the_same_columns(tmp_path):
     (tmp_path / "part-0.csv").write_text("a,b,y\n1,2,yes\n")
     (tmp_path / "part-1.csv").write_text("b,c,y\n1,2,yes\n")

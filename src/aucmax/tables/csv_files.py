@@ -23,6 +23,7 @@ from aucmax.tables.columns import repeated
 from aucmax.tables.formats import MISSING, Format, zeros_note
 from aucmax.tables.read_options import ReadOptions
 
+QUOTES = "\"'"
 SEPARATORS = (",", ";", "\t", "|")
 BLOCK = 1 << 20
 """Bytes parsed at once."""
@@ -277,7 +278,7 @@ def _rows(head: str, separator: str, quote: str, whole: bool) -> list[_Row]:
 def _quote(head: str) -> str:
     """Apostrophes quote if some stand around values, and no quotation marks do."""
     around = r"(?:^|[,;\t|\r]){0}(?:[^{0}]|{0}{0})*{0}(?:[,;\t|\r]|$)"
-    marks = [quote for quote in "\"'" if re.search(around.format(quote), head, re.M)]
+    marks = [quote for quote in QUOTES if re.search(around.format(quote), head, re.M)]
     return marks[0] if marks else '"'
 
 
@@ -393,7 +394,7 @@ def csv_format(
     _check_kind(path, head)
     if not head.strip():
         raise wrong(path, "is empty")
-    encoding, invisible = _look_through(path, options.encoding, notes)
+    encoding, invisible, unpaired = _look_through(path, options.encoding, notes)
     data = head.decode(encoding, errors="ignore").encode()
     for left_out in INVISIBLE.values():
         data = data.replace(left_out, b"")
@@ -409,6 +410,8 @@ def csv_format(
             encoding=encoding, column_names=dialect.names, skip_rows=dialect.line - 1
         ),
     )
+    if dialect.quote in unpaired:
+        _check_last_value(path, written, dialect)
     return written, dialect, invisible
 
 
@@ -419,14 +422,33 @@ def without_invisible(texts: Any) -> Any:
     return type(texts).from_arrays(columns, names=texts.schema.names)
 
 
-def _look_through(path: Path, encoding: str | None, notes: list[str]) -> tuple[str, bool]:
-    """The encoding of a file of any size, and whether some of its text is invisible.
+def _check_last_value(path: Path, written: Any, dialect: Dialect) -> None:
+    """Raise if the last value began with a quote that nothing closes: it may hold many rows."""
+    never = "has a quote that is never closed"
+    value = ""
+    try:
+        data = pyarrow.dataset.dataset(path, format=written)
+        for batch in data.to_batches(columns=dialect.names[-1:]):
+            value = batch[0][-1].as_py() if len(batch) else value
+    except pa.ArrowInvalid as error:
+        if "straddling" in str(error):  # the value is longer than a block
+            raise wrong(path, never) from None
+        raise
+    first, *more = value.splitlines(keepends=True)
+    if more or first.endswith(("\r", "\n")):
+        raise wrong(path, f"{never}, before {first.rstrip()!r}")
+
+
+def _look_through(path: Path, encoding: str | None, notes: list[str]) -> tuple[str, bool, set[str]]:
+    """Of a file of any size: encoding, whether text is invisible, quotes that may lack another.
 
     The encoding is told, or found where the first letter beyond ASCII is. All of the file must be
     in it: what is not would end the training when it is met.
     """
     known, line = encoding is not None, 1
     invisible: Counter[str] = Counter()
+    quotes: Counter[str] = Counter()
+    end = ""
     found = encoding or "utf-8"
     decoder = codecs.getincrementaldecoder(found)()
     with path.open("rb") as file:
@@ -445,11 +467,14 @@ def _look_through(path: Path, encoding: str | None, notes: list[str]) -> tuple[s
                 break
             text = text.removeprefix("\ufeff") if file.tell() == len(block) else text
             invisible += {what: text.count(each.decode()) for what, each in INVISIBLE.items()}
+            quotes += {quote: text.count(quote) for quote in QUOTES}
+            end = text[-100:].rstrip()[-1:] or end
             line += block.count(b"\n")
     if encoding is None and found != "utf-8":
         notes.append(_read_as(found))
     notes += [_left_out(what, count) for what, count in invisible.items()]
-    return found, bool(invisible)
+    unpaired = {quote for quote in QUOTES if quotes[quote] % 2 and quote != end}
+    return found, bool(invisible), unpaired
 
 
 def _sample(data: bytes, start: int, quoted: bool) -> bytes:
