@@ -137,11 +137,12 @@ def test_a_column_that_is_not_used_is_not_named_and_one_alone_says_all():
     np.testing.assert_allclose(found.values[:, 0], found.scores - found.base, atol=1e-9)
 
 
-def test_the_same_call_gives_the_same_values_in_blocks_of_any_size(fitted, monkeypatch):
+@pytest.mark.parametrize("most", [{"BLOCK": 50, "FIRST": 7}, {"VALUES": 90}, {"VALUES": 25}])
+def test_the_same_call_gives_the_same_values_in_blocks_of_any_size(fitted, monkeypatch, most):
     model, table = fitted
     whole = explain_rows(model, table[:30], samples=8)
-    monkeypatch.setattr(module, "BLOCK", 50)
-    monkeypatch.setattr(module, "FIRST", 7)
+    for name, value in most.items():
+        monkeypatch.setattr(module, name, value)
     again = explain_rows(model, table[:30], samples=8)
     np.testing.assert_allclose(again.values, whole.values, atol=1e-12)
     assert not np.allclose(explain_rows(model, table[:30], samples=8, seed=1).values, whole.values)
@@ -162,6 +163,12 @@ def test_the_scorings_are_counted(fitted, monkeypatch):
     found = explain_rows(model, table[:10])
     assert found.samples >= 32  # ten rows begin as many walks each
     assert found.scorings == sum(seen[1:]) == 10 * found.samples * 3
+    width = sum(part.shape[1] for part in model.encoder_.transform(table))
+    for values in (8 * width, 2 * width):  # of a walk 3 rows are scored
+        seen.clear()
+        monkeypatch.setattr(module, "VALUES", values)
+        assert explain_rows(model, table[:10]).scorings == sum(seen[1:])
+        assert max(seen[1:]) == {8: 6, 2: 2}[values // width]
 
 
 def test_many_rows_get_fewer_walks_and_too_many_are_refused():

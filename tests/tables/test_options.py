@@ -113,6 +113,15 @@ def test_evaluate_by_weight(folder, capsys):
     assert "note: rows weigh as 'w' says, in every AUC and share\n" in said.err
 
 
+def test_evaluate_understands_weights_as_fit_does(folder, tmp_path):
+    place, _ = folder
+    table = patients(150, seed=1)
+    table.assign(w=[f"{1000 * w:,.2f}" for w in table["w"]]).to_csv(tmp_path / "a.csv", index=False)
+    found = evaluate_file(place / "model", tmp_path / "a.csv", weight="w")
+    assert set(found.weight) == {250, 2500}
+    assert found.auc == evaluate_file(place / "model", place / "new.csv", weight="w").auc
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -211,6 +220,20 @@ def test_another_id_and_none(folder, tmp_path, capsys):
     assert "the predictions carry no 'patient', which named the rows of training" in notes
     said = refused(capsys, "predict", place / "model", place / "new.csv", "--id", "nobody")
     assert said.startswith("id must be one of 'patient', 'x'")
+
+
+def test_kept_columns_are_copied_as_written_and_read_as_without(folder, tmp_path):
+    """The model knows x, with a decimal point."""
+    place, _ = folder
+    table, path = patients(20, seed=1), tmp_path / "commas.csv"
+    table.to_csv(path, index=False, sep=";", decimal=",")
+    expected, notes = predict_file(place / "model", path)
+    text, same = predict_file(place / "model", path, keep=["x"])
+    found = rows_of(text)
+    assert [row["x"] for row in found] == [str(x).replace(".", ",") for x in table["x"]]
+    for name in ("probability of yes", "prediction"):
+        assert [row[name] for row in found] == [row[name] for row in rows_of(expected)]
+    assert same == notes
 
 
 # ---- Thresholds ----------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ MANY, MOST = 500_000, 10_000_000
 """Scorings beyond which walks are fewer, and beyond which rows are refused."""
 BLOCK, FIRST = 32_768, 2_048
 """Scorings at a time, and in the first block, which tells how long the others will take."""
+VALUES = 1 << 23
+"""Numbers at a time: of wide tables scorings are fewer."""
 LONG = 10.0
 """Seconds from which on they are announced."""
 
@@ -114,17 +116,21 @@ def explain_encoded(
     others = np.argsort(own, kind="stable")[middles]
     walks = Walks(places, np.repeat(others, -(-wanted // (2 * count))), seed)
     size, steps = len(walks.begins), max(0, len(places) - 1)
+    width = sum(part.shape[1] for part in encoded)
     values, base = np.zeros((rows, len(places))), np.zeros(rows)
     done, began = 0, time.perf_counter()
     while done < rows * size:
-        at_once = max(1, (BLOCK if done else FIRST) // max(1, steps))
-        row, walk = np.divmod(np.arange(done, min(rows * size, done + at_once)), size)
+        most = max(1, min(BLOCK if done else FIRST, VALUES // width))
+        end = min(rows * size, done + max(1, most // max(1, steps)))
+        row, walk = np.divmod(np.arange(done, end), size)
         start = _log_odds(model, scores[walks.begins[walk]], classes[row])
-        path = [start[:, None], own[row, None]]
-        if steps:
-            between = model.score_encoded(walks.between(encoded, row, walk))
-            log_odds = _log_odds(model, between, classes[row].repeat(steps))
-            path.insert(1, log_odds.reshape(len(row), steps))
+        path = [start[:, None]]
+        for step in range(1, steps + 1, most):  # once, unless a single walk is too much
+            part = np.arange(step, min(step + most, steps + 1))
+            between = model.score_encoded(walks.between(encoded, row, walk, part))
+            log_odds = _log_odds(model, between, classes[row].repeat(len(part)))
+            path.append(log_odds.reshape(len(row), len(part)))
+        path.append(own[row, None])
         gains = np.take_along_axis(np.diff(np.hstack(path), axis=1), walks.turns[walk], axis=1)
         np.add.at(values, row, gains / size)
         np.add.at(base, row, start / size)
@@ -163,12 +169,24 @@ class Walks:
             np.repeat(np.arange(count), [len(place[part]) for place in places]) for part in (1, 2)
         ]
 
-    def between(self, encoded: Encoded, row: NDArray[np.int64], walk: NDArray[np.int64]) -> Encoded:
-        """The rows on walks to some rows, without both ends, one walk after the other."""
-        steps = np.arange(1, self.turns.shape[1])[:, None]
+    def between(
+        self,
+        encoded: Encoded,
+        row: NDArray[np.int64],
+        walk: NDArray[np.int64],
+        steps: NDArray[np.int64],
+    ) -> Encoded:
+        """The rows after some steps of some walks, one walk after the other.
+
+        Args:
+            encoded: all rows.
+            row: where each walk leads.
+            walk: which one it is.
+            steps: after each of them so many columns are taken over.
+        """
 
         def mixed(table: NDArray[Any], owner: NDArray[np.int64]) -> NDArray[Any]:
-            taken = self.turns[walk][:, None, owner] < steps
+            taken = self.turns[walk][:, None, owner] < steps[:, None]
             found = np.where(taken, table[row][:, None], table[self.begins[walk]][:, None])
             return found.reshape(len(row) * len(steps), table.shape[1])
 

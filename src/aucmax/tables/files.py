@@ -98,6 +98,7 @@ def read(
     *,
     text: Sequence[str] = (),
     formats: Mapping[str, Format] | None = None,
+    beside: Sequence[str] = (),
 ) -> FileContent:
     """Read a table from a file, see :func:`read_table`, and say what was understood.
 
@@ -108,6 +109,7 @@ def read(
         options: how they are written.
         text: columns that stay as they are written.
         formats: those of a model that exists: it reads the texts, so they stay as they are written.
+        beside: columns that are not for that model to read, but meant as in training: weights.
     """
     options, paths = options or ReadOptions(), as_paths(data)
     notes: list[str] = []
@@ -122,10 +124,9 @@ def read(
     table, notes = put_together(paths, tables), list(dict.fromkeys(notes))
     for name in options.categories:
         checks.choice("categories", name, tuple(table.column_names))
-    if formats is not None:
-        return FileContent(table, {}, notes)
     decimal = "," if "," in decimals else "."
-    return _understand(table, {*text}, decimal, options, notes)
+    stay = {*text} if formats is None else {*table.column_names} - {*beside}
+    return _understand(table, stay, decimal, options, notes)
 
 
 def _read_each(

@@ -86,7 +86,9 @@ def read_labeled(
         formats: of that model's columns, which it reads by itself.
     """
     left = [target, *drop, *([id_column] if id_column else [])]
-    content = read(data, reading, text=left, formats=formats)
+    content = read(
+        data, reading, text=left, formats=formats, beside=[] if weight is None else [weight]
+    )
     notes = content.notes
     columns = columns_of(content.table)
     columns = columns._replace(formats={**columns.formats, **content.formats})

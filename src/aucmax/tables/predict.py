@@ -8,9 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 
 from aucmax import checks
 from aucmax.disk import atomic_write
@@ -26,9 +29,6 @@ from aucmax.tables.explain import explain_encoded
 from aucmax.tables.files import read
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MOST_COUNTED = 5
 """Labels whose predictions are counted in words."""
@@ -54,7 +54,7 @@ def predict_file(
         folder: of the model.
         data: CSV, Parquet or Arrow; several files with the same columns are one table.
         out: a .csv or .parquet file; None gives CSV as text.
-        keep: columns of the data to copy.
+        keep: columns of the data to copy, as they are written.
         reading: how the file is written.
         id_column: names a row, and comes first; None is that of ``fit_file``, if it is there.
         threshold: as in :class:`AUCClassifier`, instead of the model's own. "balanced", "recall="
@@ -66,9 +66,6 @@ def predict_file(
     Returns:
         The text, if ``out`` is None, and notes, the last of how many rows have which prediction.
     """
-    import pyarrow.csv
-    import pyarrow.parquet
-
     if out is not None:
         checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
         if Path(out).resolve() in [Path(path).resolve() for path in as_paths(data)]:
@@ -76,8 +73,14 @@ def predict_file(
     model = load_for_scoring(folder, device)
     known = id_column or _id_of_training(Path(folder))
     copied = [known, *keep] if known else [*keep]
-    content = read(data, reading, text=copied, formats=model.encoder_.formats)
+    formats = model.encoder_.formats
+    extra = [name for name in copied if name not in formats]
+    content = read(data, reading, text=extra, formats=formats)
     table, notes = content.table, content.notes
+    # What the model reads as numbers or dates is copied as it is written all the same.
+    as_written = table
+    if len(extra) < len(copied):
+        as_written = read(data, reading, text=copied, formats=formats).table
     if known and id_column is None and known not in table.column_names:
         notes.append(f"the predictions carry no {known!r}, which named the rows of training")
         copied.remove(known)
@@ -100,15 +103,15 @@ def predict_file(
         notes.append(note)
     if clash := sorted({*copied} & predicted.keys()):
         raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
-    predictions = pyarrow.table({**{name: table[name] for name in copied}, **predicted})
-    notes += model.encoder_.notes(columns.without(copied))
+    predictions = pa.table({**{name: as_written[name] for name in copied}, **predicted})
+    notes += model.encoder_.notes(columns.without(extra))
     notes.append(_counted(predicted["prediction"], model))
     if out is None:
         buffer = io.BytesIO()
-        pyarrow.csv.write_csv(predictions, buffer)
+        pa.csv.write_csv(predictions, buffer)
         return buffer.getvalue().decode(), notes
     as_csv = Path(out).suffix == ".csv"
-    write = pyarrow.csv.write_csv if as_csv else pyarrow.parquet.write_table
+    write = pa.csv.write_csv if as_csv else pa.parquet.write_table
     with atomic_write(Path(out)) as temporary:
         write(predictions, temporary)
     return None, notes
