@@ -185,14 +185,17 @@ def test_a_key_is_not_suspected_too(tmp_path):
 def test_fit_says_it(tmp_path, capsys):
     grade = [*"0123456789", "low", "high"]
     data = usual(200).assign(id=np.arange(200), grade=[grade[k % 12] for k in range(200)])
+    data["dose"] = [*"abcdef", *(f"{k}.5" for k in range(194))]
     path = tmp_path / "data.csv"
     data.assign(late=late(data, "flag")).to_csv(path, index=False)
     main(["fit", str(path), "--target", "sick", "--time-limit", "0.1", "--out", f"{tmp_path}/m"])
     notes = [x for x in capsys.readouterr().out.splitlines() if x.startswith("note: ")]
     for part in (
         "column 'grade' is taken as a category",
+        "column 'dose' is not used, though 97% of its values are numbers",
         "--drop id leaves it",
         "if so, --drop late",
     ):
         assert sum(part in note for note in notes) == 1
+    assert sum("'dose'" in note for note in notes) == 1
     assert part in (tmp_path / "m" / "report.html").read_text("utf-8")

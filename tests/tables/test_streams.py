@@ -102,6 +102,7 @@ def test_a_model_from_disk(tmp_path, small_batches):
     assert {part: about.rows for part, about in fitted.evaluation.parts.items()} == {
         "train": 4800, "valid": 600, "test": 600,
     }  # fmt: skip
+    assert fitted.evaluation.columns[0].distinct == 5400  # x, of the rows to train on and stop by
     assert not (tmp_path / "model.unfinished").exists()
     model = AUCClassifier.load(tmp_path / "model")
     assert model.history_[-1]["step"] == 48

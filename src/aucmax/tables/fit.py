@@ -119,7 +119,7 @@ class Preview(NamedTuple):
         return cls(
             evaluate.describe_columns(encoder, rows.table),
             dict(zip(rows.labels, counts, strict=True)),
-            (*rows.notes, *encoder.notes(rows.table)),
+            tuple(all_notes(rows, encoder)),
         )
 
 
@@ -213,6 +213,13 @@ def fit_rows(train: Labeled, seed: int, work: Path, **options: Any) -> AUCClassi
     return model._train(training, work)
 
 
+def all_notes(rows: Labeled, encoder: TableEncoder) -> list[str]:
+    """Of the rows and their columns; a hint on one that is not used says more than that."""
+    hinted = {note.split(" is not used, ")[0] for note in rows.notes}
+    more = [x for x in encoder.notes(rows.table) if x.split(" is not used: ")[0] not in hinted]
+    return [*rows.notes, *more]
+
+
 def judge(
     model: AUCClassifier,
     train: Labeled,
@@ -227,7 +234,7 @@ def judge(
     counts = {**model.rows_, "test": np.bincount(test.classes, minlength=2).tolist()}
     encoder = model.encoder_
     peers: list[Peer] = []
-    notes = [*train.notes, *encoder.notes(train.table)]
+    notes = all_notes(train, encoder)
     if compare:
         peers, more = compare_with_peers(
             encoder.transform(train.table), train.classes, scored.encoded, test.classes,

@@ -85,28 +85,29 @@ def _about_categories(name: str, values: Values) -> list[str]:
     if values.dtype != object or len(values) < LEAST_ROWS:
         return []
     counts = Counter(text for text in values[:MOST_ROWS].tolist() if text is not None)
+    repeated = any(count >= LEAST_REPEATS for count in counts.values())
+    # The encoder leaves out what has rare categories alone, with no missing value beside them.
+    taken = "is taken as a category" if repeated or None in values else "is not used"
     numbers = sum(count for text, count in counts.items() if is_number(text.strip()))
     if numbers > MOSTLY * counts.total():
         others = [repr(text) for text, _ in counts.most_common() if not is_number(text.strip())]
         return [
-            f"column {name!r} is taken as a category, though {numbers / counts.total():.0%} of its "
-            f"values are numbers: the others are {', '.join(others[:5])}"
-            f"{', ...' if len(others) > 5 else ''}; --na-values says which stand for missing ones"
+            f"column {name!r} {taken}, though {numbers / counts.total():.0%} of its values are "
+            f"numbers: the others are {', '.join(others[:5])}{', ...' if len(others) > 5 else ''}; "
+            f"--na-values says which stand for missing ones"
         ]
     dates = [text for text, _ in counts.most_common() if is_date(text.strip())]
     if sum(counts[text] for text in dates) > MOSTLY * counts.total():
         return [
-            f"column {name!r} is taken as a category, though most of its values are dates, such as "
+            f"column {name!r} {taken}, though most of its values are dates, such as "
             f"{' and '.join(map(repr, dates[:2]))}: no one order of day and month reads them all"
         ]
     measured = [text for text, _ in counts.most_common() if MEASURE.match(text)]
     if sum(counts[text] for text in measured) > MOSTLY * counts.total():
         return [
-            f"column {name!r} is taken as a category, though most of its values begin with a "
-            f"number or a currency, such as {' and '.join(map(repr, measured[:2]))}: write the "
-            f"numbers alone"
+            f"column {name!r} {taken}, though most of its values begin with a number or a "
+            f"currency, such as {' and '.join(map(repr, measured[:2]))}: write the numbers alone"
         ]
-    repeated = any(count >= LEAST_REPEATS for count in counts.values())  # else it is not used
     if len(counts) > MOSTLY * counts.total() and repeated:
         return [
             f"column {name!r} is taken as a category and has {len(counts):,} different values in "

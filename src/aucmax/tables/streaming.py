@@ -141,7 +141,8 @@ def fit_stream(
             progress=progress,
         )
         scored = ScoredRows.of(model, model.encoder_.transform(test.table))
-        evaluation = judge(model, train, test, scored, file=file, command=command, compare=False)
+        known = rows.select(np.flatnonzero((parts < 2) & (counted > 0)))
+        evaluation = judge(model, known, test, scored, file=file, command=command, compare=False)
         if count > len(parts):  # nobody has counted the labels of those beyond the sample
             seen = Part(count - int((parts > 0).sum()))
             evaluation = replace(evaluation, parts={**evaluation.parts, "train": seen})
