@@ -434,9 +434,8 @@ def _check_last_value(path: Path, written: Any, dialect: Dialect) -> None:
         if "straddling" in str(error):  # the value is longer than a block
             raise wrong(path, never) from None
         raise
-    first, *more = value.splitlines(keepends=True)
-    if more or first.endswith(("\r", "\n")):
-        raise wrong(path, f"{never}, before {first.rstrip()!r}")
+    if "\n" in value or "\r" in value:
+        raise wrong(path, f"{never}, before {value.splitlines()[0]!r}")
 
 
 def _look_through(path: Path, encoding: str | None, notes: list[str]) -> tuple[str, bool, set[str]]:
