@@ -287,6 +287,8 @@ def test_predict_takes_another_threshold(folder, capsys):
             rf"([\d.]+) of the (\d+) rows that judged", err,
         ).groups()  # fmt: skip
         assert int(n) == len(found.classes)
+        by_them = "rows that judged the model, which chose it: new rows may have less\n" in err
+        assert by_them == rule.startswith(("recall", "precision"))
         flagged = found.probability >= float(cut)
         w, y = found.weight, found.classes
         assert float(recall) == pytest.approx(

@@ -264,6 +264,7 @@ def predict(
             fit chose and printed: a number; cost=5, if a missed one costs as much as 5 false
             alarms, which is 1/6; recall=0.9 or precision=0.5, as the rows that judged the model in
             fit had it; proba for 0.5; or balanced, for the best balanced accuracy of those rows.
+            New rows may have less than these; fit --threshold chooses by others, and judges it.
         explain: Name the N columns that moved each row's log-odds most, and by how much (Shapley
             values, compared with other rows of the file). Takes up to 32 scorings per row and
             column.

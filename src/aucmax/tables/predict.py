@@ -58,7 +58,8 @@ def predict_file(
         reading: how the file is written.
         id_column: names a row, and comes first; None is that of ``fit_file``, if it is there.
         threshold: as in :class:`AUCClassifier`, instead of the model's own. "balanced", "recall="
-            and "precision=" are looked up on the rows that judged the model in ``fit_file``.
+            and "precision=" are looked up on the rows that judged the model in ``fit_file``, which
+            chooses by others itself: new rows may have less than these.
         explain: so many columns that moved a row's log-odds most are named beside it, see
             :func:`aucmax.tables.explain_rows`; 0 for none.
         device: "auto" is the GPU if there is one.
@@ -187,9 +188,10 @@ def _other_threshold(
     assert isinstance(rows, BinaryRows)  # there are two labels
     at = rows.at_threshold
     precision = "none flagged" if at.precision is None else f"precision {at.precision:.3f}"
+    chosen = ", which chose it: new rows may have less" if rule.needs_rows else ""
     return cut, (
         f"rows are {found.labels[1]!r} from {cut:.4g} on ({rule}): recall {at.recall:.3f}, "
-        f"{precision} of the {len(found.classes):,} rows that judged the model"
+        f"{precision} of the {len(found.classes):,} rows that judged the model{chosen}"
     )
 
 
