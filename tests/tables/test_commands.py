@@ -139,6 +139,9 @@ def test_an_unseen_category_counts_as_a_rare_one(folder):
     data.to_csv(place / "unseen.csv", index=False)
     text, _ = predict_file(place / "model", place / "unseen.csv")
     assert len(text.splitlines()) == 41
+    data[:1].to_csv(place / "one.csv", index=False)
+    _, notes = predict_file(place / "model", place / "one.csv")
+    assert re.match(r"[01] of 1 row is predicted 'yes', from 0\.\d+ on$", notes[-1])
 
 
 @pytest.mark.parametrize("kind", ["csv.gz", "tsv", "parquet", "feather"])

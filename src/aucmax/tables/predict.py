@@ -123,7 +123,7 @@ def _counted(predictions: Sequence[str], model: AUCClassifier) -> str:
     rows, counts = plural(len(predictions), "row"), Counter(predictions)
     if len(model.classes_) == 2:
         yes = str(model.classes_[1])
-        are = "is" if counts[yes] == 1 else "are"
+        are = "is" if 1 in (counts[yes], len(predictions)) else "are"
         return f"{counts[yes]:,} of {rows} {are} predicted {yes!r}, from {model.threshold_:.4g} on"
     most = [f"{count:,} {label!r}" for label, count in counts.most_common(MOST_COUNTED)]
     more = len(counts) - len(most)
