@@ -160,6 +160,7 @@ def test_the_scorings_are_counted(fitted, monkeypatch):
         return score(self, encoded)
 
     monkeypatch.setattr(AUCClassifier, "score_encoded", count)
+    monkeypatch.setattr(module, "LONG", 1e9)  # of a busy machine nothing need be said
     found = explain_rows(model, table[:10])
     assert found.samples >= 32  # ten rows begin as many walks each
     assert found.scorings == sum(seen[1:]) == 10 * found.samples * 3

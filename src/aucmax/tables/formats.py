@@ -303,12 +303,17 @@ SIGN = "[+\\-\u2212]"
 
 def _numbers(texts: Any, written: Format) -> Any:
     if written.decimal == "." and not written.thousands and not written.unit:
-        hexadecimal = pc.any(pc.match_substring_regex(texts, "^0[xX]")).as_py()
-        for kind in (pa.float64(),) if hexadecimal else (pa.int64(), pa.float64()):
+        for kind in (pa.int64(), pa.float64()):
             try:
-                return texts.cast(kind)
+                values = texts.cast(kind)
             except pa.ArrowInvalid:
                 continue
+            # Codes such as 0x1f are whole numbers to Arrow alone.
+            if (
+                kind == pa.float64()
+                or not pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py()
+            ):
+                return values
     fitting = pc.match_substring_regex(texts, _pattern(written))
     texts = _without(texts, pc.invert(fitting))
     if written.unit:
