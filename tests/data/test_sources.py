@@ -524,11 +524,11 @@ def test_several_labels_are_learned_though_some_are_missing(method):
 @pytest.mark.parametrize(
     ("labels", "task"),
     [
-        (torch.tensor([0, 1, 1]), "binary"),
-        (torch.tensor([0.0, 1.0, 1.0]), "binary"),
-        (torch.tensor([True, False, True]), "binary"),
-        (torch.tensor([0, 1, 2]), "multiclass"),
-        (torch.tensor([[0, 1], [1, 0], [0, 0]]), "multilabel"),
+        (torch.tensor([0, 1] * 3), "binary"),
+        (torch.tensor([0.0, 1.0] * 3), "binary"),
+        (torch.tensor([True, False] * 3), "binary"),
+        (torch.tensor([0, 1, 2] * 2), "multiclass"),
+        (torch.tensor([[0, 1], [1, 0], [0, 0]] * 2), "multilabel"),
     ],
 )
 def test_the_task_goes_by_the_labels(labels, task):
@@ -538,7 +538,7 @@ def test_the_task_goes_by_the_labels(labels, task):
         "multilabel": aucmax.MultilabelAUCLoss,
     }
     outputs = {"binary": 1, "multiclass": 3, "multilabel": 2}[task]
-    result = fit(linear(2, outputs), (torch.randn(3, 2), labels), steps=1)
+    result = fit(linear(2, outputs), (torch.randn(6, 2), labels), steps=1)
     assert type(result.loss) is kinds[task]
 
 

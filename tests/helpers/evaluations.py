@@ -25,6 +25,7 @@ def make_evaluation(p=None, y=None, **changes):
     ]
     peer = {"name": "logistic regression", "auc": 0.5, "low": 0.4, "high": 0.6, "seconds": 0.4}
     column = {"name": "age", "kind": "number", "missing": 0.02, "distinct": 57, "typical": "41"}
+    column["written"] = ""
     return {
         "target": "churned",
         "labels": ["no", "yes"],

@@ -140,12 +140,12 @@ def test_a_column_that_is_not_used_is_not_named_and_one_alone_says_all():
 @pytest.mark.parametrize("most", [{"BLOCK": 50, "FIRST": 7}, {"VALUES": 90}, {"VALUES": 25}])
 def test_the_same_call_gives_the_same_values_in_blocks_of_any_size(fitted, monkeypatch, most):
     model, table = fitted
-    whole = explain_rows(model, table[:30], samples=8)
+    whole = explain_rows(model, table[:6], samples=4)
     for name, value in most.items():
         monkeypatch.setattr(module, name, value)
-    again = explain_rows(model, table[:30], samples=8)
+    again = explain_rows(model, table[:6], samples=4)
     np.testing.assert_allclose(again.values, whole.values, atol=1e-12)
-    assert not np.allclose(explain_rows(model, table[:30], samples=8, seed=1).values, whole.values)
+    assert not np.allclose(explain_rows(model, table[:6], samples=4, seed=1).values, whole.values)
 
 
 # ---- What it costs -------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_the_scorings_are_counted(fitted, monkeypatch):
     for values in (8 * width, 2 * width):  # of a walk 3 rows are scored
         seen.clear()
         monkeypatch.setattr(module, "VALUES", values)
-        assert explain_rows(model, table[:10]).scorings == sum(seen[1:])
+        assert explain_rows(model, table[:10], samples=4).scorings == sum(seen[1:])
         assert max(seen[1:]) == {8: 6, 2: 2}[values // width]
 
 

@@ -83,7 +83,7 @@ def written(table, how):
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(tables(), WRITTEN)
 def test_a_table_is_read_as_it_was_meant(tmp_path, table, how):
