@@ -17,6 +17,7 @@ from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.multiclass import class_results
 from aucmax.tables import evaluate_file, fit_file, fit_stream, predict_file, write_report
 from aucmax.tables.files import read
+from aucmax.tables.formats import Format
 
 pytestmark = pytest.mark.xdist_group("options")
 
@@ -448,6 +449,15 @@ def test_a_column_is_what_all_files_say_together(tmp_path):
     assert table["k"].to_pylist() == ["007", "8", "x"]
     assert table["n"].to_pylist() == [1.0, 2.0, 2.5]
     assert str(table["d"].type) == "date32[day]"
+
+
+def test_files_to_predict_may_differ_in_columns_that_no_model_needs(tmp_path):
+    """Also where they are read again, for a column is text in one of them alone."""
+    (tmp_path / "a.csv").write_text("x,k,extra\n1,2,9\n3,4,9\n")
+    (tmp_path / "b.csv").write_text("k,x\na,5\n")
+    known = {"x": Format("number"), "k": Format("number")}
+    table = read([tmp_path / "a.csv", tmp_path / "b.csv"], formats=known).table
+    assert table.to_pydict() == {"x": [1, 3, 5], "k": ["2", "4", "a"]}
 
 
 @pytest.mark.parametrize(

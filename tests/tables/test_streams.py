@@ -17,6 +17,7 @@ import pytest
 from aucmax import AUCClassifier
 from aucmax.cli import main
 from aucmax.tables import (
+    ReadOptions,
     csv_files,
     evaluate_file,
     fit_stream,
@@ -241,6 +242,14 @@ def test_the_encoder_knows_training_rows_only(own_ways):
     assert "Oslo" in learned
     assert "test" not in learned  # nor what stands in rows that weigh nothing
     assert "weightless" not in learned
+
+
+def test_words_that_are_said_to_be_no_label(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n1,no\n2,yes\n3,later\n4,yes\n")
+    reading = ReadOptions(na_values=("later",))
+    for preview in (preview_file, preview_stream):
+        assert preview(path, "y", reading=reading).labels == {"no": 1, "yes": 2}
 
 
 def test_a_dry_run_of_a_pattern(own_ways, capsys, monkeypatch):

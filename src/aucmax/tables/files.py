@@ -114,9 +114,6 @@ def read(
     options, paths = options or ReadOptions(), as_paths(data)
     notes: list[str] = []
     tables, decimals = _read_each(paths, options, {*text}, formats, notes)
-    if formats is not None:  # columns that the model does not need may be in some files alone
-        both = set.intersection(*({*table.column_names} for table in tables))
-        tables = [table.select([x for x in table.column_names if x in both]) for table in tables]
     check_columns(paths, tables)
     if mixed := texts_of_some(tables):
         notes = []
@@ -138,7 +135,11 @@ def _read_each(
 ) -> tuple[list[pa.Table], list[str]]:
     """The files' tables with the types that Arrow finds, and their decimal points."""
     found = [_read_one(Path(path), options, text, formats, notes) for path in paths]
-    return [table for table, _ in found], [decimal for _, decimal in found]
+    tables, decimals = [table for table, _ in found], [decimal for _, decimal in found]
+    if formats is not None:  # columns that the model does not need may be in some files alone
+        both = set.intersection(*({*table.column_names} for table in tables))
+        tables = [table.select([x for x in table.column_names if x in both]) for table in tables]
+    return tables, decimals
 
 
 def _read_one(

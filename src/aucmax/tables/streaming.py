@@ -119,7 +119,9 @@ def fit_stream(
 
     def encode(block: Columns) -> tuple[Any, ...]:
         columns, words, weights = _apart(file, block)
-        words = join_spellings(words, target, [], exact=exact_labels, known=labels)
+        words = join_spellings(
+            words, target, [], exact=exact_labels, known=labels, missing=reading.na_values
+        )
         there = np.flatnonzero(words != "")
         numbers = label_numbers(words[there], labels, target)
         weights = None if weights is None else weights[there]
@@ -184,7 +186,9 @@ def _read_sample(file: TableFile, groups: RowGroups) -> tuple[Labeled, NDArray[n
     reading = groups.reading
     table, more = understood(table, groups.decimal, reading.na_values, reading.categories)
     notes += more
-    words = join_spellings(words, file.target, notes, exact=file.exact_labels)
+    words = join_spellings(
+        words, file.target, notes, exact=file.exact_labels, missing=reading.na_values
+    )
     there = np.flatnonzero(words != "")
     table, words, parts = table.select(there), words[there], parts[there]
     weights = None if weights is None else weights[there]
