@@ -85,8 +85,9 @@ def fit_file(
     """
     paths = as_paths(data)
     file = TableFile(
-        paths, target, positive, tuple(drop), test_share, seed, exact_labels, weight, id_column,
-        reading or ReadOptions(),
+        paths, target, positive=positive, drop=tuple(drop), test_share=test_share, seed=seed,
+        exact_labels=exact_labels, weight=weight, id_column=id_column,
+        reading=reading or ReadOptions(),
     )  # fmt: skip
     folder = model_folder.choose(out, paths[0])
     with work_folder(folder, file.settings("fit", file.digest, options), progress) as work:
@@ -142,8 +143,7 @@ def preview_file(data: Paths, target: str, **options: Any) -> Preview:
         >>> preview.notes[0]
         "'?' is taken as missing in column 'age' (1)"
     """
-    fixed = {"positive": None, "drop": (), "test_share": 0.5, "seed": 0}
-    return Preview.of(TableFile(as_paths(data), target, **{**fixed, **options}).read())
+    return Preview.of(TableFile(as_paths(data), target, **options).read())
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,10 @@ class TableFile:
 
     data: tuple[str, ...]
     target: str
-    positive: str | None
-    drop: tuple[str, ...]
-    test_share: float
-    seed: int
+    positive: str | None = None
+    drop: tuple[str, ...] = ()
+    test_share: float = 0.2
+    seed: int = 0
     exact_labels: bool = False
     weight: str | None = None
     id_column: str | None = None

@@ -199,8 +199,9 @@ def tune_file(
         deadline = time.monotonic() + checks.positive("time_limit", time_limit, infinite=True)
     paths = as_paths(data)
     file = TableFile(
-        paths, target, positive, tuple(drop), test_share, seed, exact_labels, weight, id_column,
-        reading or ReadOptions(),
+        paths, target, positive=positive, drop=tuple(drop), test_share=test_share, seed=seed,
+        exact_labels=exact_labels, weight=weight, id_column=id_column,
+        reading=reading or ReadOptions(),
     )  # fmt: skip
     require_optuna()
     # Refused at once: what would end the search later, or has no part in it.

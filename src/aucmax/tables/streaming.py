@@ -95,8 +95,10 @@ def fit_stream(
     paths = as_paths(data)
     reading = reading or ReadOptions()
     file = TableFile(
-        paths, target, positive, tuple(drop), KEPT, seed, exact_labels, weight, id_column, reading
-    )
+        paths, target, positive=positive, drop=tuple(drop), test_share=KEPT, seed=seed,
+        exact_labels=exact_labels, weight=weight, id_column=id_column,
+        reading=reading,
+    )  # fmt: skip
     folder = model_folder.choose(out, paths[0])
     groups = RowGroups(paths, reading)
     rows, parts = _read_sample(file, groups)
@@ -168,8 +170,7 @@ def preview_stream(data: Paths, target: str, **options: Any) -> Preview:
         >>> preview_stream(folder / "part-*.csv", "sick").labels
         {'no': 2, 'yes': 1}
     """
-    fixed = {"positive": None, "drop": (), "test_share": KEPT, "seed": 0}
-    file = TableFile(as_paths(data), target, **{**fixed, **options})
+    file = TableFile(as_paths(data), target, **options)
     groups = RowGroups(file.data, file.reading)
     preview = Preview.of(_read_sample(file, groups)[0])
     if groups.rows == groups.sample_size:
