@@ -1,0 +1,103 @@
+"""Groups become numbers, whatever holds them, and what is missing is an error."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from aucmax.data import number_groups
+from aucmax.data.groups import count_classes
+
+NAMES = ["b", "a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        NAMES,
+        tuple(NAMES),
+        np.array(NAMES),
+        np.array(NAMES, object),
+        np.array(NAMES, "S1"),
+        pd.Series(NAMES),
+        pd.Series(NAMES, dtype="category"),
+        pd.DataFrame({"site": NAMES}),
+        [7, -3, 7, 9],
+        np.array([7, -3, 7, 9]),
+        np.array([7, 3, 7, 9], "uint8"),
+        pd.Series([7, 3, 7, 9], dtype="Int64"),
+        torch.tensor([7, -3, 7, 9], dtype=torch.int32),
+        torch.tensor([[0.5], [-0.5], [0.5], [2.0]]),
+        [datetime.date(2020, 1, day) for day in (2, 1, 2, 3)],
+        np.array(["2020-01-02", "2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]"),
+    ],
+    ids=lambda x: f"{type(x).__name__} {getattr(x, 'dtype', '')}",
+)
+def test_equal_values_have_equal_numbers_in_their_order(values):
+    numbers = number_groups(values, rows=4)
+    assert numbers.dtype == torch.int64
+    assert numbers.tolist() == [1, 0, 1, 2]
+
+
+def test_values_of_several_kinds_are_numbered_as_they_come():
+    assert number_groups([1, "1", (2, "x"), 1.0]).tolist() == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "missing"),
+    [
+        ([1, None, 2], 1),
+        (["a", "", None], 2),
+        (["a", float("nan"), "b"], 1),
+        (np.array([1.0, np.nan, np.nan]), 2),
+        (torch.tensor([1.0, float("nan")]), 1),
+        (pd.Series([1, None, 3], dtype="Int64"), 1),
+        (pd.Series(["a", None], dtype="category"), 1),
+        (pd.Series(["a", None], dtype="category").cat.codes, 1),
+        ([0, -1, 3, -1], 2),
+        (torch.tensor([0, -1, 3]), 1),
+        (np.array(["2020-01-01", "NaT"], "datetime64[D]"), 1),
+    ],
+    ids=str,
+)
+def test_missing_values_are_counted(values, missing):
+    with pytest.raises(ValueError, match=rf"site must .*found {missing} among {len(values)}:"):
+        number_groups(values, "site")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([], r"group must have shape \(N,\), N >= 1, found \(0,\)"),
+        (np.zeros((2, 2)), r"group must have shape \(N,\).*found \(2, 2\)"),
+        (3, r"group must have shape \(N,\).*found \(\)"),
+        ([1, 2, 3], "group must have a value for each of 2 rows, found 3"),
+    ],
+)
+def test_what_is_wrong_is_named(values, message):
+    with pytest.raises(ValueError, match=message):
+        number_groups(values, rows=2)
+
+
+def test_classes_are_counted_or_weighed_by_group():
+    group, labels = torch.tensor([0, 2, 2, 0, 2]), torch.tensor([True, True, False, False, True])
+    positives, negatives = count_classes(group, labels)
+    assert (positives.tolist(), negatives.tolist()) == ([1, 0, 2], [1, 0, 1])
+    weight = torch.tensor([0.5, 2.0, 1.0, 0.25, 1.0])
+    positives, negatives = count_classes(group, labels.float(), weight)
+    assert (positives.tolist(), negatives.tolist()) == ([0.5, 0, 3], [0.25, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("group", "labels", "message"),
+    [
+        ([0, 0, 1], [1, 1, 0], "none among 2 groups: 1 with positives alone, 1 with negatives"),
+        ([0, 0], [1, 0, 0], r"found \(2,\) and labels of \(3,\)"),
+        ([0, 0], [1, 2], "labels: target must hold 0 and 1 only, found 1, 2"),
+    ],
+)
+def test_groups_without_a_pair_are_an_error(group, labels, message):
+    with pytest.raises(ValueError, match=message):
+        count_classes(torch.tensor(group), torch.tensor(labels))
