@@ -37,22 +37,30 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     return total
 
 
-def concat_over_ranks(x: Tensor) -> Tensor:
+def concat_over_ranks(x: Tensor, counts: list[int] | None = None) -> Tensor:
     """Every rank's ``x``, joined along the first dimension in rank order.
 
-    Ranks may hold different numbers of rows; the other dimensions and the dtype must agree.
+    Ranks may hold different numbers of rows, ``counts`` if they are known; the other dimensions and
+    the dtype must agree.
     """
     if world_size() == 1:
         return x
-    rows = torch.tensor([x.shape[0]], device=x.device)
-    sizes = [torch.empty_like(rows) for _ in range(world_size())]
-    dist.all_gather(sizes, rows)
-    counts = [int(size) for size in sizes]
+    counts = row_counts(x) if counts is None else counts
     padded = x.new_zeros((max(counts), *x.shape[1:]))
     padded[: x.shape[0]] = x
     parts = [torch.empty_like(padded) for _ in counts]
     dist.all_gather(parts, padded)
     return torch.cat([part[:n] for part, n in zip(parts, counts, strict=True)])
+
+
+def row_counts(x: Tensor) -> list[int]:
+    """How many rows each rank's ``x`` has."""
+    if world_size() == 1:
+        return [len(x)]
+    rows = torch.tensor([x.shape[0]], device=x.device)
+    sizes = [torch.empty_like(rows) for _ in range(world_size())]
+    dist.all_gather(sizes, rows)
+    return [int(size) for size in sizes]
 
 
 def total(number: int) -> int:

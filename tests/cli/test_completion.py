@@ -11,7 +11,7 @@ from aucmax.cli import main
 from aucmax.cli._completion import options_of
 from aucmax.cli._main import COMMANDS
 from aucmax.train.metrics import METRICS, MetricName
-from aucmax.train.objectives import OBJECTIVES, Objective
+from aucmax.train.objectives import OBJECTIVES, ObjectiveName
 
 ASK = """
 source ./script
@@ -43,7 +43,7 @@ def test_commands_options_and_values(bash):
     assert bash("aucmax pre") == ["predict"]
     assert bash("aucmax --v") == ["--version"]
     assert bash("aucmax fit a.csv --th") == ["--threshold", "--threads"]
-    assert bash("aucmax fit a.csv --objective ''") == list(OBJECTIVES)
+    assert bash("aucmax fit a.csv --objective ''") == ["auc+ce", *OBJECTIVES]
     assert bash("aucmax fit a.csv --metric av") == ["average_precision"]
     assert bash("aucmax --print-completion f") == ["fish"]
     assert bash("aucmax fit cust") == []  # files, which bash completes by itself
@@ -87,5 +87,6 @@ def test_fish_completes_by_its_script(tmp_path, capsys):
 
 
 def test_choices_of_the_shell_are_those_of_python():
-    assert get_args(Objective) == tuple(OBJECTIVES)
+    suggested, _ = get_args(ObjectiveName)
+    assert get_args(suggested) == ("auc+ce", *OBJECTIVES)
     assert get_args(MetricName) == tuple(METRICS)

@@ -7,6 +7,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 import aucmax
 from aucmax import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, MultilabelAUCLoss
+from aucmax.loss import CrossEntropy
 from aucmax.stages import Stage
 
 SCORES = torch.linspace(-2, 3, 12, dtype=torch.float64)
@@ -89,3 +90,29 @@ def test_the_losss_own_step_sizes_can_be_larger():
     assert [group["lr"] for group in optimizer.param_groups] == [0.01, 0.1, 0.1]
     with pytest.raises(ValueError, match="saddle_lr must be"):
         aucmax.minmax_groups(nn.Linear(3, 1), AUCLoss(0.4), saddle_lr=-1)
+
+
+def test_losses_add_and_scale():
+    scores, target = torch.tensor([0.3, -0.2, 0.9, 0.1]), torch.tensor([1, 0, 0, 1])
+    auc, likely = AUCLoss(0.5, link="identity"), CrossEntropy()
+    total = 2 * auc + 0.5 * likely
+    assert total.weights == (2.0, 0.5)
+    assert list(total.parts.values()) == [auc, likely]
+    expected = 2 * auc(scores, target) + 0.5 * likely(scores, target)
+    torch.testing.assert_close(total(scores, target), expected)  # the map begins as the identity
+    total(scores, target).backward()
+    assert total.scale.grad.abs() > 0
+    assert total.shift.grad.abs() > 0
+    assert (total + likely).weights == (2.0, 0.5, 1.0)
+
+
+def test_a_sum_has_one_set_of_saddle_variables():
+    with pytest.raises(ValueError, match="at most one loss with saddle variables, found AUCLoss"):
+        AUCLoss(0.5) + AUCLoss(0.5)
+    with pytest.raises(TypeError):
+        AUCLoss(0.5) + 1
+
+
+def test_groups_are_refused_where_they_would_be_ignored():
+    with pytest.raises(ValueError, match="group must be None for AUCLoss"):
+        AUCLoss(0.5)(torch.zeros(2), torch.tensor([0, 1]), group=torch.tensor([0, 0]))

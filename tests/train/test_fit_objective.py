@@ -68,8 +68,10 @@ def test_several_classes():
     ("options", "message"),
     [
         ({"objective": "ranking"}, "objective must be one of .*, found 'ranking'"),
+        ({"objective": "auc+auc"}, "objective must name each part once"),
+        ({"objective": "auc+-1*ce"}, "the factor of 'ce' must be"),
         ({"objective": "auc", "loss": AUCLoss(0.2)}, "objective must not be given beside"),
-        ({"objective": "ce", "loss_options": {"margin": 2}}, "loss_options must be empty"),
+        ({"objective": "ce", "loss_options": {"margin": 2}}, "loss_options must fit CrossEntropy"),
         ({"time_limit": 0}, "time_limit must be"),
     ],
 )

@@ -21,7 +21,7 @@ from aucmax.judge.threshold import Rule
 from aucmax.report import words
 from aucmax.tables.read_options import ReadOptions
 from aucmax.train.metrics import MetricName
-from aucmax.train.objectives import Objective
+from aucmax.train.objectives import ObjectiveName
 
 if TYPE_CHECKING:
     from aucmax.judge.evaluation import Column as ColumnRecord
@@ -75,7 +75,7 @@ def fit(
     id_column: Id = None,
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
-    objective: Objective = "auc+ce",
+    objective: ObjectiveName = "auc+ce",
     metric: MetricName = "roc_auc",
     threshold: Threshold = None,
     test_share: float = 0.2,

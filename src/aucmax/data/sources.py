@@ -19,15 +19,30 @@ from torch.utils.data.distributed import DistributedSampler
 from aucmax import distributed, random_state
 from aucmax.data import labels as _labels
 from aucmax.data.augment import CropAndFlip
+from aucmax.data.groups import number_groups
 from aucmax.data.sampling import BatchSampler, derive
+
+PARTS = (
+    "(inputs, labels), (inputs, labels, weights) or (inputs, labels, weights, groups), "
+    "weights None if there are none"
+)
+"""What data and batches are made of, for messages."""
 
 
 class Batch(NamedTuple):
-    """Inputs (a tensor, or a tuple or dict of them), labels, and weights if there are any."""
+    """Inputs (a tensor, or a tuple or dict of them), labels, and what else rows may carry.
+
+    Attributes:
+        weight: how much each row counts.
+        group: an integer per row; rows are ranked within groups.
+        rows: their numbers in the training data, where a loss asks for them.
+    """
 
     x: Any
     y: Tensor
     weight: Tensor | None = None
+    group: Tensor | None = None
+    rows: Tensor | None = None
 
     def pick(self, rows: Tensor, x: Any = None) -> Batch:
         """The batch of some of the rows; with other inputs if they are given."""
@@ -37,7 +52,8 @@ class Batch(NamedTuple):
 
         if x is None:
             x = pick(self.x) if isinstance(self.x, Tensor) else tree_map(pick, self.x)
-        return Batch(x, pick(self.y), None if self.weight is None else pick(self.weight))
+        weight, group = (None if part is None else pick(part) for part in self[2:4])
+        return Batch(x, pick(self.y), weight, group)
 
 
 class Place(NamedTuple):
@@ -52,7 +68,8 @@ class Place(NamedTuple):
         x = tree_map(self._put, batch.x)
         y = batch.y.to(self.device, non_blocking=True)
         y = y.long() if self.task == "multiclass" else y.to(torch.float32)  # what the losses take
-        return Batch(x, y, None if batch.weight is None else self._put(batch.weight))
+        more = (None if part is None else self._put(part) for part in batch[2:])
+        return Batch(x, y, *more)
 
     def _put(self, x: Tensor) -> Tensor:
         dtype = self.dtype if x.is_floating_point() else x.dtype
@@ -68,10 +85,12 @@ class BatchSource:
     Attributes:
         weight: of every row, where it is known.
         weighted: whether the batches have weights.
+        numbered: whether batches shall have the numbers of their rows.
     """
 
     weight: Tensor | None = None
     weighted = False
+    numbered = False
     _iterator: Iterator[Any] | None = None
 
     def draw(self) -> tuple[Any, ...]:
@@ -108,7 +127,7 @@ class BatchSource:
 
 
 class _SampledSource(BatchSource):
-    """A source whose batches a sampler numbers; each is handed out in ``parts``."""
+    """A source whose batches a sampler makes; each is handed out in ``parts``."""
 
     sampler: BatchSampler
     parts = 1
@@ -118,7 +137,11 @@ class _SampledSource(BatchSource):
         """Part k of the sequence; parts interleave the rows of a batch, so that all are alike."""
         batch, part = divmod(k, self.parts)
         rows = self.sampler.rows(batch)
-        return own_part(rows if self.parts == 1 else rows[part :: self.parts])
+        if self.parts > 1 and getattr(self.sampler, "grouped", False):  # a group should stay whole
+            rows = rows.chunk(self.parts)[part]
+        elif self.parts > 1:
+            rows = rows[part :: self.parts]
+        return own_part(rows)
 
     def position(self, ago: int = 0) -> str:
         return f"batch {(self.batch - 1 - ago) // self.parts}"
@@ -149,8 +172,10 @@ class ArraySource(_SampledSource):
         """A gather; an augmentation that takes rows gathers by itself."""
         (rows,) = drawn
         if type(augment) is CropAndFlip:  # a subclass may take a batch alone
-            return self.arrays.pick(rows, augment(self.arrays.x, rows))
-        return super().load(self.arrays.pick(rows), augment)
+            batch = self.arrays.pick(rows, augment(self.arrays.x, rows))
+        else:
+            batch = super().load(self.arrays.pick(rows), augment)
+        return batch._replace(rows=rows) if self.numbered else batch
 
 
 class DatasetSource(_SampledSource):
@@ -171,7 +196,7 @@ class DatasetSource(_SampledSource):
     ) -> None:
         self.sampler, self.place, self.parts, self.seed = sampler, place, parts, seed
         with random_state.Isolated(seed):
-            self.weighted = len(dataset[0]) == 3
+            self.weighted = len(dataset[0]) > 2
         self.loader = DataLoader(
             _SeededBatches(dataset),
             batch_size=None,
@@ -185,9 +210,11 @@ class DatasetSource(_SampledSource):
         """The next batch of the workers."""
         if self._iterator is None:
             self._iterator = iter(self.loader)
-        batch = self.place.put(as_batch(_next(self._iterator)))
+        batch = as_batch(_next(self._iterator))
+        if self.numbered:
+            batch = batch._replace(rows=self.rows(self.batch))
         self.batch += 1
-        return tuple(batch)
+        return tuple(self.place.put(batch))
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         """Seed and rows of each batch from where the source stands, as the loader's sampler."""
@@ -285,32 +312,42 @@ def as_data(name: str, data: Any) -> Any:
     parts = data.tensors if isinstance(data, TensorDataset) else data
     if not isinstance(parts, tuple):
         return data
-    if len(parts) not in (2, 3):
-        raise ValueError(
-            f"{name} must be (inputs, labels) or (inputs, labels, weights), "
-            f"found {len(parts)} parts"
-        )
+    if len(parts) not in (2, 3, 4):
+        raise ValueError(f"{name} must be {PARTS}, found {len(parts)} parts")
 
     def inputs(values: Any) -> Tensor:
         return _labels.as_tensor(f"{name}'s inputs", values)
 
     x = inputs(parts[0]) if isinstance(parts[0], list) else tree_map(inputs, parts[0])
-    y, *weight = (_labels.as_tensor(f"{name}'s labels and weights", values) for values in parts[1:])
-    sizes = {len(leaf) for leaf in tree_leaves(x)} | {len(y), *map(len, weight)}
-    if len(sizes) != 1:
+    y, weight = (
+        None if values is None else _labels.as_tensor(f"{name}'s labels and weights", values)
+        for values in (*parts[1:3], None)[:2]
+    )
+    group = None
+    if len(parts) == 4 and parts[3] is not None:
+        group = number_groups(parts[3], f"{name}'s groups", len(parts[1]))
+    columns = [column for column in (y, weight, group) if column is not None]
+    sizes = {len(leaf) for leaf in [*tree_leaves(x), *columns]}
+    if y is None or len(sizes) != 1:
         raise ValueError(f"{name} must have one label per row, found lengths {sorted(sizes)}")
-    return Batch(x, y, *weight)
+    return Batch(x, y, weight, group)
+
+
+def has_groups(data: Any) -> bool:
+    """Whether arrays carry groups; of a Dataset or a stream nobody knows."""
+    parts = data.tensors if isinstance(data, TensorDataset) else data
+    return isinstance(parts, tuple) and len(parts) == 4 and parts[3] is not None
 
 
 def as_batch(item: Any) -> Batch:
     """What a loader or a stream gave, as a batch."""
-    if isinstance(item, tuple | list) and len(item) in (2, 3):
+    if isinstance(item, tuple | list) and len(item) in (2, 3, 4):
         x = tree_map(lambda v: v if isinstance(v, Tensor) else torch.as_tensor(v), item[0])
-        return Batch(x, *(torch.as_tensor(part) for part in item[1:]))
+        rest = (None if part is None else torch.as_tensor(part) for part in item[1:])
+        return Batch(x, *rest)  # type: ignore[arg-type]
     what = f"{len(item)} parts" if isinstance(item, tuple | list) else type(item).__name__
     raise ValueError(
-        f"batches must be (inputs, labels) or (inputs, labels, weights), found {what}; "
-        f"whole arrays are passed as a tuple (x, y)"
+        f"batches must be {PARTS}, found {what}; whole arrays are passed as a tuple (x, y)"
     )
 
 

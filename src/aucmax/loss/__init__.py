@@ -1,9 +1,9 @@
-"""The AUC losses: modules that hold the saddle variables a, b and alpha.
+"""The losses: the AUC's saddle objectives, losses on pairs and lists, and the likelihood.
 
 :mod:`aucmax.loss.objective` has the mathematics as pure functions.
 """
 
-from aucmax.loss.base import SaddleLoss
+from aucmax.loss.base import LossSum, SaddleLoss
 from aucmax.loss.binary import AUCLoss
 from aucmax.loss.combined import AUCWithCrossEntropy, saddle_part
 from aucmax.loss.cross_entropy import CrossEntropy
@@ -11,13 +11,16 @@ from aucmax.loss.groups import minmax_groups
 from aucmax.loss.multiclass import MulticlassAUCLoss
 from aucmax.loss.multilabel import MultilabelAUCLoss
 from aucmax.loss.prior import StreamingPrior
+from aucmax.loss.ranking import RankingLoss
 
 __all__ = [
     "AUCLoss",
     "AUCWithCrossEntropy",
     "CrossEntropy",
+    "LossSum",
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
+    "RankingLoss",
     "SaddleLoss",
     "StreamingPrior",
     "minmax_groups",

@@ -1,10 +1,10 @@
-"""What the AUC losses share: the saddle variables, the options and the closed forms."""
+"""What the losses share: sums of them, exact state, and the saddle variables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,164 @@ from torch import Tensor, nn
 from aucmax import checks
 from aucmax.loss._inputs import computable
 from aucmax.loss.objective import LINKS
+
+
+class Scale(NamedTuple):
+    """How much a part of a batch counts in the whole: means over rows, and what compares rows."""
+
+    means: Any
+    comparisons: Any
+
+
+class Loss(nn.Module):
+    """A loss of scores, labels and perhaps weights, groups and row numbers; losses add by ``+``.
+
+    Attributes:
+        needs_index: whether it wants each row's number in the training data.
+        compares_rows: whether rows are compared with each other, so that it is no mean over rows.
+        is_likelihood: whether the scale and the shift of the scores matter to it, so that in a sum
+            with others it gets those of its own.
+    """
+
+    needs_index = False
+    compares_rows = False
+    is_likelihood = False
+
+    def __add__(self, other: Loss) -> LossSum:
+        if not isinstance(other, Loss):
+            return NotImplemented
+        terms = [*_terms(self), *_terms(other)]
+        return LossSum({f"part{k}": part for k, (part, _) in enumerate(terms)}, _weights(terms))
+
+    def __mul__(self, weight: float) -> LossSum:
+        scaled = [(part, weight * own) for part, own in _terms(self)]
+        return LossSum({f"part{k}": part for k, (part, _) in enumerate(scaled)}, _weights(scaled))
+
+    __rmul__ = __mul__
+
+
+class LossSum(Loss):
+    r"""A weighted sum of losses of the same scores, which ``+`` and ``*`` make.
+
+    A likelihood in it, such as cross-entropy, gets the scores as :math:`c \cdot s + d` with the
+    scale c and the shift d learned, so that no part asks its scale of the scores of the others.
+
+    Args:
+        parts: the losses, by name; at most one of them with saddle variables.
+        weights: one for each.
+
+    Example:
+        >>> from aucmax.loss import AUCLoss, CrossEntropy
+        >>> loss = AUCLoss(0.1, link="identity") + 0.5 * CrossEntropy()
+        >>> [name for name, _ in loss.named_parameters()]
+        ['scale', 'shift', 'part0.a', 'part0.b', 'part0.alpha']
+    """
+
+    def __init__(self, parts: Mapping[str, nn.Module], weights: tuple[float, ...]) -> None:
+        super().__init__()
+        self.weights = tuple(checks.positive("weight", weight) for weight in weights)
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self.names = tuple(parts)
+        saddles = [part for part in parts.values() if isinstance(part, SaddleLoss)]
+        if len(saddles) > 1:
+            kinds = ", ".join(type(part).__name__ for part in saddles)
+            raise ValueError(
+                f"a sum must have at most one loss with saddle variables, found {kinds}"
+            )
+        likely = [part for part in parts.values() if getattr(part, "is_likelihood", False)]
+        mapped = bool(likely) and len(parts) > 1
+        self.scale = nn.Parameter(torch.ones(1)) if mapped else None
+        size = _shifts(saddles, likely) if mapped else 0
+        self.shift = nn.Parameter(torch.zeros(size)) if size else None
+
+    @property
+    def parts(self) -> dict[str, nn.Module]:
+        """The losses, by name."""
+        return {name: getattr(self, name) for name in self.names}
+
+    def forward(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        *,
+        group: Tensor | None = None,
+        index: Tensor | None = None,
+        scale: Scale | None = None,
+    ) -> Tensor:
+        """The objective of one batch."""
+        mapped = scores if self.scale is None else scores * self.scale
+        mapped = mapped if self.shift is None else mapped + self.shift
+        total: Any = 0.0
+        for part, share in zip(self.parts.values(), self.weights, strict=True):
+            own = mapped if getattr(part, "is_likelihood", False) else scores
+            value = loss_of(part, own, target, weight, group, index, scale)
+            total = total + (value if share == 1 else share * value)
+        return total  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Show the weights."""
+        return f"weights={self.weights}"
+
+
+def loss_of(
+    loss: nn.Module,
+    scores: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    group: Tensor | None = None,
+    index: Tensor | None = None,
+    scale: Scale | None = None,
+) -> Tensor:
+    """The value of any loss, which is called with what there is and what it takes.
+
+    An ensemble gives several scores per row, one after the other: in a mean over rows each learns
+    the row's label; a loss that compares rows compares the scores of each member. Of scores that
+    the rows do not divide, the loss says what is wrong.
+    """
+    more = {"group": group} if group is not None else {}
+    if index is not None and getattr(loss, "needs_index", False):
+        more["index"] = index
+    if isinstance(loss, LossSum):
+        return loss(scores, target, weight, group=group, index=index, scale=scale)  # type: ignore[no-any-return]
+    compares = getattr(loss, "compares_rows", False)
+    repeats = len(scores) // len(target) if len(target) else 0
+    if not compares and repeats > 1 and len(scores) == repeats * len(target):
+        if hasattr(loss, "repeats"):
+            setattr(loss, "repeats", repeats)  # noqa: B010
+        target = target.repeat_interleave(repeats, dim=0)
+        weight = None if weight is None else weight.repeat_interleave(repeats, dim=0)
+        more = {name: x.repeat_interleave(repeats, dim=0) for name, x in more.items()}
+    given = (scores, target) if weight is None else (scores, target, weight)
+    value: Tensor = loss(*given, **more)
+    if scale is None:
+        return value
+    scaled: Tensor = value * (scale.comparisons if compares else scale.means)
+    return scaled
+
+
+def _terms(loss: Loss) -> list[tuple[nn.Module, float]]:
+    if isinstance(loss, LossSum):
+        return list(zip(loss.parts.values(), loss.weights, strict=True))
+    return [(loss, 1.0)]
+
+
+def _weights(terms: list[tuple[nn.Module, float]]) -> tuple[float, ...]:
+    return tuple(weight for _, weight in terms)
+
+
+def _shifts(saddles: list[SaddleLoss], likely: list[nn.Module]) -> int:
+    """How many shifts the scores get before a likelihood: one per class where that is known.
+
+    Under a softmax scores of classes are compared already: a shift would undo that.
+    """
+    if saddles and saddles[0].link == "softmax":
+        return 0
+    priors = getattr(saddles[0], "priors", None) if saddles else None
+    if priors is not None:
+        return len(priors)
+    return 0 if getattr(likely[0], "task", "binary") == "multiclass" else 1
 
 
 class ExactState(nn.Module):
@@ -41,7 +199,7 @@ class ExactState(nn.Module):
         return self
 
 
-class SaddleLoss(ExactState):
+class SaddleLoss(Loss, ExactState):
     """A loss that is minimized over a and b and maximized over alpha.
 
     Args:
@@ -81,6 +239,14 @@ class SaddleLoss(ExactState):
         """h, in single precision or better."""
         return LINKS[self.link](scores.to(computable(scores.dtype)))
 
+    def _refuse(self, group: Tensor | None) -> None:
+        """Raise for groups, of which each would need saddle variables of its own."""
+        if group is not None:
+            raise ValueError(
+                f"group must be None for {type(self).__name__}: GroupedAUCLoss, or a loss on pairs "
+                f"such as PairwiseAUCLoss, ranks within groups"
+            )
+
     def _may_look(self, scores: Tensor) -> bool:
         """Whether this call may look at values."""
         return checks.host_readable(scores) or (self.debug and checks.synchronizable())
@@ -100,12 +266,19 @@ class SaddleLoss(ExactState):
         raise NotImplementedError
 
     @torch.no_grad()
-    def reset_dual(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+    def reset_dual(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        group: Tensor | None = None,
+    ) -> None:
         r"""Set alpha to its optimum for these scores, the closed form of Algorithm 2, line 12.
 
         .. math:: \alpha = E[h \mid y = 0] - E[h \mid y = 1]
 
-        Call it at a stage's end with fresh examples scored in evaluation mode.
+        Call it at a stage's end with fresh examples scored in evaluation mode. Groups matter to
+        :class:`aucmax.GroupedAUCLoss` alone.
 
         Raises:
             ValueError: if the examples lack a class.
@@ -115,7 +288,13 @@ class SaddleLoss(ExactState):
         self._project_dual()
 
     @torch.no_grad()
-    def reset_primal(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+    def reset_primal(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        group: Tensor | None = None,
+    ) -> None:
         r"""Set a and b to their optimum, the means of :math:`h` over positives and negatives."""
         positive, negative = self._class_means(scores, target, weight)
         self.a.copy_(positive)

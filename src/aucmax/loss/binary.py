@@ -82,8 +82,17 @@ class AUCLoss(SaddleLoss):
         self.repeats = 1  # scores that an ensemble gives for each label
         self._warned_of_alpha = False
 
-    def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        *,
+        group: Tensor | None = None,
+        index: Tensor | None = None,
+    ) -> Tensor:
         """The objective of one batch; differentiable in scores, a, b and alpha."""
+        self._refuse(group)
         check_binary_shapes(scores, target, weight)
         self._project_dual()
         if not checks.tracing() and scores.dtype != torch.float64 and kernels.usable_on(scores):

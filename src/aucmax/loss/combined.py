@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from aucmax import checks
-from aucmax.loss.base import SaddleLoss
+from aucmax.loss.base import LossSum, SaddleLoss
 from aucmax.loss.binary import AUCLoss
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.loss.multiclass import MulticlassAUCLoss
 
 
-class AUCWithCrossEntropy(nn.Module):
+class AUCWithCrossEntropy(LossSum):
     r"""An AUC loss plus the cross-entropy of an affine map of the same scores.
 
     .. math::
@@ -43,30 +41,12 @@ class AUCWithCrossEntropy(nn.Module):
     """
 
     def __init__(self, auc: SaddleLoss, weight: float = 1.0) -> None:
-        super().__init__()
         if not isinstance(auc, (AUCLoss, MulticlassAUCLoss)):
             raise ValueError(
                 f"auc must be an AUCLoss or a MulticlassAUCLoss, found {type(auc).__name__}"
             )
-        self.auc = auc
-        self.weight = checks.positive("weight", weight)
-        self.cross_entropy = CrossEntropy("binary" if isinstance(auc, AUCLoss) else "multiclass")
-        self.scale = nn.Parameter(torch.ones(1))
-        size = len(auc.priors) if isinstance(auc, MulticlassAUCLoss) else 1
-        # Under a softmax scores of classes are compared already: a shift would undo that.
-        self.shift = None if auc.link == "softmax" else nn.Parameter(torch.zeros(size))
-
-    def extra_repr(self) -> str:
-        """Show the weight."""
-        return f"weight={self.weight:g}"
-
-    def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The objective of one batch."""
-        mapped = scores * self.scale
-        mapped = mapped if self.shift is None else mapped + self.shift
-        likely = self.cross_entropy(mapped, target, weight)
-        total: Tensor = self.auc(scores, target, weight) + self.weight * likely
-        return total
+        task = "binary" if isinstance(auc, AUCLoss) else "multiclass"
+        super().__init__({"auc": auc, "cross_entropy": CrossEntropy(task)}, (1.0, weight))
 
 
 def saddle_part(loss: nn.Module) -> SaddleLoss | None:
@@ -78,5 +58,5 @@ def saddle_part(loss: nn.Module) -> SaddleLoss | None:
         >>> saddle_part(AUCWithCrossEntropy(auc)) is auc, saddle_part(CrossEntropy())
         (True, None)
     """
-    inner = loss.auc if isinstance(loss, AUCWithCrossEntropy) else loss
-    return inner if isinstance(inner, SaddleLoss) else None
+    parts = loss.parts.values() if isinstance(loss, LossSum) else [loss]
+    return next((part for part in parts if isinstance(part, SaddleLoss)), None)

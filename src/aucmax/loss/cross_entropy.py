@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from aucmax import checks
@@ -17,11 +17,12 @@ from aucmax.loss._inputs import (
     flatten,
     known_labels,
 )
+from aucmax.loss.base import Loss
 
 TASKS = ("binary", "multiclass", "multilabel")
 
 
-class CrossEntropy(nn.Module):
+class CrossEntropy(Loss):
     r"""The negative log-likelihood of the labels under the sigmoid or softmax of the scores.
 
     Args:
@@ -40,12 +41,22 @@ class CrossEntropy(nn.Module):
         0.6931
     """
 
+    is_likelihood = True
+
     def __init__(self, task: str = "binary") -> None:
         super().__init__()
         self.task = checks.choice("task", task, TASKS)
 
-    def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The weighted mean over the batch."""
+    def forward(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        *,
+        group: Tensor | None = None,
+        index: Tensor | None = None,
+    ) -> Tensor:
+        """The weighted mean over the batch; to a mean over rows, groups are nothing."""
         check_tensors(scores, target)
         exact, look = scores.to(computable(scores.dtype)), checks.host_readable(scores)
         if self.task == "multilabel":

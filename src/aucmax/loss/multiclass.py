@@ -73,8 +73,17 @@ class MulticlassAUCLoss(SaddleLoss):
         self.pairs, self.generator = pairs, generator
         self.register_buffer("priors", torch.tensor(shares, dtype=torch.float64))
 
-    def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        *,
+        group: Tensor | None = None,
+        index: Tensor | None = None,
+    ) -> Tensor:
         """The mean over the class pairs; differentiable in scores, a, b and alpha."""
+        self._refuse(group)
         self._project_dual()
         h, classes, weight = self._prepare(scores, target, weight)
         p = self.priors.to(h.dtype)

@@ -61,8 +61,17 @@ class MultilabelAUCLoss(SaddleLoss):
         )
         self.register_buffer("priors", torch.tensor(shares, dtype=torch.float64))
 
-    def forward(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        *,
+        group: Tensor | None = None,
+        index: Tensor | None = None,
+    ) -> Tensor:
         """The mean of the labels' objectives; differentiable in scores, a, b and alpha."""
+        self._refuse(group)
         self._project_dual()
         h, labels, known = self._prepare(scores, target, weight)
         p = self.priors.to(h.dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -104,11 +103,16 @@ class TabularEnsemble(nn.Module):
         self.backbone = backbone
         self.output = output
 
+    @property
+    def scores_per_row(self) -> int:
+        """How many scores it gives for each output and row while it trains."""
+        return int(self.backbone.k)  # type: ignore[arg-type]
+
     def forward(self, columns: Columns) -> Tensor:
         """Raw scores of numeric columns and categories."""
         features = self.features(columns)
-        members: Any = self.backbone.k
-        scores: Tensor = self.output(self.backbone(features[:, None].expand(-1, members, -1)))
+        each = features[:, None].expand(-1, self.scores_per_row, -1)
+        scores: Tensor = self.output(self.backbone(each))
         return scores.flatten(0, 1) if self.training else scores.mean(1)
 
     def folded(self) -> FoldedEnsemble:

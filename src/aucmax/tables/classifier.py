@@ -29,7 +29,7 @@ from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
 from aucmax.tables.split import hold_out
 from aucmax.train import FitResult, fit
 from aucmax.train.metrics import ROC_AUC, find_metric
-from aucmax.train.objectives import OBJECTIVES
+from aucmax.train.objectives import parts_of
 from aucmax.train.options import find_device
 
 LEARNING_RATE = 2e-3
@@ -298,7 +298,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rule = Rule.read(self.threshold)
         if rule.kind in RULES and len(getattr(self, "classes_", ())) > 2:
             raise ValueError(f"threshold must be left to two classes, found {str(rule)!r} for more")
-        checks.choice("objective", self.objective, tuple(OBJECTIVES))
+        parts_of(self.objective)
         find_metric(self.metric)
         if not callable(self.backbone):
             checks.choice("backbone", self.backbone, ("tabm",))

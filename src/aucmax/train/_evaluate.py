@@ -81,7 +81,10 @@ def score(model: nn.Module, batches: Iterable[Batch]) -> Scored:
         batches = _in_step(batches)
     with keeping_modes(model):
         model.eval()
-        parts = [Scored(model(batch.x)[: len(batch.y)], batch.y, batch.weight) for batch in batches]
+        parts = [
+            Scored(model(batch.x)[: len(batch.y)], batch.y, batch.weight, batch.group)
+            for batch in batches
+        ]
     if not all(counts := gather_objects(len(parts))):
         raise ValueError(f"the data must have rows for every process, found batches {counts}")
     columns = joined(parts)
@@ -101,7 +104,8 @@ def _in_step(batches: Iterable[Batch]) -> Iterator[Batch]:
         if batch is None and last is None:
             raise ValueError("the data must have rows for every process, found none")
         last = batch or last
-        yield batch or Batch(last.x, last.y[:0], None if last.weight is None else last.weight[:0])  # type: ignore[union-attr]
+        assert last is not None
+        yield batch or Batch(last.x, *(None if x is None else x[:0] for x in last[1:]))  # type: ignore[arg-type]
 
 
 def joined(parts: list[Scored]) -> Scored:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from aucmax import checks, distributed, random_state
 from aucmax.data import BatchSampler
 from aucmax.data import labels as _labels
+from aucmax.data.groups import count_classes
 from aucmax.data.sampling import derive
 from aucmax.data.sources import (
     ArraySource,
@@ -21,6 +23,7 @@ from aucmax.data.sources import (
     IterableSource,
     Place,
     as_data,
+    has_groups,
 )
 from aucmax.sharding import mesh_of, shard
 from aucmax.signals import saying_so
@@ -35,6 +38,7 @@ from aucmax.train._reporter import Reporter
 from aucmax.train._result import FitResult
 from aucmax.train._samples import FreshSamples
 from aucmax.train.interrupts import Interrupts
+from aucmax.train.objectives import Known, compares_rows
 from aucmax.train.options import Options, takes
 
 
@@ -55,22 +59,27 @@ def fit(options: Options) -> FitResult:  # noqa: D417
     Args:
         model: gives raw scores: (N,) or (N, 1) for two classes, (N, c) for c classes or labels.
             While it trains, an ensemble may give several per row, k N rows in all, the k of a row
-            one after the other; each then learns the row's label. It is trained in place.
-        train: ``(x, y)`` or ``(x, y, weight)`` arrays or tensors, which are kept on the device (x
-            may also be a tuple or dict of arrays); a Dataset; a DataLoader; or any iterable of
-            such batches, whose share of positives is then estimated as it goes by.
+            one after the other; each then learns the row's label. Where estimates are kept per row,
+            for average precision, its attribute ``scores_per_row`` must say k. It is trained in
+            place.
+        train: ``(x, y)``, ``(x, y, weight)`` or ``(x, y, weight, group)`` arrays or tensors, which
+            are kept on the device (x may also be a tuple or dict of arrays, weight None); a
+            Dataset; a DataLoader; or any iterable of such batches, whose share of positives is
+            then estimated as it goes by. Rows that carry a group (of any type: a patient, a site, a
+            query) are ranked within it: pairs across groups do not count.
         valid: data of the same kinds to choose by, or None.
         test: data of the same kinds whose metric is recorded beside it; nothing is chosen by it.
         method: "ppd-sg", "ppd-adagrad", "pga" or "oauc" on the AUC loss; "sgd", "adagrad" or
             "adamw" on cross-entropy, the step size divided by 10 after 1/2 and 3/4 of the steps.
-        objective: "auc", "ce" for cross-entropy, or "auc+ce" for their sum
-            (:class:`aucmax.AUCWithCrossEntropy`), in place of what the method is for.
+        objective: a name in :data:`aucmax.train.objectives.OBJECTIVES`, or a sum of them such as
+            "auc+ce" or "pairwise+0.5*ce", in place of what the method is for.
         steps: optimizer steps of the method; ``pretrain`` comes on top.
         task: "binary", "multiclass" or "multilabel"; "auto" goes by the labels.
         metric: what weights are chosen by and training is stopped by, higher being better:
-            "roc_auc", "average_precision", or a function of raw scores, labels and weights (or
-            None) of all rows, of shape (N,) each; for several classes it gets a row of
-            probabilities each, for several labels one label at a time.
+            a name in :data:`aucmax.train.metrics.METRICS`, or a function of raw scores, labels
+            and weights (or None) of all rows, of shape (N,) each; for several classes it gets a
+            row of probabilities each, for several labels one label at a time. None is "roc_auc",
+            and "grouped_auc" for arrays that carry groups.
         loss: one of your own in place of the method's; called with scores and labels.
         optimizer: one of your own, built on the parameters of model and ``loss``; its step sizes
             are left alone unless ``stages`` are given.
@@ -79,7 +88,8 @@ def fit(options: Options) -> FitResult:  # noqa: D417
         restart: "average" or "last", where a stage begins; see the optimizers' ``end_stage``.
         lipschitz: for stages that end by Lemma 3, see :meth:`PPDAdaGrad.should_stop`.
         optimizer_options: more arguments of the method's optimizer, such as ``gamma``.
-        loss_options: more arguments of the method's loss, such as ``margin`` or ``link``.
+        loss_options: more arguments of the method's loss, such as ``margin`` or ``link``; in a sum
+            those of the first part, another part's are a mapping under its name.
         pretrain: this many steps of SGD on cross-entropy before the method's own.
         pretrain_lr: their step size.
         batch_size: rows per step, for arrays and Datasets; a loader or stream has its own.
@@ -168,9 +178,11 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
     model.to(options.where)
     place = Place(options.where, model_dtype(model), task)
     source = _make_source(train, y, place, options)
-    prior = _prior(y, source, options, task)
+    known = _known(train, y, source, options, task)
     data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
     data["inputs"] = digest(train.x) if isinstance(train, Batch) else None
+    if has_groups(train):
+        data["groups"] = digest(train.group)
     for part, rows in judged.items():
         data[part] = digest((rows.x, rows.y)) if isinstance(rows, Batch) else None
     config = fingerprint(options, data)
@@ -182,7 +194,9 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
     total = options.pretrain + options.steps
     reporter = Reporter(total, options.measure, options.progress, board)
     folder = None if out is None else RunFolder(out, config, reporter.note, mesh_of(model))
-    phases = make_phases(options, task, prior)
+    phases = make_phases(options, known)
+    losses = [part for phase in phases for part in phase.loss.modules()]
+    source.numbered = any(getattr(part, "needs_index", False) for part in losses)
     judge = Judge(options, place, judged)
     samples = FreshSamples(options, source, judge)
     return Loop(options, source, phases, judge, samples, folder, reporter, interrupts)
@@ -206,9 +220,15 @@ def _make_source(train: Any, labels: Tensor | None, place: Place, options: Optio
         )
     if labels is not None and len(labels) != rows:
         raise ValueError(f"labels must be one per row of train, {rows}, found {len(labels)}")
+    grouped = {}
+    if arrays is not None and arrays.group is not None:
+        if options.loss is not None:
+            _check_own_loss(options.loss)
+        grouped = {"group": arrays.group} if _compares_rows(options) else {}
     sampler = BatchSampler(
         torch.empty(rows) if labels is None else labels,
         options.batch_size,
+        **grouped,
         positives=options.positives,
         replacement=options.replacement,
         seed=options.seed,
@@ -220,6 +240,42 @@ def _make_source(train: Any, labels: Tensor | None, place: Place, options: Optio
     if arrays.weight is not None:
         checks.check_weights(arrays.weight.double().numpy(force=True))
     return ArraySource(arrays, sampler, place, options.accumulate)
+
+
+def _known(
+    train: Any, labels: Tensor | None, source: BatchSource, options: Options, task: str
+) -> Known:
+    """What is known of the training data, for the loss."""
+    groups = None
+    if isinstance(train, Batch) and train.group is not None and task == "binary":
+        groups = count_classes(train.group, train.y.reshape(-1), train.weight)
+    shares = None if labels is None else _labels.shares(labels, source.weight, task)
+    scores = len(shares) if isinstance(shares, list) else 1
+    return Known(
+        task,
+        _prior(labels, source, options, task),
+        shares,
+        None if labels is None or isinstance(source, IterableSource) else len(labels),
+        scores * getattr(options.model, "scores_per_row", 1),
+        groups,
+    )
+
+
+def _compares_rows(options: Options) -> bool:
+    """Whether the rows of a batch are compared, so that groups should come whole."""
+    if options.loss is None:
+        return compares_rows(options.objective or options.how.objective)
+    return any(getattr(part, "compares_rows", False) for part in options.loss.modules())
+
+
+def _check_own_loss(loss: nn.Module) -> None:
+    """Raise unless it can be told the rows' groups."""
+    arguments = inspect.signature(loss.forward).parameters.values()
+    if not any(x.name == "group" or x.kind is x.VAR_KEYWORD for x in arguments):
+        raise ValueError(
+            f"loss must take group=, as rows carry groups, found {type(loss).__name__}"
+            f"{inspect.signature(loss.forward)}"
+        )
 
 
 def _prior(labels: Tensor | None, source: BatchSource, options: Options, task: str) -> Any:

@@ -17,7 +17,7 @@ from aucmax.optim import IterateAverage
 from aucmax.optim.staged import StagedOptimizer
 from aucmax.stages import Plateau, Stage
 from aucmax.train.methods import METHODS, Method, cut, single
-from aucmax.train.objectives import OBJECTIVES
+from aucmax.train.objectives import Known, make_loss
 from aucmax.train.options import Options
 
 
@@ -60,26 +60,25 @@ class Phase:
         return parts
 
 
-def make_phases(options: Options, task: str, prior: Any) -> list[Phase]:
+def make_phases(options: Options, known: Known) -> list[Phase]:
     """Pre-training if it is asked for, then the method.
 
     Args:
         options: those of the run; the model is on its device.
-        task: "binary", "multiclass" or "multilabel".
-        prior: the share or shares of the batches; None if nobody knows.
+        known: what is known of the training data.
     """
-    method = _method_phase(options, task, prior)
+    method = _method_phase(options, known)
     if not options.pretrain:
         return [method]
-    loss = OBJECTIVES["ce"](task, None, {}).to(options.where)
+    loss = make_loss("ce", known, {}).to(options.where)
     optimizer = torch.optim.SGD(options.model.parameters(), lr=options.pretrain_lr)
     stage = Stage(index=0, lr=options.pretrain_lr, steps=options.pretrain, dual_samples=0)
     return [Phase("pretrain", METHODS["sgd"], loss, optimizer, [stage]), method]
 
 
-def _method_phase(options: Options, task: str, prior: Any) -> Phase:
+def _method_phase(options: Options, known: Known) -> Phase:
     how, own = options.how, options.optimizer
-    loss = _make_loss(options, task, prior)
+    loss = _make_loss(options, known)
     lr = options.lr or how.lr
     optimizer = _make_optimizer(options, loss, lr) if own is None else own
     if own is not None and how.stages is single:
@@ -109,11 +108,11 @@ def _method_phase(options: Options, task: str, prior: Any) -> Phase:
     )
 
 
-def _make_loss(options: Options, task: str, prior: Any) -> nn.Module:
+def _make_loss(options: Options, known: Known) -> nn.Module:
     if options.loss is not None:
         return options.loss.to(options.where)
-    make = OBJECTIVES[options.objective or options.how.objective]
-    loss = make(task, prior, options.loss_options or {}).to(options.where)
+    objective = options.objective or options.how.objective
+    loss = make_loss(objective, known, options.loss_options or {}).to(options.where)
     in_double = any(p.dtype == torch.float64 for p in options.model.parameters())
     return loss.double() if in_double else loss
 

@@ -16,6 +16,8 @@ from torch.utils._pytree import tree_leaves
 from aucmax import distributed
 from aucmax.checks import NotFiniteError, is_sharded
 from aucmax.data.sources import Batch, BatchSource
+from aucmax.loss.base import Scale
+from aucmax.loss.ranking import RankingLoss
 from aucmax.optim import IterateAverage
 from aucmax.optim.staged import full, local
 from aucmax.train._guards import DeviceGuard, HostGuard
@@ -40,6 +42,9 @@ class Step:
     def __init__(self, phase: Phase, source: BatchSource, options: Options) -> None:
         self.phase, self.source, self.options = phase, source, options
         self.model = options.model
+        for part in phase.loss.modules():
+            if isinstance(part, RankingLoss):
+                part.across_ranks = not options.walks_apart
         self.objective = _wrapped(ModelWithLoss(self.model, phase.loss), options)
         parts = {"model": self.model, "loss": phase.loss}
         self.parameters = {
@@ -74,16 +79,15 @@ class Step:
             self._backward(batch, scale, last=k + 1 == len(parts))
         return self._update()
 
-    def _backward(self, batch: Batch, scale: Any, last: bool) -> None:
+    def _backward(self, batch: Batch, scale: Scale | None, last: bool) -> None:
         in_parts = isinstance(self.objective, DistributedDataParallel) and not last
         with self.objective.no_sync() if in_parts else nullcontext():  # type: ignore[attr-defined]
             with autocast(self.options):
                 try:
-                    loss = self.objective(*batch)
+                    loss = self.objective(*batch, scale)
                 except NotFiniteError as error:
                     raise self._traced(str(error), batch) from None
-            loss = loss if scale is None else loss * scale
-            self.scaler.scale(loss).backward()
+            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         self.loss_sum += loss.item() if self.on_host else loss.detach()
 
     def _traced(self, what: str, batch: Batch) -> DivergedError:
@@ -218,20 +222,23 @@ def _wrapped(objective: ModelWithLoss, options: Options) -> Callable[..., Tensor
     return objective.forward if wrapped is objective else wrapped
 
 
-def _weighed(batches: list[Batch]) -> list[tuple[Batch, Any]]:
+def _weighed(batches: list[Batch]) -> list[tuple[Batch, Scale | None]]:
     """Each part of a step's batch with how much its mean counts in that of the whole.
 
     Parts without weights are of equal size and count alike. One whose weights are all zero counts
-    nothing; its weights become ones, for it has no mean of its own.
+    nothing; its weights become ones, for it has no mean of its own. A loss that compares rows sees
+    those of all ranks, and so counts alike in every part.
     """
+    alike = 1.0 / len(batches)
     unweighted = batches[0].weight is None
     if unweighted or (len(batches) == 1 and distributed.world_size() == 1):
-        return [(batch, None if len(batches) == 1 else 1.0 / len(batches)) for batch in batches]
+        scale = None if len(batches) == 1 else Scale(alike, alike)
+        return [(batch, scale) for batch in batches]
     weights = [batch.weight for batch in batches if batch.weight is not None]
     sums = [weight.sum() for weight in weights]
     total = distributed.sum_over_ranks(torch.stack(sums).sum())
     usable = [w + (s == 0) for w, s in zip(weights, sums, strict=True)]
     return [
-        (batch._replace(weight=w), s * distributed.world_size() / total)
+        (batch._replace(weight=w), Scale(s * distributed.world_size() / total, alike))
         for batch, w, s in zip(batches, usable, sums, strict=True)
     ]

@@ -147,8 +147,10 @@ class DeviceCopy:
         self.given = self.there = data
         arrays = None if data is None else as_data(name, data)
         if isinstance(arrays, Batch):
-            parts = [part for part in arrays if part is not None]
-            self.there = tuple(tree_map(lambda x: x.to(device), parts))
+            parts = [*arrays[:4]]
+            while parts[-1] is None:
+                parts.pop()
+            self.there = tuple(tree_map(lambda x: None if x is None else x.to(device), parts))
             if device.type == "cuda":
                 torch.cuda.current_stream(device).synchronize()  # others read it on theirs
 

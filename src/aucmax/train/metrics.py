@@ -21,11 +21,12 @@ ITERATES = ("last", "average")
 
 
 class Scored(NamedTuple):
-    """Scores, labels and, if there are any, weights of the same rows."""
+    """Scores, labels and, if there are any, weights and groups of the same rows."""
 
     scores: Tensor
     target: Tensor
     weight: Tensor | None
+    group: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Metric:
 
         Several labels get the mean of each one's value over the rows that know it.
         """
-        scores, target, weight = scored
+        scores, target, weight = scored[:3]
         if not bool(scores.isfinite().all()):
             warnings.warn(
                 "the result is nan: scores hold NaN or infinity", UserWarning, stacklevel=2
@@ -76,11 +77,11 @@ class Metric:
                 Scored(share, (target == number).double(), weight)
                 for number, share in enumerate(probabilities.unbind(-1))
             ]
-        return math.fsum(self.binary(*column) for column in columns) / len(columns)
+        return math.fsum(self.binary(*column[:3]) for column in columns) / len(columns)
 
 
 def _rows_that_know(scored: Scored, label: int) -> Scored:
-    scores, target, weight = scored
+    scores, target, weight = scored[:3]
     known = ~torch.isnan(target[:, label])
     if weight is not None:
         weight = (weight if weight.ndim == 1 else weight[:, label])[known]

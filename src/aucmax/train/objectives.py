@@ -6,56 +6,125 @@ To add one, write its loss in :mod:`aucmax.loss` and give it a row in :data:`OBJ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from aucmax.loss import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, MultilabelAUCLoss
-from aucmax.loss.base import SaddleLoss
-from aucmax.loss.combined import saddle_part
-from aucmax.loss.cross_entropy import CrossEntropy
+from aucmax import checks
+from aucmax.loss import (
+    AUCLoss,
+    AUCWithCrossEntropy,
+    CrossEntropy,
+    LossSum,
+    MulticlassAUCLoss,
+    MultilabelAUCLoss,
+)
+from aucmax.loss.base import Scale, loss_of
 
-AUC_LOSSES: dict[str, Callable[..., SaddleLoss]] = {
-    "binary": AUCLoss,
-    "multiclass": MulticlassAUCLoss,
-    "multilabel": MultilabelAUCLoss,
-}
+
+class Known(NamedTuple):
+    """What is known of the training data when a loss is made.
+
+    Attributes:
+        task: "binary", "multiclass" or "multilabel".
+        prior: the share of positives, or the classes' shares, in the batches; None: nobody knows.
+        data_prior: the same in the data, which balanced batches do not have.
+        rows: of the training data; None for a stream.
+        columns: scores per row, those of an ensemble's members too.
+        groups: positives and negatives in each group, by count or weight; None without groups.
+    """
+
+    task: str = "binary"
+    prior: Any = None
+    data_prior: Any = None
+    rows: int | None = None
+    columns: int = 1
+    groups: tuple[Tensor, Tensor] | None = None
 
 
-def auc(task: str, prior: Any, options: Mapping[str, Any]) -> SaddleLoss:
-    """The paper's saddle objective, of which there is one for each task."""
-    if task != "binary" and prior is None:
-        raise ValueError(f"labels must be given for a {task} task: their shares are its priors")
-    kind: Any = AUC_LOSSES[task]
+@dataclass(frozen=True)
+class Objective:
+    """How the loss of an objective is made.
+
+    Attributes:
+        make: from what is known of the data and the options to a loss.
+        compares_rows: whether it compares the rows of a batch, so that whole groups must be in it.
+    """
+
+    make: Callable[[Known, Mapping[str, Any]], nn.Module]
+    compares_rows: bool = False
+
+
+def _make(kind: Callable[..., nn.Module], *arguments: Any, **options: Any) -> nn.Module:
     try:
-        loss: SaddleLoss = kind(prior, **options)
+        return kind(*arguments, **options)
     except TypeError as error:
-        raise ValueError(f"loss_options must fit {kind.__name__}: {error}") from None
-    return loss
+        name = getattr(kind, "__name__", str(kind))
+        raise ValueError(f"loss_options must fit {name}: {error}") from None
 
 
-def cross_entropy(task: str, prior: Any, options: Mapping[str, Any]) -> nn.Module:
-    """The likelihood of the labels."""
-    if options:
+def auc(known: Known, options: Mapping[str, Any]) -> nn.Module:
+    """The paper's saddle objective, of which there is one for each task."""
+    kinds = {"binary": AUCLoss, "multiclass": MulticlassAUCLoss, "multilabel": MultilabelAUCLoss}
+    if known.task != "binary" and known.prior is None:
         raise ValueError(
-            f"loss_options must be empty for cross-entropy, which has none, found {dict(options)}"
+            f"labels must be given for a {known.task} task: their shares are its priors"
         )
-    return CrossEntropy(task)
+    return _make(kinds[known.task], known.prior, **options)
 
 
-def auc_with_cross_entropy(task: str, prior: Any, options: Mapping[str, Any]) -> nn.Module:
-    """The sum of the two; the options are those of the AUC's part."""
-    return AUCWithCrossEntropy(auc(task, prior, options))
+def cross_entropy(known: Known, options: Mapping[str, Any]) -> nn.Module:
+    """The likelihood of the labels."""
+    return _make(CrossEntropy, known.task, **options)
 
 
-Maker = Callable[[str, Any, Mapping[str, Any]], nn.Module]
-"""From task, prior and ``loss_options`` to a loss."""
-Objective = Literal["auc+ce", "auc", "ce"]
-OBJECTIVES: dict[str, Maker] = {
-    "auc+ce": auc_with_cross_entropy,
-    "auc": auc,
-    "ce": cross_entropy,
+OBJECTIVES: dict[str, Objective] = {
+    "auc": Objective(auc),
+    "ce": Objective(cross_entropy),
 }
+
+
+ObjectiveName = Literal["auc+ce", "auc", "ce"] | str
+"""A name or a sum of names; those spelled out are what a shell suggests."""
+
+
+def parts_of(objective: str) -> list[tuple[str, float]]:
+    """The names in a sum such as "auc+ce" or "pairwise+0.5*ce", and how much each counts."""
+    parts = []
+    for text in objective.replace(" ", "").split("+"):
+        factor, _, name = text.rpartition("*")
+        if name not in OBJECTIVES:
+            raise ValueError(
+                f"objective must be one of {', '.join(map(repr, OBJECTIVES))} or a sum of them "
+                f"such as 'auc+ce' or 'auc+0.5*ce', found {objective!r}"
+            )
+        parts.append((name, checks.positive(f"the factor of {name!r}", factor) if factor else 1.0))
+    if len({name for name, _ in parts}) < len(parts):
+        raise ValueError(f"objective must name each part once, found {objective!r}")
+    return parts
+
+
+def compares_rows(objective: str) -> bool:
+    """Whether any part of it compares the rows of a batch with each other."""
+    return any(OBJECTIVES[name].compares_rows for name, _ in parts_of(objective))
+
+
+def make_loss(objective: str, known: Known, options: Mapping[str, Any]) -> nn.Module:
+    """The loss of an objective.
+
+    Options are those of the first part; another part's are a mapping under that part's name.
+    """
+    parts = parts_of(objective)
+    own = {name: dict(options.get(name, {})) for name, _ in parts[1:]}
+    own[parts[0][0]] = {key: value for key, value in options.items() if key not in own}
+    losses = {name: OBJECTIVES[name].make(known, own[name]) for name, _ in parts}
+    weights = tuple(weight for _, weight in parts)
+    if len(losses) == 1 and weights == (1.0,):
+        return losses[parts[0][0]]
+    if list(losses) == ["auc", "ce"] and weights[0] == 1 and known.task != "multilabel":
+        return AUCWithCrossEntropy(losses["auc"], weights[1])  # type: ignore[arg-type]
+    return LossSum(losses, weights)
 
 
 class ModelWithLoss(nn.Module):
@@ -65,18 +134,14 @@ class ModelWithLoss(nn.Module):
         super().__init__()
         self.model, self.loss = model, loss
 
-    def forward(self, x: Any, y: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch.
-
-        An ensemble gives several scores per row, one after the other: every member learns the
-        row's label. Of scores that the rows do not divide, the loss says what is wrong.
-        """
-        scores = self.model(x)
-        if len(scores) != len(y) and len(y) and len(scores) % len(y) == 0:
-            repeats = len(scores) // len(y)
-            if isinstance(saddle := saddle_part(self.loss), AUCLoss):
-                saddle.repeats = repeats
-            y = y.repeat_interleave(repeats, dim=0)
-            weight = None if weight is None else weight.repeat_interleave(repeats, dim=0)
-        value: Tensor = self.loss(scores, y) if weight is None else self.loss(scores, y, weight)
-        return value
+    def forward(
+        self,
+        x: Any,
+        y: Tensor,
+        weight: Tensor | None = None,
+        group: Tensor | None = None,
+        index: Tensor | None = None,
+        scale: Scale | None = None,
+    ) -> Tensor:
+        """The loss of a batch, or of a part of one that counts as ``scale`` says."""
+        return loss_of(self.loss, self.model(x), y, weight, group, index, scale)

@@ -16,10 +16,11 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from aucmax import checks, distributed
+from aucmax.data.sources import has_groups
 from aucmax.stages import Plateau, Stage
 from aucmax.train.methods import METHODS, Method, method_of
 from aucmax.train.metrics import Metric, find_metric
-from aucmax.train.objectives import OBJECTIVES
+from aucmax.train.objectives import parts_of
 
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -48,7 +49,7 @@ class Options:
     objective: str | None = None
     steps: int
     task: str = field(default="auto", metadata=MAY_DIFFER)  # the data say what it turns out to be
-    metric: str | Callable[..., float] = "roc_auc"
+    metric: str | Callable[..., float] | None = None
     loss: nn.Module | None = None
     optimizer: Optimizer | None = None
     lr: float | None = None
@@ -87,11 +88,14 @@ class Options:
         """Check every option and turn each into the type that it has from here on."""
         self.where: torch.device = find_device(self.device)
         self.folder: Path | None = None if self.out is None else Path(self.out)
+        if self.metric is None:
+            self.metric = "grouped_auc" if has_groups(self.train) else "roc_auc"
         self.measure: Metric = find_metric(self.metric)
         self.optimizer_options = dict(self.optimizer_options or {})
         self.loss_options = dict(self.loss_options or {})
         checks.choice("method", self.method, tuple(METHODS))
-        checks.choice("objective", self.objective, (None, *OBJECTIVES))
+        if self.objective is not None:
+            parts_of(self.objective)
         checks.choice("parallel", self.parallel, ("ddp", "fsdp"))
         checks.choice("amp", self.amp, (None, *AMP))
         checks.choice("restart", self.restart, (None, "average", "last"))

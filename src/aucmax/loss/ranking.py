@@ -1,0 +1,154 @@
+"""What the losses share that compare rows with each other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from aucmax import checks, distributed
+from aucmax.loss._inputs import (
+    check_binary_shapes,
+    check_binary_values,
+    check_classes,
+    check_table,
+    check_tensors,
+    computable,
+    flatten,
+    known_labels,
+)
+from aucmax.loss.base import ExactState, Loss
+
+
+class Compared(NamedTuple):
+    """The n rows of a batch, those of all ranks, in L columns of which each is compared by itself.
+
+    Attributes:
+        scores: (L, n), in single precision or better; the gradient reaches this rank's rows.
+        positive: (L, n), each row's weight as a positive, zero for the others.
+        negative: (L, n), each row's weight as a negative.
+        group: (n,) integers; rows of different groups are not compared.
+        rows: (n,), their numbers in the training data.
+    """
+
+    scores: Tensor
+    positive: Tensor
+    negative: Tensor
+    group: Tensor | None
+    rows: Tensor | None
+
+
+class RankingLoss(Loss, ExactState):
+    """A loss that compares rows with each other, so that its value is no mean over rows.
+
+    One score per row is one column. Several labels (target of the scores' shape (N, L), NaN where
+    missing), several classes (integers (N,), each class against the rest), and an ensemble's
+    scores (k N of them, those of a row one after the other) are several columns, whose values are
+    averaged. Under a process group the rows of all ranks are compared, unless ``across_ranks`` is
+    False.
+
+    Args:
+        debug: whether to check values on accelerators too.
+    """
+
+    compares_rows = True
+    across_ranks = True
+
+    def __init__(self, debug: bool = False) -> None:
+        super().__init__()
+        self.debug = bool(debug)
+
+    def _compared(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        group: Tensor | None,
+        index: Tensor | None,
+    ) -> Compared:
+        """The rows, checked, of all ranks."""
+        check_tensors(scores, target)
+        rows = len(target) if target.ndim else 0
+        exact = scores.to(computable(scores.dtype))
+        look = checks.host_readable(scores) or (self.debug and checks.synchronizable())
+        if rows and len(scores) != rows and len(scores) % rows == 0:  # an ensemble's
+            exact = exact.reshape(rows, len(scores) // rows, *scores.shape[1:]).squeeze(-1)
+        if exact.ndim == 3:  # its members' scores of several classes or labels
+            members, shape = exact.shape[1], exact.shape[2:]
+            target = _one_hot(target, shape[0]) if target.ndim == 1 else target
+            target = target.repeat(1, members)
+            weight = (
+                weight.repeat(1, members) if weight is not None and weight.ndim == 2 else weight
+            )
+            exact = exact.reshape(rows, -1)
+        elif exact.shape != scores.shape:
+            target = target.reshape(rows, 1).expand(exact.shape)
+        labels: Tensor
+        if exact.ndim < 2 or exact.shape[1:] == (1,):
+            check_binary_shapes(exact, target, weight)
+            labels = flatten(target, exact.dtype)
+            known = torch.ones_like(labels) if weight is None else flatten(weight, exact.dtype)
+            if look:
+                check_binary_values(exact.detach(), labels, known)
+            exact, labels, known = (x.reshape(-1, 1) for x in (exact, labels, known))
+        else:
+            if target.ndim == 1:
+                check_classes(exact, target, weight, look)
+                target = _one_hot(target, exact.shape[1])
+            check_table(exact, exact.shape[1])
+            labels, known = known_labels(exact, target, weight, look)
+        _check_row_numbers("group", group, len(exact))
+        _check_row_numbers("index", index, len(exact))
+        positive = known * labels
+        if self.across_ranks and distributed.world_size() > 1:
+            counts = distributed.row_counts(exact)
+            exact = _RowsOfAllRanks.apply(exact, counts)  # type: ignore[no-untyped-call]
+            positive, known = (_in_turns(x, counts) for x in (positive, known))
+            group, index = (None if x is None else _in_turns(x, counts) for x in (group, index))
+        return Compared(exact.T, positive.T, (known - positive).T, group, index)
+
+
+def _one_hot(target: Tensor, classes: int) -> Tensor:
+    """Without the look at the values that torch's own takes."""
+    return (target[:, None] == torch.arange(classes, device=target.device)).float()
+
+
+def _check_row_numbers(name: str, values: object, rows: int) -> None:
+    if values is None:
+        return
+    if not isinstance(values, Tensor) or values.shape != (rows,):
+        found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(f"{name} must be a tensor of shape ({rows},), found {found}")
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise ValueError(f"{name} must hold integers, found dtype {values.dtype}")
+
+
+class _RowsOfAllRanks(torch.autograd.Function):
+    """Every rank's rows; backward gives this rank's part of the gradient.
+
+    It comes times the number of ranks, since each computes the whole loss and data-parallel
+    training takes the mean of their gradients.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, counts: list[int]) -> Tensor:
+        ctx.counts = counts
+        return _in_turns(x, counts)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        by_rank = torch.empty_like(grad)
+        by_rank[_turns(ctx.counts, grad.device)] = grad
+        own = torch.split(by_rank, ctx.counts)[distributed.rank()]
+        return own * distributed.world_size(), None
+
+
+def _in_turns(x: Tensor, counts: list[int]) -> Tensor:
+    """Every rank's rows in the order in which one process would have had them: a row of each."""
+    return distributed.concat_over_ranks(x, counts)[_turns(counts, x.device)]
+
+
+def _turns(counts: list[int], device: torch.device) -> Tensor:
+    keys = [torch.arange(n, device=device) * len(counts) + rank for rank, n in enumerate(counts)]
+    return torch.cat(keys).argsort()
