@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gpu_pairs
 import gpu_parts
 import gpu_steps
 import torch
@@ -29,6 +30,9 @@ from _machine import machine
 SECTIONS: dict[str, Callable[[Device], Iterator[tuple[str, Any]]]] = {
     "optimizer": gpu_parts.optimizer,
     "loss": gpu_parts.loss,
+    "pair_bounds": gpu_pairs.bounds,
+    "pair_shapes": gpu_pairs.shapes,
+    "pair_alone": gpu_pairs.alone,
     "metric": gpu_parts.metric,
     "step": gpu_steps.step,
     "at_once": gpu_steps.at_once,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference import pairwise as reference
 
-from aucmax.loss import pairs
+from aucmax.loss import _pairs_gpu, pairs
 from aucmax.loss.pairs import Surrogate, pair_sums, pair_sums_of_arrays
 from aucmax.loss.surrogates import SURROGATES, curvature, value_and_slope
 
@@ -76,7 +76,7 @@ def test_tensor_operations_agree(name, grouped):
     group = group if grouped else None
     surrogate = Surrogate(name, **OPTIONS)
     for x, y in zip(
-        pairs._by_tensors(*given_, group, surrogate),
+        _pairs_gpu.pair_sums(*given_, group, surrogate),
         pair_sums(*given_, group, surrogate),
         strict=True,
     ):

@@ -40,13 +40,8 @@ def shape(n: int) -> Shape:
     return Shape(32, 64, 4) if n <= 1 << 14 else Shape(128, 32, 4)
 
 
-class Surrogate(NamedTuple):
-    """What a pair costs: :class:`aucmax.loss.surrogates.Surrogate`, as a kernel takes it."""
-
-    name: str
-    margin: float
-    scale: float
-    q: float
+Surrogate = tuple[str, float, float, float]
+"""What a pair costs: name, margin, scale and q of :class:`aucmax.loss.surrogates.Surrogate`."""
 
 
 class Ranges(NamedTuple):

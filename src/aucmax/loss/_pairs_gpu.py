@@ -1,4 +1,4 @@
-"""Sums over pairs by tensor operations and kernels that wait for nothing: on a GPU, captured, traced.
+"""Sums over pairs where nothing may be waited for: on a GPU, captured in a graph, traced.
 
 Pairs in tiles are the fastest up to a few thousand rows, whatever the surrogate. Beyond, one sort
 and running sums serve the hinges and the square, as :mod:`aucmax.loss.pairs` has the algebra; the
@@ -7,17 +7,16 @@ others stay with tiles, of rows in an order in which those of a group and a clas
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from aucmax import checks, kernels
-from aucmax.loss.surrogates import Surrogate, value_and_slope
+from aucmax.loss.surrogates import DEGREES, Surrogate, value_and_slope
 
 TILES = 8192
 """Up to so many rows all pairs cost less than a sort, on an H200."""
-
-DEGREES = {"squared_hinge": 2, "hinge": 1, "square": 2}
-"""Of the surrogates that running sums give: as polynomials in a pair's shortfall."""
 
 BLOCK = 1 << 22
 """Pairs at a time where there are no kernels."""
@@ -34,7 +33,7 @@ def pair_sums(
         return _by_blocks(scores, positive, negative, group, surrogate)
     from aucmax.kernels import pairs
 
-    options = pairs.Surrogate(surrogate.name, surrogate.margin, surrogate.scale, surrogate.q)
+    options = surrogate.name, surrogate.margin, surrogate.scale, surrogate.q
     rows = scores, positive, negative
     if scores.shape[1] <= TILES:
         return pairs.pair_sums(*rows, group, options)
@@ -43,10 +42,39 @@ def pair_sums(
         key += 2 * group
     key, order = key.sort(stable=True)
     low, high = (torch.searchsorted(key, key ^ 1, right=right) for right in (False, True))
-    ordered = (x.gather(1, order) for x in rows)
+    scores, positive, negative = (x.gather(1, order) for x in rows)
     group = None if group is None else group[order]
-    sums, mass, slope = pairs.pair_sums(*ordered, group, options, pairs.Ranges(low, high))
-    return sums, mass, torch.empty_like(slope).scatter_(1, order, slope)
+    sums, mass, slope = pairs.pair_sums(
+        scores, positive, negative, group, options, pairs.Ranges(low, high)
+    )
+    return sums, mass, torch.empty_like(slope).scatter(1, order, slope)
+
+
+class PairMean(torch.autograd.Function):
+    """The mean over the pairs of one column, straight from what a loss is given."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        group: Tensor | None,
+        surrogate: tuple[str, float, float, float],
+    ) -> Tensor:
+        """One launch for few rows; the gradient comes along."""
+        from aucmax.kernels import pairs
+
+        value, gradient = pairs.pair_mean(scores, target, weight, group, surrogate)
+        ctx.save_for_backward(gradient)
+        ctx.dtype = scores.dtype
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        """In the scores."""
+        (gradient,) = ctx.saved_tensors
+        return (gradient * grad).to(ctx.dtype), None, None, None, None
 
 
 def _by_running_sums(
@@ -54,7 +82,10 @@ def _by_running_sums(
 ) -> tuple[Tensor, Tensor, Tensor]:
     columns, n = scores.shape
     exact, up = scores.double(), positive > 0
-    v = surrogate.scale * (exact - exact.mean(1, keepdim=True)) - surrogate.margin * up.double()
+    v = (
+        surrogate.scale * (exact - exact.mean(1, keepdim=True).round())
+        - surrogate.margin * up.double()
+    )
     if surrogate.name == "square":  # all pairs count, as if every negative came later
         order = up.logical_not().sort(stable=True).indices
     else:  # at a tie the negative comes first: the pair has no slope
@@ -76,7 +107,7 @@ def _by_running_sums(
         upto = total.view_as(w)
         return upto - (total - w.reshape(-1))[first], total[last] - upto
 
-    (p_before, p_behind), (q_before, q_behind) = running(p), running(q)
+    (p_before, p_behind), (_, q_behind) = running(p), running(q)
     if DEGREES[surrogate.name] == 1:
         slope = q * p_before - p * q_behind
     else:
@@ -84,7 +115,7 @@ def _by_running_sums(
         slope = 2.0 * (q * (p_before * x - px_before) + p * (q_behind * x - qx_behind))
     sums = (slope * x).sum(1) / DEGREES[surrogate.name]
     mass = (q * (p_before + p_behind)).sum(1)
-    gradient = torch.empty_like(slope).scatter_(1, order, surrogate.scale * slope)
+    gradient = torch.empty_like(slope).scatter(1, order, surrogate.scale * slope)
     kind = scores.dtype
     return sums.to(kind), mass.to(kind), gradient.to(kind)
 

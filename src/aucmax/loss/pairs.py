@@ -21,14 +21,12 @@ import torch
 from torch import Tensor
 
 from aucmax import checks
+from aucmax.loss import _pairs_gpu
+from aucmax.loss.surrogates import DEGREES, curvature, value_and_slope
 from aucmax.loss.surrogates import Surrogate as Surrogate
-from aucmax.loss.surrogates import curvature, value_and_slope
 
 BLOCK = 1 << 16
 """Pairs that are worked on at a time, and so bound the memory."""
-
-DEGREES = {"squared_hinge": 2, "hinge": 1, "square": 2}
-"""Of the surrogates that running sums give: as polynomials in a pair's shortfall."""
 
 
 def pair_sums(
@@ -55,7 +53,7 @@ def pair_sums(
         (tensor([0.2500]), tensor([2.]), tensor([[ 1., -1.,  0.]]))
     """
     if not checks.host_readable(scores):
-        return _by_tensors(scores, positive, negative, group, surrogate)
+        return _pairs_gpu.pair_sums(scores, positive, negative, group, surrogate)
     rows = None if group is None else group.numpy()
     s, p, n = (x.numpy().astype(np.float64, copy=False) for x in (scores, positive, negative))
     found = pair_sums_of_arrays(s, p, n, rows, surrogate)
@@ -226,16 +224,3 @@ def _by_blocks(
             bend = curvature(z, surrogate) * (surrogate.scale**2 * weight)
             curve += np.bincount(i, bend, len(s)) + np.bincount(j, bend, len(s))
     return segments.sum(value), gradient, curve
-
-
-def _by_tensors(
-    scores: Tensor, positive: Tensor, negative: Tensor, group: Tensor | None, surrogate: Surrogate
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same in tensor operations that wait for nothing, all pairs of a column at once."""
-    weight = positive[:, :, None] * negative[:, None, :]
-    if group is not None:
-        weight = weight * (group[:, None] == group)
-    z = surrogate.scale * (scores[:, :, None] - scores[:, None, :])
-    value, slope = value_and_slope(z, surrogate)
-    slope = surrogate.scale * weight * slope
-    return (weight * value).sum((1, 2)), weight.sum((1, 2)), slope.sum(2) - slope.sum(1)

@@ -146,3 +146,6 @@ _FUNCTIONS: dict[str, tuple[_Function, _Function]] = {  # value and slope, curva
 }
 SURROGATES = tuple(_FUNCTIONS)
 """The names."""
+
+DEGREES = {"squared_hinge": 2, "hinge": 1, "square": 2}
+"""Of those that are polynomials in how far a pair falls short of the margin."""
