@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         AUCWithCrossEntropy,
         MulticlassAUCLoss,
         MultilabelAUCLoss,
+        PartialAUCLoss,
         minmax_groups,
     )
     from aucmax.loss.prior import StreamingPrior
@@ -36,6 +37,7 @@ __all__ = [
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
     "PPDAdaGrad",
+    "PartialAUCLoss",
     "StreamingPrior",
     "averaged",
     "evaluate",
@@ -63,6 +65,7 @@ _LATER = {
     "MulticlassAUCLoss": "aucmax.loss",
     "MultilabelAUCLoss": "aucmax.loss",
     "PPDAdaGrad": "aucmax.optim",
+    "PartialAUCLoss": "aucmax.loss",
     "StreamingPrior": "aucmax.loss.prior",
     "averaged": "aucmax.optim",
     "evaluate": "aucmax.train",

@@ -10,6 +10,7 @@ from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.loss.groups import minmax_groups
 from aucmax.loss.multiclass import MulticlassAUCLoss
 from aucmax.loss.multilabel import MultilabelAUCLoss
+from aucmax.loss.partial import PartialAUCLoss
 from aucmax.loss.prior import StreamingPrior
 from aucmax.loss.ranking import RankingLoss
 
@@ -20,6 +21,7 @@ __all__ = [
     "LossSum",
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
+    "PartialAUCLoss",
     "RankingLoss",
     "SaddleLoss",
     "StreamingPrior",

@@ -65,6 +65,7 @@ class AUCLoss(SaddleLoss):
     """
 
     prior: float | StreamingPrior
+    _fused = True  # whether there are kernels for it
 
     def __init__(
         self,
@@ -95,7 +96,8 @@ class AUCLoss(SaddleLoss):
         self._refuse(group)
         check_binary_shapes(scores, target, weight)
         self._project_dual()
-        if not checks.tracing() and scores.dtype != torch.float64 and kernels.usable_on(scores):
+        single = self._fused and not checks.tracing() and scores.dtype != torch.float64
+        if single and kernels.usable_on(scores):
             return self._by_kernels(scores, target, weight)
         dtype = computable(scores.dtype)
         labels = flatten(target, dtype)
@@ -111,6 +113,14 @@ class AUCLoss(SaddleLoss):
     def _on_cpu(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         """Values are checked and scalars read back: cheap here, and several times faster."""
         flat = flatten(scores, labels.dtype)
+        positives, total = self._look_at(flat, labels, weight)
+        terms = self._terms(float)
+        batch = _cpu.Batch(flat, labels, weight, positives, total, terms, self.margin, self.link)
+        value: Tensor = _cpu.SaddleOnCPU.apply(scores, self.a, self.b, self.alpha, batch)  # type: ignore[no-untyped-call]
+        return value
+
+    def _look_at(self, flat: Tensor, labels: Tensor, weight: Tensor | None) -> tuple[float, float]:
+        """Check a batch's values and warn of likely mistakes; the positives' weight and the sum."""
         positives: float = check_binary_values(flat, labels, weight)
         total: float = len(labels)
         if weight is not None:
@@ -119,10 +129,7 @@ class AUCLoss(SaddleLoss):
             self._watch.see(positives / self.repeats, total / self.repeats, self.prior)
         if self.training and self.link == "sigmoid" and not self._warned_of_alpha:
             self._warn_of_alpha()
-        terms = self._terms(float)
-        batch = _cpu.Batch(flat, labels, weight, positives, total, terms, self.margin, self.link)
-        value: Tensor = _cpu.SaddleOnCPU.apply(scores, self.a, self.b, self.alpha, batch)  # type: ignore[no-untyped-call]
-        return value
+        return positives, total
 
     def _warn_of_alpha(self) -> None:
         """The likeliest mistake with the optimizer: alpha minimized over, and off to infinity."""
@@ -133,7 +140,7 @@ class AUCLoss(SaddleLoss):
                 f"maximized over, as aucmax.minmax_groups(model, loss) tells the optimizer, at a "
                 f"step size well below 1",
                 UserWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
 
     def _by_kernels(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -218,5 +225,5 @@ class _ShareWatch:
             f"prior={prior:g}, but {share:.3g} of the {self.total:.0f} labels seen so far are "
             f"positive: prior must be the share of positives in the batches",
             UserWarning,
-            stacklevel=6,
+            stacklevel=7,
         )

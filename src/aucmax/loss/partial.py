@@ -1,0 +1,237 @@
+"""The partial AUC as a saddle objective: only the hardest negatives count, and positives."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from aucmax import checks, distributed
+from aucmax.loss._inputs import flatten, means_of_classes
+from aucmax.loss.base import ExactState
+from aucmax.loss.binary import AUCLoss
+from aucmax.loss.objective import saddle_objective
+
+TINY = 1e-30
+"""What a sum of weights is at least, where it divides."""
+
+
+class PartialAUCLoss(AUCLoss):
+    r"""The square surrogate of the partial AUC, the area where FPR and TPR are in a range.
+
+    Let T be the top ``max_fpr`` share of the negatives by score and S the lowest ``1 - min_tpr``
+    share of the positives, rows on a boundary in part. Then, with h the score after the link,
+
+    .. math::
+
+        m^2 + E_S[(h - a)^2 - 2 (m + \alpha) h] + E_T[(h - b)^2 + 2 (m + \alpha) h] - \alpha^2,
+
+    minimized over a and b and maximized over :math:`\alpha`, is the pairwise risk over S x T: the
+    mean of :math:`(m - h(x^+) + h(x^-))^2`. There are no pairs and nothing is kept per row: beside
+    a, b and alpha there is one threshold for T and, two-way, one for S. They are running quantiles
+    of the scores (:class:`TopShare`), which follow the batches in training mode. No gradient goes
+    through them: rows on a boundary have one score and so one loss, and may be exchanged.
+
+    :math:`E_T` is estimated by a **sum** over the batch's rows in T, divided by the weight that is
+    expected there, ``max_fpr (1 - prior)`` of the batch's. So batches with few hard negatives, or
+    none, add up to the right objective, which means over each batch's own T would not. Only where
+    T holds more rows than chance explains, since the scores ran ahead of the threshold, is it
+    scaled down: a step must not be ten times as long for that. The gradient is as noisy as if S
+    and T were the whole batch: with a small ``max_fpr`` take large batches and small steps, and
+    begin with a model that was trained on cross-entropy (``pretrain`` of :func:`aucmax.fit`).
+
+    ``reset_primal`` and ``reset_dual`` set the thresholds too, exactly, to those of the given rows.
+    With ``max_fpr=1, min_tpr=0`` it is :class:`AUCLoss`. The cost is O(N), without sorting.
+
+    Args:
+        max_fpr: the largest false positive rate that counts, in (0, 1].
+        min_tpr: the smallest true positive rate that counts, in [0, 1); 0 is the one-way partial
+            AUC.
+        prior: the share of positives **in the batches**, or None, as for :class:`AUCLoss`.
+        margin: m, by how much the positives in S should outrank the negatives in T.
+        link: "sigmoid" or "identity".
+        alpha_min: as for :class:`AUCLoss`.
+        debug: check values on accelerators too, at the price of a synchronization per call.
+
+    Shape:
+        As :class:`AUCLoss`.
+
+    Example:
+        >>> import torch, aucmax
+        >>> loss = aucmax.PartialAUCLoss(max_fpr=0.5, prior=0.2, link="identity")
+        >>> scores, y = torch.tensor([0.5, 1.0, 0.0, -1.0, -2.0]), torch.tensor([1, 0, 0, 0, 0])
+        >>> loss.reset_primal(scores, y)
+        >>> loss.reset_dual(scores, y)
+        >>> round(loss(scores, y).item(), 4)  # ((1 - 0.5 + 1)^2 + (1 - 0.5 + 0)^2) / 2
+        1.25
+    """
+
+    _fused = False
+
+    def __init__(
+        self,
+        max_fpr: float = 0.1,
+        min_tpr: float = 0.0,
+        *,
+        prior: float | None = None,
+        margin: float = 1.0,
+        link: str = "sigmoid",
+        alpha_min: float | None = None,
+        debug: bool = False,
+    ) -> None:
+        super().__init__(prior, margin=margin, link=link, alpha_min=alpha_min, debug=debug)
+        self.max_fpr = checks.number("max_fpr", max_fpr, "a share in (0, 1]", lambda x: 0 < x <= 1)
+        self.min_tpr = checks.number("min_tpr", min_tpr, "a share in [0, 1)", lambda x: 0 <= x < 1)
+        self.hard_positives = TopShare(1.0 - self.min_tpr)  # by their negative scores
+        self.hard_negatives = TopShare(self.max_fpr)
+
+    def _on_cpu(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
+        self._look_at(flatten(scores, labels.dtype), labels, weight)
+        return self._by_tensor_operations(scores, labels, weight)
+
+    def _by_tensor_operations(
+        self, scores: Tensor, labels: Tensor, weight: Tensor | None
+    ) -> Tensor:
+        flat = scores.detach().reshape(-1)
+        positives = labels if weight is None else weight * labels
+        negatives = 1.0 - labels if weight is None else weight * (1.0 - labels)
+        in_s = self.hard_positives(-flat, positives).to(labels.dtype)
+        in_t = self.hard_negatives(flat, negatives).to(labels.dtype)
+        whole = self._terms(lambda x: x.to(labels.dtype))
+        terms = whole._replace(
+            positive=whole.positive / self.hard_positives.share * in_s,
+            negative=whole.negative / self.hard_negatives.share * in_t,
+        )
+        h = self._linked(scores).reshape(-1)
+        a, b, alpha = (x.reshape(()).to(h.dtype) for x in (self.a, self.b, self.alpha))
+        return saddle_objective(h, labels, a, b, alpha, terms, self.margin, weight)
+
+    def _class_means(
+        self, scores: Tensor, target: Tensor, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Over S and T, whose thresholds are set on the way."""
+        super()._class_means(scores, target, weight)  # raises unless all is well
+        h = self._linked(scores.detach()).reshape(-1)
+        flat, labels = flatten(scores, h.dtype), flatten(target, h.dtype)
+        w = torch.ones_like(h) if weight is None else flatten(weight, h.dtype)
+        in_s = self.hard_positives.reset(-flat, w * labels)
+        in_t = self.hard_negatives.reset(flat, w * (1.0 - labels))
+        return means_of_classes(h, labels, w * torch.where(labels > 0, in_s, in_t), "examples")
+
+    def extra_repr(self) -> str:
+        """Show the options."""
+        shares = f"max_fpr={self.max_fpr:g}, min_tpr={self.min_tpr:g}"
+        return f"{shares}, {super().extra_repr()}"
+
+
+class TopShare(ExactState):
+    r"""Which rows of a class are in its top share, by a running threshold.
+
+    The threshold t moves with each batch by
+
+    .. math:: r \cdot \frac{n}{n + n_0} \cdot d \cdot \frac{u - q}{\sqrt{q (1 - q)}},
+
+    with q the share that is wanted, u that of the batch's n rows above t, and d a running mean of
+    the rows' distances to t, which makes the step as wide as the scores are spread and widens it
+    when they run off. It stands still where u is q on average, at the quantile. The root makes
+    small shares move no more slowly than they must, :math:`n_0` a batch of few rows count less.
+    The first rows begin it as if their scores were normal, so that no batch is sorted. Ranks add
+    up their sums and so have one threshold.
+
+    Args:
+        share: q, in (0, 1]; of 1, every row is in it.
+    """
+
+    RATE, FEW_ROWS, MEMORY = 0.15, 16.0, 0.1  # r, n_0, and how fast d follows
+
+    threshold: Tensor
+    boundary: Tensor
+    distance: Tensor
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+        self.normal_quantile = NormalDist().inv_cdf(1.0 - share) if share < 1.0 else -math.inf
+        unknown = math.nan if share < 1.0 else -math.inf
+        self.register_buffer("threshold", torch.tensor(unknown, dtype=torch.float64))
+        # The part of a row right on the threshold; as long as all scores are equal, the share.
+        self.register_buffer("boundary", torch.tensor(share, dtype=torch.float64))
+        self.register_buffer("distance", torch.tensor(0.0, dtype=torch.float64))
+
+    @torch.no_grad()
+    def forward(self, scores: Tensor, mass: Tensor) -> Tensor:
+        """How much of each row is in it, by the threshold from before this batch; then move it.
+
+        Args:
+            scores: (N,), those of rows of other classes among them.
+            mass: (N,), the rows' weights, 0 for other classes.
+        """
+        if self.share == 1.0:
+            return torch.ones_like(scores)
+        scores, mass = scores.to(self.threshold.dtype), mass.to(self.threshold.dtype)
+        own = torch.stack([mass.sum(), mass @ scores, mass @ scores.square()])
+        begun = ~self.threshold.isnan()
+        threshold = self.threshold.where(begun, self._first(own)[0])
+        inside, away = self._inside(scores, threshold)
+        rest = torch.stack([mass.square().sum(), mass @ inside, mass @ away.abs()])
+        if self.training:
+            self._move(distributed.sum_over_ranks(torch.cat([own, rest])), begun)
+        return inside * self._trust(own[0], *rest[:2])
+
+    def _inside(self, scores: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
+        away = scores - threshold
+        return (away > 0).to(away.dtype) + self.boundary * (away == 0), away
+
+    def _trust(self, total: Tensor, squares: Tensor, inside: Tensor) -> Tensor:
+        """1, or less where more of the batch is inside than three deviations and a row explain."""
+        rows = total / squares.clamp_min(TINY)  # per unit of weight
+        expected = self.share * total * rows
+        return ((expected + 3.0 * expected.sqrt() + 1.0) / (inside * rows + TINY)).clamp(max=1.0)
+
+    def _first(self, sums: Tensor) -> tuple[Tensor, Tensor]:
+        """The quantile of a normal distribution of the same moments, and its deviation."""
+        mean, square = sums[1] / sums[0], sums[2] / sums[0]
+        deviation = (square - mean.square()).clamp_min(0.0).sqrt()
+        return mean + self.normal_quantile * deviation, deviation
+
+    def _move(self, sums: Tensor, begun: Tensor) -> None:
+        """Towards the quantile; ``sums`` are those of all ranks."""
+        total, _, _, squares, inside, distances = sums
+        # n / (n + n_0) with n = total^2 / squares, over the total; zero for a batch without rows.
+        each = total / (total.square() + self.FEW_ROWS * squares).clamp_min(TINY)
+        step = self.RATE / math.sqrt(self.share * (1.0 - self.share))
+        moved = self.threshold + step * self.distance * each * (inside - self.share * total)
+        wider = self.distance + self.MEMORY * each * (distances - total * self.distance)
+        first, deviation = self._first(sums)
+        self._keep("threshold", torch.where(begun, moved, first))
+        self._keep("distance", torch.where(begun, wider, deviation.nan_to_num(0.0)))
+
+    def _keep(self, name: str, value: Tensor) -> None:
+        if torch.compiler.is_compiling():
+            # A compiled backward may read the buffer again: it must find the value of before.
+            setattr(self, name, value)
+        else:
+            getattr(self, name).copy_(value)  # in place, as a captured graph needs it
+
+    @torch.no_grad()
+    def reset(self, scores: Tensor, mass: Tensor) -> Tensor:
+        """Set the threshold exactly to that of these rows; returns how much of each is in it."""
+        if self.share == 1.0:
+            return torch.ones_like(scores)
+        exact, mass = scores.to(self.threshold.dtype), mass.to(self.threshold.dtype)
+        ordered = exact.argsort(descending=True)
+        filled = mass[ordered].cumsum(0)
+        wanted = self.share * filled[-1]
+        threshold = exact[ordered[(filled < wanted).sum()]]  # of the row that fills the share
+        on_it = mass @ (exact == threshold).to(mass.dtype)
+        above = mass @ (exact > threshold).to(mass.dtype)
+        self.threshold.copy_(threshold)
+        self.boundary.copy_(((wanted - above) / on_it).clamp(0.0, 1.0))
+        self.distance.copy_(mass @ (exact - threshold).abs() / mass.sum())
+        return self._inside(exact, self.threshold)[0]
+
+    def extra_repr(self) -> str:
+        """Show the share."""
+        return f"share={self.share:g}"
