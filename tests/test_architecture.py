@@ -16,7 +16,16 @@ ROOT = Path(aucmax.__file__).parent
 
 # Each row may import from the rows above it, and none from its own row.
 LAYERS = [
-    ["version", "checks", "disk", "distributed", "processes", "progress", "random_state"],
+    [
+        "version",
+        "checks",
+        "disk",
+        "distributed",
+        "processes",
+        "progress",
+        "random_state",
+        "row_groups",
+    ],
     ["signals", "search"],
     ["kernels"],
     ["stages", "metrics", "loss", "optim"],

@@ -2,62 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from aucmax.data.labels import check_values
+from aucmax.row_groups import number_groups
 
-
-def number_groups(values: Any, name: str = "group", rows: int | None = None) -> Tensor:
-    """Groups as whole numbers from 0 on, without gaps: equal values have equal numbers.
-
-    Args:
-        values: one per row, shape (N,) or (N, 1): numbers, texts, dates or other hashable objects
-            in a tensor, an array, a column of a data frame or a list. None may be missing: NaN,
-            None or an empty text, nor the smallest of the numbers be -1, as which pandas' codes
-            have what is missing.
-        name: what errors call them.
-        rows: how many there must be, where that is known.
-
-    Returns:
-        int64, on the device of ``values``; in the order of the values, if they have one.
-
-    Example:
-        >>> from aucmax.data import number_groups
-        >>> number_groups(["ward 7", "ward 2", "ward 7"])
-        tensor([1, 0, 1])
-    """
-    if isinstance(values, Tensor):
-        array: Any = values.detach()
-    else:  # of a list NumPy would make texts: None and "None" would be equal
-        array = np.asarray(values, object if isinstance(values, list | tuple) else None)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array.reshape(-1)
-    if array.ndim != 1 or len(array) == 0:
-        raise ValueError(f"{name} must have shape (N,), N >= 1, found {tuple(array.shape)}")
-    if rows is not None and len(array) != rows:
-        raise ValueError(f"{name} must have a value for each of {rows} rows, found {len(array)}")
-    if isinstance(array, Tensor):
-        _check_known(name, array)
-        numbers: Tensor = torch.unique(array, return_inverse=True)[1]
-        return numbers
-    if array.dtype.kind in "biufmM":
-        _check_known(name, array)
-        return torch.from_numpy(np.unique(array, return_inverse=True)[1].astype(np.int64))
-    objects = array.tolist()
-    missing = sum(map(_is_missing, objects)) or _negative_ones(objects)
-    if missing:
-        raise _missing(name, missing, len(objects))
-    known = dict.fromkeys(objects)
-    try:
-        in_order = sorted(known)
-    except TypeError:  # of several kinds: as they come
-        in_order = list(known)
-    number_of = {value: number for number, value in enumerate(in_order)}
-    return torch.tensor([number_of[value] for value in objects])
+__all__ = ["count_classes", "number_groups"]
 
 
 def count_classes(
@@ -101,33 +52,3 @@ def count_classes(
             f"{int((negatives > 0).sum())} with negatives alone"
         )
     return positives, negatives
-
-
-def _check_known(name: str, array: Any) -> None:
-    """Raise if there are missing values among numbers or dates."""
-    missing = int((array != array).sum())
-    is_number = isinstance(array, Tensor) or array.dtype.kind in "if"
-    if not missing and is_number and array.min() == -1:
-        missing = int((array == -1).sum())
-    if missing:
-        raise _missing(name, missing, len(array))
-
-
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value) or value == ""
-    except TypeError:  # pandas' NA is neither equal to itself nor not
-        return True
-
-
-def _negative_ones(objects: list[Any]) -> int:
-    numbers = [x for x in objects if isinstance(x, int | float)]
-    return numbers.count(-1) if numbers and min(numbers) == -1 else 0
-
-
-def _missing(name: str, missing: int, rows: int) -> ValueError:
-    return ValueError(
-        f"{name} must have no missing values (NaN, None, an empty text, or -1 as the smallest "
-        f"number), found {missing} among {rows}: leave those rows out, or give each a group of "
-        f"its own"
-    )

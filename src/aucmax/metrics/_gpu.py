@@ -79,16 +79,32 @@ def placements(x: Tensor, target: Tensor) -> Placements | None:
     return Placements(int(wins.sum()) / (2 * pairs), wins, losses) if pairs else None
 
 
+def counts_above(
+    x: Tensor, target: Tensor, weight: Tensor | None = None
+) -> tuple[Tensor, Tensor] | None:
+    """As those of rows on the CPU; None if a class is missing or something is wrong with them."""
+    runs = _find_runs(-x, target, weight)
+    if runs is None or not all(torch.stack([runs.positives[-1], runs.negatives[-1]]).tolist()):
+        return None
+    return runs.positives.double(), runs.negatives.double()
+
+
+def are_right(target: Tensor, weight: Tensor | None) -> bool:
+    """Whether labels are 0 and 1, and weights finite, none negative, and some positive."""
+    if bool(((target != 0) & (target != 1)).any()):
+        return False
+    if weight is None:
+        return True
+    return bool(weight.isfinite().all() & (weight >= 0).all() & weight.any())
+
+
 def _find_runs(x: Tensor, target: Tensor, weight: Tensor | None = None) -> Runs | None:
     """The runs of the rows that have a weight; None if a value is wrong."""
-    positive = target == 1
-    if bool((positive.count_nonzero() != target.count_nonzero()).item()):
+    if not are_right(target, weight):
         return None
-    if weight is not None:
-        least, finite = float(weight.min()), bool(weight.isfinite().all())
-        if not finite or least < 0 or not bool(weight.any()):
-            return None
-        rows = weight.nonzero().flatten() if least == 0 else slice(None)
+    positive = target == 1
+    if weight is not None and not bool(weight.all()):
+        rows = weight.nonzero().flatten()
         x, positive, weight = x[rows], positive[rows], weight[rows]
     ranked, order = x.sort()
     if not bool(torch.stack([ranked[0], ranked[-1]]).isfinite().all()):  # NaN is last

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from aucmax.checks import check_finite, check_labels, check_weights
+from aucmax.row_groups import number_groups
 
 Values: TypeAlias = Tensor | npt.ArrayLike
 Array: TypeAlias = Any  # a NumPy array, or a tensor on a GPU where the code reads the same
@@ -18,11 +19,12 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Rows(NamedTuple):
-    """Scores, which of them are positive, and weights above zero if there are any; (N,) each."""
+    """Scores, which of them are positive, weights above zero and groups if any; (N,) each."""
 
     scores: Array
     positive: Array
     weight: Array | None
+    group: Array = None  # their numbers, from 0
 
     def by_class(self) -> tuple[Array, Array]:
         """The scores of the positives and of the negatives."""
@@ -45,17 +47,23 @@ class Rows(NamedTuple):
 
 
 def read_rows(
-    scores: Values, target: Values, weight: Values | None = None, name: str = "scores"
+    scores: Values,
+    target: Values,
+    weight: Values | None = None,
+    name: str = "scores",
+    group: Values | None = None,
 ) -> Rows:
     """The rows, checked; those of weight zero are left out."""
     x = read_column(scores, name)
     y = read_column(target, "target", len(x))
     check_labels(y)
+    groups = None if group is None else number_groups(group, rows=len(x)).numpy(force=True)
     if weight is None or not len(x):
-        return Rows(x, y == 1, None)
+        return Rows(x, y == 1, None, groups)
     w = read_column(weight, "weight", len(x)).astype(np.float64)
     check_weights(w)
-    return Rows(x[w > 0], y[w > 0] == 1, w[w > 0])
+    kept = w > 0
+    return Rows(x[kept], y[kept] == 1, w[kept], None if groups is None else groups[kept])
 
 
 def read_column(values: Values, name: str, rows: int | None = None) -> Array:

@@ -30,7 +30,7 @@ class StreamingAUC:
 
     def update(self, scores: Values, target: Values, weight: Values | None = None) -> None:
         """Add a batch, with arguments as for :func:`roc_auc`; it may be of one class or empty."""
-        x, positive, w = read_rows(scores, target, weight)
+        x, positive, w, _ = read_rows(scores, target, weight)
         exact = x.astype(np.float64)
         with np.errstate(invalid="ignore"):  # the way back may leave the integers' range
             if not (exact.astype(x.dtype) == x).all():

@@ -57,7 +57,7 @@ class Metric:
 
         Several labels get the mean of each one's value over the rows that know it.
         """
-        scores, target, weight = scored[:3]
+        scores, target, weight, group = scored
         if not bool(scores.isfinite().all()):
             warnings.warn(
                 "the result is nan: scores hold NaN or infinity", UserWarning, stacklevel=2
@@ -74,18 +74,19 @@ class Metric:
             if self.multiclass is not None:
                 return float(self.multiclass(probabilities, target, weight))
             columns = [
-                Scored(share, (target == number).double(), weight)
+                Scored(share, (target == number).double(), weight, group)
                 for number, share in enumerate(probabilities.unbind(-1))
             ]
         return math.fsum(self.binary(*column[:3]) for column in columns) / len(columns)
 
 
 def _rows_that_know(scored: Scored, label: int) -> Scored:
-    scores, target, weight = scored[:3]
+    scores, target, weight, group = scored
     known = ~torch.isnan(target[:, label])
     if weight is not None:
         weight = (weight if weight.ndim == 1 else weight[:, label])[known]
-    return Scored(scores[known, label], target[known, label], weight)
+    group = None if group is None else group[known]
+    return Scored(scores[known, label], target[known, label], weight, group)
 
 
 ROC_AUC = Metric("roc_auc", "AUC", "auc", metrics.roc_auc, metrics.hand_till)

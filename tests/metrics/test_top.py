@@ -1,0 +1,225 @@
+"""Metrics of the top of the list and within groups, against scikit-learn and their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import ranking as reference
+
+from aucmax.metrics import (
+    _gpu,
+    average_precision,
+    grouped,
+    grouped_auc,
+    partial_auc,
+    precision_at,
+    roc_auc,
+    roc_curve,
+    tpr_at_fpr,
+)
+
+few = settings(deadline=None, max_examples=25)
+RATES = st.one_of(st.sampled_from([0.05, 0.1, 0.25, 0.5, 1.0]), st.floats(0.01, 1))
+
+
+@st.composite
+def cases(draw, group=False):
+    """Scores with ties, labels and weights of both classes, some weights zero."""
+    y = np.array([*draw(st.lists(st.booleans(), max_size=20)), True, False])
+    n = len(y)
+    values = draw(st.sampled_from([st.integers(-3, 3).map(float), st.floats(-1, 1, width=32)]))
+    x = np.array(draw(st.lists(values, min_size=n, max_size=n)))
+    some = draw(st.sampled_from([st.just(1.0), st.integers(1, 4).map(float), st.floats(0.01, 9)]))
+    w = np.array(draw(st.lists(st.one_of(some, st.just(0.0)), min_size=n, max_size=n)))
+    w[-2:] = 1.0  # both classes have weight, and in one group
+    if not group:
+        return x, y.astype(int), w
+    g = np.array(draw(st.lists(st.integers(0, 4), min_size=n, max_size=n)))
+    g[-1] = g[-2]
+    return x, y.astype(int), w, g
+
+
+def close(value):
+    return pytest.approx(value, rel=1e-11, abs=1e-12)
+
+
+@few
+@given(cases(), RATES, st.booleans())
+def test_partial_auc_equals_scikit_learn(case, max_fpr, weighted):
+    x, y, w = case
+    w = w if weighted else None
+    expected = sklearn.metrics.roc_auc_score(y, x, max_fpr=max_fpr, sample_weight=w)
+    assert partial_auc(x, y, max_fpr, weight=w, standardized=True) == close(expected)
+
+
+@few
+@given(cases(), RATES, st.one_of(st.just(0.0), st.floats(0, 0.99)))
+def test_partial_auc_equals_the_area_of_its_polygon(case, max_fpr, min_tpr):
+    x, y, w = case
+    found = partial_auc(torch.tensor(x), y, max_fpr, min_tpr, w)
+    assert type(found) is float
+    assert 0 <= found <= max_fpr * (1 - min_tpr)
+    assert found == close(reference.partial_auc(x, y, max_fpr, min_tpr, w))
+    assert partial_auc(x, y, weight=w) == close(roc_auc(x, y, w))
+
+
+@few
+@given(cases(), st.one_of(st.sampled_from([0.0, 0.1, 0.3, 1.0]), st.floats(0, 1)), st.booleans())
+def test_tpr_at_fpr_is_the_highest_point_of_the_curve_so_far_left(case, fpr, weighted):
+    x, y, w = case
+    w = w if weighted else None
+    curve = roc_curve(x, y, w)
+    found = tpr_at_fpr(torch.tensor(x), torch.tensor(y), fpr, w)
+    assert type(found) is float
+    assert found == close(curve.tpr[curve.fpr <= fpr * (1 + 1e-12)].max())
+    assert found == close(reference.tpr_at_fpr(x, y, fpr, np.ones(len(x)) if w is None else w))
+
+
+def test_a_rate_that_can_be_reached_is_reached():
+    """Sums of weights round: 0.1 + 0.1 + 0.1 of 1 is above 0.3 by a little."""
+    x, y = np.arange(20.0)[::-1], np.arange(20) % 2
+    for alarms in range(11):
+        expected = min(10, alarms + 1) / 10 if alarms < 10 else 1.0
+        for w in (None, np.full(20, 0.1), np.full(20, 1 / 3)):
+            assert tpr_at_fpr(-x, y, alarms / 10, w) == pytest.approx(expected)
+
+
+@few
+@given(cases(), RATES, st.integers(1, 4))
+def test_precision_at_equals_the_mean_over_the_orders_of_ties(case, share, rows):
+    x, y, w = case
+    found = precision_at(torch.tensor(x), y, share, w)
+    assert type(found) is float
+    assert found == close(reference.precision_at(x, y, share * w.sum(), w))
+    rows = min(rows, int(w.sum()))
+    assert precision_at(x, y, rows, w) == close(reference.precision_at(x, y, rows, w))
+    assert precision_at(x, y, np.int64(1)) == precision_at(x, y, 1 / len(x))
+    assert precision_at(x, y, 1.0, w) == close(w @ y / w.sum())
+
+
+@few
+@given(cases(), st.integers(1, 3), st.sampled_from([1, 1e-300, 1e307]))
+def test_a_weight_repeats_rows(case, times, scale):
+    x, y, _ = case
+    times = 1 + np.arange(len(x)) % times
+    again = np.repeat(x, times), np.repeat(y, times)
+    for metric, *numbers in ((partial_auc, 0.3, 0.2), (tpr_at_fpr, 0.3), (precision_at, 0.3)):
+        assert metric(x, y, *numbers, weight=scale * times) == close(metric(*again, *numbers))
+    assert precision_at(x, y, 2, times) == close(precision_at(*again, 2))
+    group = np.arange(len(x)) // 4 * 0
+    assert grouped_auc(x, y, group, scale * times) == close(roc_auc(*again))
+
+
+@few
+@given(cases(group=True), st.booleans(), st.sampled_from(["numbers", "texts", "objects", "tensor"]))
+def test_grouped_auc_equals_the_count_of_pairs_within(case, mean, form):
+    x, y, w, g = case
+    names = {
+        "numbers": g[:, None],
+        "texts": [f"ward {i}" for i in g],
+        "objects": np.array([i if i % 2 else str(i) for i in g], dtype=object),
+        "tensor": torch.tensor(g),
+    }
+    found = grouped_auc(x, y, names[form], w, mean)
+    assert type(found) is float
+    assert found == close(reference.grouped_auc(x, y, g, w, mean))
+    ones = np.ones(len(x))
+    assert grouped_auc(x, y, names[form], mean=mean) == close(
+        reference.grouped_auc(x, y, g, ones, mean)
+    )
+
+
+def test_a_group_of_small_weights_is_as_exact_as_another():
+    random = np.random.default_rng(0)
+    y, g = np.arange(400) % 3 == 0, np.arange(400) // 40
+    x, w = random.standard_normal(400) + y, np.where(g == 3, 1e-200, 1e100)
+    aucs = [roc_auc(x[g == k], y[g == k]) for k in range(10)]
+    assert grouped_auc(x, y, g, w, mean=True) == pytest.approx(np.mean(aucs), rel=1e-12)
+
+
+@few
+@given(cases(group=True), st.booleans())
+def test_what_a_gpu_does_is_the_same(case, weighted):
+    x, y, w, g = map(torch.tensor, case)
+    w = w if weighted else None
+    hits, alarms = _gpu.counts_above(x, y, w)
+    curve = roc_curve(x, y, w)
+    np.testing.assert_allclose(hits / hits[-1], curve.tpr[1:], rtol=1e-12)
+    np.testing.assert_allclose(alarms / alarms[-1], curve.fpr[1:], rtol=1e-12)
+    auc, pairs = grouped.of_tensors(x, y, w, g)
+    assert float(auc @ pairs / pairs.sum()) == close(grouped_auc(x, y, g, w))
+    assert _gpu.counts_above(x, 2 * y, w) is None
+    assert grouped.of_tensors(x, y, -torch.ones(len(x)), g) is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_top_metrics_on_a_gpu():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(5000, generator=generator).round(decimals=2)
+    y, g = torch.rand(5000, generator=generator) < 0.2, torch.arange(5000) % 50
+    for w in (None, torch.rand(5000, generator=generator)):
+        there = None if w is None else w.cuda()
+        for metric, *numbers in (
+            (partial_auc, 0.1, 0.1), (tpr_at_fpr, 0.1), (precision_at, 0.1), (precision_at, 100),
+            (average_precision,),
+        ):  # fmt: skip
+            on_gpu = metric(x.cuda(), y.cuda(), *numbers, weight=there)
+            assert on_gpu == close(metric(x, y, *numbers, weight=w))
+        assert grouped_auc(x.cuda(), y.cuda(), g.cuda(), there) == close(grouped_auc(x, y, g, w))
+
+
+# Wrong input
+
+GOOD = [0.1, 0.4, 0.3, 0.8], [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, y: partial_auc(x, y, 0), "max_fpr must be a number above 0 and at most 1"),
+        (lambda x, y: partial_auc(x, y, 1.5), "max_fpr must be .*, found 1.5"),
+        (lambda x, y: partial_auc(x, y, min_tpr=1), "min_tpr must be a number of at least 0 and"),
+        (lambda x, y: partial_auc(x, y, min_tpr=math.nan), "min_tpr must be .*, found nan"),
+        (lambda x, y: partial_auc(x, [0, 1]), "target must have one row per score"),
+        (lambda x, y: tpr_at_fpr(x, y, -0.1), "fpr must be a number from 0 to 1, found -0.1"),
+        (lambda x, y: precision_at(x, y, 0), "share must be an integer of at least 1, or a share"),
+        (lambda x, y: precision_at(x, y, 1.5), "share must be .*, found 1.5"),
+        (lambda x, y: precision_at(x, y, True), "share must be .*, found True"),
+        (lambda x, y: grouped_auc(x, y, [1, 1]), "group must have a value for each of 4"),
+        (lambda x, y: grouped_auc(x, y, [1, math.nan, 1, 1]), "group must .* found 1"),
+        (lambda x, y: grouped_auc(x, y, ["a", None, None, "b"]), "group must .* found 2"),
+        (lambda x, y: grouped_auc(x, y, [1] * 4, [1, 1, 1, -1]), "weight must be non-negative"),
+    ],
+)  # fmt: skip
+def test_wrong_input_of_the_top_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(*GOOD)
+
+
+def test_what_is_not_defined_is_nan_and_warns_where_it_was_called():
+    x, y = GOOD
+    for call, reason in (
+        (lambda: partial_auc(x, [1] * 4, 0.1), "4 positives and 0 negatives"),
+        (lambda: tpr_at_fpr(x, [0] * 4, 0.1), "0 positives and 4 negatives"),
+        (lambda: precision_at(x, [0] * 4, 0.1), "0 positives"),
+        (lambda: precision_at(x, y, 5), "share is 5 rows of 4"),
+        (lambda: grouped_auc(x, [0] * 4, [1] * 4), "0 positives"),
+        (lambda: grouped_auc(x, y, y), "no group has both"),
+        (lambda: grouped_auc(x, y, [1, 2, 1, 2], [0, 1, 1, 0]), "no group has both"),
+    ):
+        with pytest.warns(UserWarning, match=reason) as record:
+            assert math.isnan(call())
+        assert record[0].filename == __file__
+
+
+def test_two_way_area_is_standardized_by_that_of_guessing():
+    x = np.arange(40_000) % 200 / 200  # every score in both classes alike
+    y = np.arange(40_000) // 200 % 2
+    for range_ in ((0.5, 0.2), (0.2, 0.5), (0.3, 0.0)):
+        found = partial_auc(x, y, *range_, standardized=True)
+        assert found == pytest.approx(0.5, abs=1e-9)
+        assert partial_auc(y + x, y, *range_, standardized=True) == 1.0
