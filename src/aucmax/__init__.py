@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from aucmax.loss import (
         AUCLoss,
         AUCWithCrossEntropy,
+        GroupedAUCLoss,
         MulticlassAUCLoss,
         MultilabelAUCLoss,
         PartialAUCLoss,
@@ -33,6 +34,7 @@ __all__ = [
     "BatchSampler",
     "DivergedError",
     "FitResult",
+    "GroupedAUCLoss",
     "IterateAverage",
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
@@ -61,6 +63,7 @@ _LATER = {
     "BatchSampler": "aucmax.data",
     "DivergedError": "aucmax.train",
     "FitResult": "aucmax.train",
+    "GroupedAUCLoss": "aucmax.loss",
     "IterateAverage": "aucmax.optim",
     "MulticlassAUCLoss": "aucmax.loss",
     "MultilabelAUCLoss": "aucmax.loss",

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from aucmax.data import number_groups
-from aucmax.data.groups import count_classes
+from aucmax.data import count_classes, number_groups
 
 NAMES = ["b", "a", "b", "c"]
 

@@ -1,7 +1,7 @@
 """Batches: which rows, from where, with which labels, how augmented; the order fixed by a seed."""
 
 from aucmax.data import augment
-from aucmax.data.groups import number_groups
+from aucmax.data.groups import count_classes, number_groups
 from aucmax.data.sampling import BatchSampler
 
-__all__ = ["BatchSampler", "augment", "number_groups"]
+__all__ = ["BatchSampler", "augment", "count_classes", "number_groups"]

@@ -29,7 +29,7 @@ def count_classes(
 
     Example:
         >>> import torch
-        >>> from aucmax.data.groups import count_classes
+        >>> from aucmax.data import count_classes
         >>> group, labels = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([1, 0, 0, 1, 0])
         >>> count_classes(group, labels)
         (tensor([1., 1.], dtype=torch.float64), tensor([1., 2.], dtype=torch.float64))

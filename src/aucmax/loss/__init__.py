@@ -7,6 +7,7 @@ from aucmax.loss.base import LossSum, SaddleLoss
 from aucmax.loss.binary import AUCLoss
 from aucmax.loss.combined import AUCWithCrossEntropy, saddle_part
 from aucmax.loss.cross_entropy import CrossEntropy
+from aucmax.loss.grouped import GroupedAUCLoss
 from aucmax.loss.groups import minmax_groups
 from aucmax.loss.multiclass import MulticlassAUCLoss
 from aucmax.loss.multilabel import MultilabelAUCLoss
@@ -18,6 +19,7 @@ __all__ = [
     "AUCLoss",
     "AUCWithCrossEntropy",
     "CrossEntropy",
+    "GroupedAUCLoss",
     "LossSum",
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
