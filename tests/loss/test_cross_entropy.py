@@ -22,9 +22,9 @@ def draw(seed=0, n=40, columns=3):
     return rng.normal(size=(n, columns)) * 2, rng.uniform(0.1, 3, size=n), rng
 
 
-def value(task, scores, target, weight=None):
+def value(task, scores, target, weight=None, **options):
     tensors = [None if x is None else torch.as_tensor(x) for x in (scores, target, weight)]
-    return CrossEntropy(task)(*tensors)
+    return CrossEntropy(task, **options)(*tensors)
 
 
 @BOTH
@@ -161,3 +161,89 @@ def test_what_is_wrong_is_named_as_by_the_auc_losses(task, scores, target, weigh
 def test_an_unknown_task():
     with pytest.raises(ValueError, match=r"task must be one of 'binary', .*, found 'ranking'"):
         CrossEntropy("ranking")
+
+
+# ---- Label smoothing, focal loss, generalized cross-entropy ------------------------------------
+
+
+def by_definition(p, y, smoothing=0.0, focus=0.0, q=0.0):
+    """The mean over rows of sum_k t_k (1 - p_k)^focus (1 - p_k^q) / q; p (n, c), y (n,)."""
+    costs = (1 - p**q) / q if q else -np.log(p)
+    share = (1 - smoothing) * np.eye(p.shape[1])[y] + smoothing / p.shape[1]
+    return (share * (1 - p) ** focus * costs).sum(1)
+
+
+VARIANTS = pytest.mark.parametrize(
+    "options",
+    [
+        {"smoothing": 0.1},
+        {"focus": 2.0},
+        {"q": 0.7},
+        {"q": 1.0},
+        {"focus": 0.5, "q": 0.3, "smoothing": 0.2},
+    ],
+    ids=str,
+)
+
+
+@VARIANTS
+@BOTH
+def test_variants_are_their_definitions(options, weighted):
+    scores, weight, rng = draw()
+    weight = weight if weighted else None
+    y = rng.integers(0, 3, size=40)
+    each = by_definition(softmax(scores, axis=1), y, **options)
+    expected = np.average(each, weights=weight)
+    assert value("multiclass", scores, y, weight, **options).item() == pytest.approx(expected)
+    two = expit(scores[:, 0])
+    each = by_definition(np.c_[1 - two, two], (y > 0).astype(int), **options)
+    expected = np.average(each, weights=weight)
+    assert value("binary", scores[:, 0], y > 0, weight, **options).item() == pytest.approx(expected)
+    one_label = value("multilabel", scores[:, :1], (y[:, None] > 0) * 1.0, weight, **options)
+    assert one_label.item() == pytest.approx(expected)
+
+
+def test_label_smoothing_is_torchs():
+    scores, _, rng = draw()
+    y = torch.tensor(rng.integers(0, 3, size=40))
+    expected = functional.cross_entropy(torch.tensor(scores), y, label_smoothing=0.2)
+    assert value("multiclass", scores, y, smoothing=0.2).item() == pytest.approx(expected.item())
+
+
+@VARIANTS
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_the_variants_gradients(options, task):
+    scores, _, rng = draw(n=6, columns=1 if task == "binary" else 3)
+    y = torch.tensor(rng.integers(0, 2, size=6))
+    loss = CrossEntropy(task, **options)
+    scores = torch.tensor(scores, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: loss(x, y), scores)
+
+
+@VARIANTS
+def test_the_variants_stay_finite_for_large_scores(options):
+    for scores, task in (([1e4, -1e4], "binary"), ([[1e4, 0.0], [-1e4, 0.0]], "multiclass")):
+        for y in ([0, 1], [1, 0]):
+            x = torch.tensor(scores, requires_grad=True)
+            loss = value(task, x, torch.tensor(y), **options)
+            loss.backward()
+            assert loss.isfinite()
+            assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"smoothing": 1.0}, r"smoothing must be in \[0, 1\), found 1.0"),
+        ({"focus": -1.0}, r"focus must be a finite number >= 0, found -1.0"),
+        ({"q": 1.5}, r"q must be in \[0, 1\], found 1.5"),
+        ({"q": "x"}, r"q must be in \[0, 1\], found 'x'"),
+    ],
+)
+def test_bad_options_of_the_variants(options, message):
+    with pytest.raises(ValueError, match=message):
+        CrossEntropy(**options)
+
+
+def test_the_variants_show_themselves():
+    assert repr(CrossEntropy(q=0.7)) == "CrossEntropy(task='binary', q=0.7)"

@@ -1,4 +1,4 @@
-"""Cross-entropy, the baseline, with the same shapes, weights and checks as the AUC losses."""
+"""Cross-entropy and its kin, the baselines, with the AUC losses' shapes, weights and checks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,24 @@ TASKS = ("binary", "multiclass", "multilabel")
 class CrossEntropy(Loss):
     r"""The negative log-likelihood of the labels under the sigmoid or softmax of the scores.
 
+    Three variants that users compare with are options of it, alone or together. With
+    :math:`p_k` the probability of class k out of c (c = 2 for each label of "multilabel") and y
+    the label, a row's loss is
+
+    .. math::
+
+        \sum_k t_k (1 - p_k)^\gamma \, \frac{1 - p_k^q}{q}, \qquad
+        t_k = (1 - \varepsilon) \mathbb{I}[k = y] + \frac{\varepsilon}{c},
+
+    where the fraction is :math:`-\log p_k` for q = 0. The cost is that of torch's own.
+
     Args:
         task: "binary", "multiclass" or "multilabel".
+        smoothing: :math:`\varepsilon` in [0, 1), label smoothing: how much of each label is spread
+            over all classes.
+        focus: :math:`\gamma \ge 0`, the focal loss: rows that are right already count less.
+        q: in [0, 1], generalized cross-entropy: up to the absolute error (1), which wrong labels
+            cannot pull as far.
 
     Shape:
         As :class:`aucmax.AUCLoss`, :class:`aucmax.MulticlassAUCLoss` and
@@ -39,13 +55,26 @@ class CrossEntropy(Loss):
         >>> loss = CrossEntropy("binary")
         >>> round(loss(torch.zeros(4), torch.tensor([0, 1, 0, 0])).item(), 4)  # log 2
         0.6931
+        >>> robust = CrossEntropy("binary", q=0.7)
+        >>> round(robust(torch.zeros(4), torch.tensor([0, 1, 0, 0])).item(), 4)  # (1 - .5^.7) / .7
+        0.5492
     """
 
     is_likelihood = True
 
-    def __init__(self, task: str = "binary") -> None:
+    def __init__(
+        self,
+        task: str = "binary",
+        *,
+        smoothing: float = 0.0,
+        focus: float = 0.0,
+        q: float = 0.0,
+    ) -> None:
         super().__init__()
         self.task = checks.choice("task", task, TASKS)
+        self.smoothing = checks.number("smoothing", smoothing, "in [0, 1)", lambda x: 0 <= x < 1)
+        self.focus = checks.non_negative("focus", focus)
+        self.q = checks.number("q", q, "in [0, 1]", lambda x: 0 <= x <= 1)
 
     def forward(
         self,
@@ -62,7 +91,7 @@ class CrossEntropy(Loss):
         if self.task == "multilabel":
             check_table(exact, exact.shape[-1])
             labels, known = known_labels(exact, target, weight, look)
-            each = functional.binary_cross_entropy_with_logits(exact, labels, reduction="none")
+            each = self._of_labels(exact, labels)
             mass = known.sum(0)  # of each label, over the rows that know it
             per_label = (known * each).sum(0) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
             return per_label.mean()
@@ -72,17 +101,47 @@ class CrossEntropy(Loss):
             if look:
                 weights = None if weight is None else flatten(weight, exact.dtype)
                 check_binary_values(exact.detach(), labels, weights)
-            each = functional.binary_cross_entropy_with_logits(
-                exact.reshape(-1), labels, reduction="none"
-            )
+            each = self._of_labels(exact.reshape(-1), labels)
         else:
             check_classes(scores, target, weight, look)
-            each = functional.cross_entropy(exact, target.long(), reduction="none")
+            each = self._of_classes(exact, target.long())
         if weight is None:
             return each.mean()
         weight = weight.reshape(-1).to(each.dtype)
         return (weight * each).sum() / weight.sum()
 
+    def _of_labels(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each label 0 or 1."""
+        likely = (
+            labels.lerp(torch.full_like(labels, 0.5), self.smoothing) if self.smoothing else labels
+        )
+        if self.focus == self.q == 0:
+            return functional.binary_cross_entropy_with_logits(scores, likely, reduction="none")
+        of_one = self._of_probability(functional.logsigmoid(scores))
+        of_zero = self._of_probability(functional.logsigmoid(-scores))
+        return likely * of_one + (1.0 - likely) * of_zero
+
+    def _of_classes(self, scores: Tensor, target: Tensor) -> Tensor:
+        """The loss of each row's class."""
+        if self.focus == self.q == 0:
+            return functional.cross_entropy(
+                scores, target, reduction="none", label_smoothing=self.smoothing
+            )
+        every = self._of_probability(scores.log_softmax(-1))
+        own = every.gather(1, target[:, None]).squeeze(1)
+        return (1.0 - self.smoothing) * own + self.smoothing * every.mean(1)
+
+    def _of_probability(self, log_p: Tensor) -> Tensor:
+        """What a class of that probability costs."""
+        cost = -torch.expm1(self.q * log_p) / self.q if self.q else -log_p
+        if self.focus:
+            # At p = 1 a root has no slope: it is kept off zero.
+            missing = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
+            cost = missing.pow(self.focus) * cost
+        return cost
+
     def extra_repr(self) -> str:
-        """Show the task."""
-        return f"task={self.task!r}"
+        """Show the task, and the options that are at work."""
+        options = {"smoothing": self.smoothing, "focus": self.focus, "q": self.q}
+        used = [f"{name}={value:g}" for name, value in options.items() if value]
+        return ", ".join([f"task={self.task!r}", *used])
