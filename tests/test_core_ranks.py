@@ -1,4 +1,4 @@
-"""The streaming prior and the streaming AUC over the ranks of a real process group."""
+"""The streaming prior and AUC, and average precision, over the ranks of a real process group."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import ranks_core
 from reference import auc as reference
+from reference.average_precision import RunningAveragePrecision, squared_hinge
 from reference.objective import batch_loss, sigmoid
 from reference.prior import UnbiasedPrior
 
@@ -63,6 +64,26 @@ def test_each_rank_weighs_its_batch_with_the_estimate_made_before_it(ranks, rank
 @pytest.mark.parametrize("rank", [0, 1])
 def test_evaluation_counts_nothing_and_waits_for_no_one(ranks, rank):
     assert ranks[rank]["after evaluation"] == ranks[rank]["loss"][-1]
+
+
+def test_positives_are_ranked_among_the_rows_of_all_ranks(ranks):
+    reference, both = RunningAveragePrecision(squared_hinge, 0.2), [0, 1]
+    for step, sizes in enumerate(ranks_core.SIZES):
+        parts = [ranks_core.batches(rank)[step] for rank in both]
+        rows = np.concatenate([ranks_core.row_numbers(rank)[step] for rank in both])
+        scores, y, weight = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        value, gradient = reference.step(scores, y, weight, index=rows)
+        of_ranks = np.split(gradient, [sizes[0]])
+        for found, wanted in zip(ranks, of_ranks, strict=True):
+            found = found["average precision"]
+            assert found["values"][step] == pytest.approx(value, rel=1e-10)
+            # The mean over the ranks, which DDP takes, is then the whole gradient.
+            np.testing.assert_allclose(found["gradients"][step], 2 * wanted, atol=1e-10)
+    states = [found["average precision"]["estimates"] for found in ranks]
+    assert states[0] == states[1]
+    assert len(reference.known) > 3
+    for row, known in reference.known.items():
+        assert states[0][row] == pytest.approx(known, rel=1e-10)
 
 
 @pytest.mark.parametrize("case", ranks_core.cases())

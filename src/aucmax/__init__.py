@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from aucmax.loss import (
         AUCLoss,
         AUCWithCrossEntropy,
+        AveragePrecisionLoss,
         GroupedAUCLoss,
         MulticlassAUCLoss,
         MultilabelAUCLoss,
@@ -31,6 +32,7 @@ __all__ = [
     "AUCClassifier",
     "AUCLoss",
     "AUCWithCrossEntropy",
+    "AveragePrecisionLoss",
     "BatchSampler",
     "DivergedError",
     "FitResult",
@@ -60,6 +62,7 @@ _LATER = {
     "AUCClassifier": "aucmax.tables",
     "AUCLoss": "aucmax.loss",
     "AUCWithCrossEntropy": "aucmax.loss",
+    "AveragePrecisionLoss": "aucmax.loss",
     "BatchSampler": "aucmax.data",
     "DivergedError": "aucmax.train",
     "FitResult": "aucmax.train",

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from aucmax import AUCLoss, StreamingPrior
+from aucmax import AUCLoss, AveragePrecisionLoss, StreamingPrior
 from aucmax.metrics import StreamingAUC
 
 SIZES = [(5, 3), (1, 8), (4, 4)]  # labels in each step on rank 0 and on rank 1
@@ -52,6 +52,24 @@ def count_labels(rank):
     return known
 
 
+def row_numbers(rank):
+    """Of the rows of each step; some rows come on both ranks at once."""
+    rng = np.random.default_rng(10 + rank)
+    return [rng.integers(0, 6, n[rank]) for n in SIZES]
+
+
+def rank_positives(rank):
+    """Values and gradients of each step, and what is known of each row in the end."""
+    loss, found = AveragePrecisionLoss(0.2, rows=6), {"values": [], "gradients": []}
+    for (scores, y, weight), index in zip(batches(rank), row_numbers(rank), strict=True):
+        s = torch.tensor(scores, requires_grad=True)
+        value = loss(s, *map(torch.tensor, (y, weight)), index=torch.tensor(index))
+        value.backward()
+        found["values"].append(value.item())
+        found["gradients"].append(s.grad.tolist())
+    return {**found, "estimates": loss.estimates[:, 0].T.tolist()}
+
+
 def cases():
     """For each case a list with the (scores, target, weight) of either rank."""
     rng = np.random.default_rng(0)
@@ -83,6 +101,7 @@ def stream_scores(scores, target, weight):
 def main(folder, rank):
     dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=2)
     known = count_labels(rank)
+    known["average precision"] = rank_positives(rank)
     known["auc"] = {name: stream_scores(*parts[rank]) for name, parts in cases().items()}
     Path(folder, f"{rank}.json").write_text(json.dumps(known), encoding="utf-8")
     dist.barrier()

@@ -3,6 +3,7 @@
 :mod:`aucmax.loss.objective` has the mathematics as pure functions.
 """
 
+from aucmax.loss.average_precision import AveragePrecisionLoss
 from aucmax.loss.base import LossSum, SaddleLoss
 from aucmax.loss.binary import AUCLoss
 from aucmax.loss.combined import AUCWithCrossEntropy, saddle_part
@@ -18,6 +19,7 @@ from aucmax.loss.ranking import RankingLoss
 __all__ = [
     "AUCLoss",
     "AUCWithCrossEntropy",
+    "AveragePrecisionLoss",
     "CrossEntropy",
     "GroupedAUCLoss",
     "LossSum",

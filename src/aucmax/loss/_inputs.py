@@ -25,12 +25,12 @@ def flatten(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.dtype == dtype else x.to(dtype)
 
 
-def as_shares(priors: Sequence[float] | Tensor) -> list[float]:
+def as_shares(priors: Sequence[float] | Tensor, name: str = "priors") -> list[float]:
     """Shares as plain numbers, each checked."""
     values = priors.tolist() if isinstance(priors, Tensor) else priors
     if not isinstance(values, Sequence) or not values or isinstance(values, str):
-        raise ValueError(f"priors must be a sequence of shares in (0, 1), found {priors!r}")
-    return [checks.share(f"priors[{i}]", value) for i, value in enumerate(values)]
+        raise ValueError(f"{name} must be a sequence of shares in (0, 1), found {priors!r}")
+    return [checks.share(f"{name}[{i}]", value) for i, value in enumerate(values)]
 
 
 def check_tensors(scores: object, target: object) -> None:
