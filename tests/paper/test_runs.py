@@ -39,8 +39,8 @@ pytestmark = pytest.mark.xdist_group("experiments")
 SMALL = {"protocols": ["strong"], "removed": [0.9], "seeds": 1}
 LINES = ("ppd-sg", "sgd")
 EVERY_LINE = (
-    "ppd-sg", "ppd-sg-normalized", "ppd-sg-pretrained", "ppd-adagrad", "pga", "oauc", "sgd",
-    "sgd-staged", "adagrad", "libauc",
+    "ppd-sg", "ppd-sg-normalized", "ppd-sg-pretrained", "ppd-sg-no-prox", "ppd-adagrad", "pga",
+    "oauc", "sgd", "sgd-staged", "adagrad", "libauc",
 )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def digits():
 @pytest.mark.parametrize(
     ("experiment", "curves", "ratios"),
     [
-        ("figure1", 6 + 6, ["50/50", "71/29", "83/17", "91/9"]),
+        ("figure1", 6 + 7, ["50/50", "71/29", "83/17", "91/9"]),
         ("figure2", 3 + 4, ["50/50", "71/29", "83/17", "91/9"]),
         ("figure3", 6 + 5, ["10:1", "20:1"]),
     ],
@@ -96,7 +96,7 @@ def test_all_lines_of_a_seed_come_before_the_next_seed():
     runs = make_plan("figure1", "digits").runs
     order = [(-run.removed, run.seed) for run in runs]
     assert order == sorted(order)
-    assert len({(run.protocol, run.line) for run in runs[:12]}) == 12
+    assert len({(run.protocol, run.line) for run in runs[:13]}) == 13
 
 
 @pytest.mark.parametrize(
@@ -194,6 +194,17 @@ def test_the_first_stage_takes_its_share(line, protocol, steps, first):
     assert fit_options(run)["stages"][0].steps == first
 
 
+def test_the_line_without_prox_is_what_its_name_says():
+    options = fit_options(one_run("ppd-sg-no-prox", "cifar10", steps=20_000))
+    assert (options["method"], options["restart"], options["positives"]) == ("ppd-sg", "last", 0.5)
+    momentum = {"momentum": 0.9, "weight_decay": 1e-3, "gamma": math.inf}
+    assert options["optimizer_options"] == momentum
+    assert options["loss_options"] == {"normalize": True}
+    (trials,) = plan_trials([one_run("ppd-sg-no-prox")], GRID, None, None).values()
+    assert {trial.options["gamma"] for trial in trials} == {"inf"}
+    assert len(trials) == 4
+
+
 @pytest.mark.parametrize("line", ["sgd", "adagrad", "oauc"])
 def test_what_has_no_stages_has_no_first(line):
     assert not {"first_stage", "factor"} & one_run(line).options.keys()
@@ -271,7 +282,7 @@ def test_every_line_is_an_option_of_fit(line, protocol):
     extras = {"ppd-sg": ("momentum", "weight_decay"), "sgd": ("momentum", "weight_decay")}
     names = {**extras, "adagrad": ("weight_decay",)}.get(method, ()) if strong else ()
     extra = {name: run.options[name] for name in names}
-    extra |= {"gamma": run.options["gamma"]} if staged else {}
+    extra |= {"gamma": float(run.options["gamma"])} if staged else {}
     extra |= {"output": "last"} if method == "pga" else {}
     assert found["optimizer_options"] == extra
     normalize = strong or line == "ppd-sg-normalized"

@@ -157,7 +157,7 @@ def make_plan(
     Example:
         >>> plan = make_plan("figure1", "digits", protocols=["strong"], seeds=1)
         >>> len(plan.runs), plan.runs[0].name
-        (24, 'strong-digits-91-9-ppd-sg-seed0')
+        (28, 'strong-digits-91-9-ppd-sg-seed0')
     """
     choice("experiment", experiment, EXPERIMENTS)
     settings, own = _read("settings"), _read(experiment)

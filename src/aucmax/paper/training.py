@@ -83,6 +83,7 @@ def fit_options(run: Run) -> dict[str, Any]:
     o, method = run.options, run.method_settings
     pretrain = min(o["pretrain"], o["steps"] // 4) if o.get("pretrained") else 0
     steps = o["steps"] - pretrain
+    own = {name: float(o[name]) for name in method.optimizer if name in o}
     return {
         "method": o["method"],
         "steps": steps,
@@ -91,7 +92,8 @@ def fit_options(run: Run) -> dict[str, Any]:
         "save_every": 5 * o["eval_every"],
         "probe": o["probe"],
         "seed": run.seed,
-        "optimizer_options": {**{x: o[x] for x in method.optimizer if x in o}, **method.fixed},
+        "restart": o.get("restart"),
+        "optimizer_options": {**own, **method.fixed},
         "loss_options": {key: o[key] for key in method.loss},
         "pretrain": pretrain,
         "positives": o.get("positives"),

@@ -45,6 +45,8 @@ def plan_trials(
 def _trials(run: Run, grid: Grid, steps: int) -> list[Run]:
     """The grid's points, in the options that the line's method has, in a seeded random order."""
     names = [name for name in grid if name == "lr" or run.method_settings.stages is not None]
+    if run.options.get("gamma") == "inf":  # a line without prox stays one
+        names = [name for name in names if name != "gamma"]
     points = list(product(*(grid[name] for name in names)))
     random.Random(run.key.file_name).shuffle(points)
     every = max(1, min(run.options["eval_every"], steps // 10))
@@ -94,7 +96,9 @@ def _ended(trials: list[Run], grid: Grid, runner: Runner) -> list[Trial]:
         result = runner.folder.result(run)
         key = ROC_AUC.history_key("valid", result.iterate)
         if not result.has_diverged and (value := result.history[-1][key]) is not None:
-            options = {name: run.options[name] for name in grid if name in run.options}
+            options = {
+                name: run.options[name] for name in grid if run.options.get(name) in grid[name]
+            }
             ended.append(Trial(result.steps, options, value))
     return ended
 
