@@ -6,7 +6,7 @@ import contextlib
 import io
 
 import torch
-from libauc.losses.auc import AUCMLoss
+from libauc.losses.auc import AUCMLoss, PairwiseAUCLoss, pAUC_CVaR_Loss
 from libauc.optimizers.pesg import PESG
 from torch import Tensor, nn
 
@@ -21,6 +21,26 @@ class AfterSigmoid(nn.Module):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """The loss."""
         value: Tensor = self.loss(scores.sigmoid(), target)
+        return value
+
+
+def pairwise(surrogate: str) -> nn.Module:
+    """The mean over a batch's pairs; theirs has "logistic", "squared" and "squared_hinge"."""
+    loss: nn.Module = PairwiseAUCLoss(surrogate)
+    return loss
+
+
+class Partial(nn.Module):
+    """The partial AUC at a false positive rate of 0.1, of rows that are numbered as they come."""
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        super().__init__()
+        self.loss = pAUC_CVaR_Loss(rows, rows, beta=0.1, device=device)
+        self.index = torch.arange(rows, device=device)
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """The loss."""
+        value: Tensor = self.loss(scores, target, self.index)
         return value
 
 

@@ -30,6 +30,7 @@ from _machine import machine
 SECTIONS: dict[str, Callable[[Device], Iterator[tuple[str, Any]]]] = {
     "optimizer": gpu_parts.optimizer,
     "loss": gpu_parts.loss,
+    "pairs": gpu_pairs.losses,
     "pair_bounds": gpu_pairs.bounds,
     "pair_shapes": gpu_pairs.shapes,
     "pair_alone": gpu_pairs.alone,

@@ -18,15 +18,67 @@ from aucmax.loss import _pairs_gpu
 from aucmax.loss.pairs import Surrogate, pair_sums_of_arrays
 from aucmax.loss.surrogates import SURROGATES
 
+try:
+    import _libauc
+except ImportError:
+    _libauc = None  # type: ignore[assignment]
+
+BCE = "BCEWithLogitsLoss"
 IN_A_GRAPH = 5
-SIZES = (128, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
+SIZES = (128, 1024, 4096, 8192, 16_384, 32_768, 65_536)
 SHAPES = [
     tiles.Shape(*x)
     for x in (
-        (32, 32, 4), (32, 64, 2), (32, 64, 4), (32, 128, 4), (64, 16, 2), (64, 32, 4), (64, 64, 4),
-        (128, 16, 4), (128, 32, 4), (128, 64, 4), (256, 16, 4), (256, 16, 8), (256, 32, 8),
+        (8, 128, 4), (8, 256, 4), (16, 32, 1), (16, 64, 2), (16, 128, 4), (16, 256, 4),
+        (16, 256, 8), (32, 32, 1), (32, 64, 4), (32, 128, 4), (32, 128, 8), (32, 256, 8),
+        (64, 128, 8),
     )
 ]  # fmt: skip
+
+
+def losses(device: Device) -> Iterator[tuple[str, Any]]:
+    """Forward and backward over BCEWithLogitsLoss, and the memory that they take."""
+    from aucmax import PairwiseAUCLoss
+
+    peaks: dict[str, dict[str, float]] = {}
+    for n in (128, 1024, 8192, 65_536):
+        size = device.size(n, 40)
+        scores, target = batch(size, device.device)
+        made: dict[str, nn.Module] = {BCE: nn.BCEWithLogitsLoss()}
+        made |= {f"PairwiseAUCLoss, {name}": PairwiseAUCLoss(name) for name in SURROGATES}
+        made["PairwiseAUCLoss, memory 4,096"] = PairwiseAUCLoss(memory=4096)
+        made["PairwiseAUCLoss, max_fpr 0.1"] = PairwiseAUCLoss(max_fpr=0.1)
+        works = {
+            name: forward_backward(loss.to(device.device), scores, target)
+            for name, loss in made.items()
+        }
+        title = f"N = {n:,}"
+        yield f"{title}, captured", device.compare(title, works, BCE, captured=IN_A_GRAPH)
+        if _libauc is not None:
+            theirs = {
+                "LibAUC, logistic": _libauc.pairwise("logistic"),
+                "LibAUC, square": _libauc.pairwise("squared"),
+                "LibAUC, squared_hinge": _libauc.pairwise("squared_hinge"),
+                "LibAUC, partial": _libauc.Partial(size, device.device),
+            }
+            works |= {x: forward_backward(loss, scores, target) for x, loss in theirs.items()}
+        yield f"{title}, eager", device.compare(f"{title}, eager", works, BCE)
+        if device.is_cuda:
+            for name, work in works.items():
+                used = device.attempt(f"{title}, memory: {name}", lambda w=work: peak(w))
+                if used is not None:
+                    peaks.setdefault(name, {})[title] = used / size
+    yield "bytes per row", peaks
+
+
+def peak(work: Work) -> float:
+    """Bytes that it takes at most, beside what is there before."""
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    torch.cuda.synchronize()
+    return float(torch.cuda.max_memory_allocated() - before)
 
 
 def bounds(device: Device) -> Iterator[tuple[str, Any]]:
@@ -44,7 +96,10 @@ def bounds(device: Device) -> Iterator[tuple[str, Any]]:
             work = {name: engine(given, surrogate)}
             table |= device.compare(f"{title}, {name}", work, name, captured=IN_A_GRAPH)
             if n <= 16_384:
-                table[name]["ratio"] = distance(given, surrogate)
+                table[name] = {
+                    "seconds": table[name]["seconds"],
+                    "1e-6": 1e6 * distance(given, surrogate),
+                }
         yield title, table
 
 
@@ -63,34 +118,23 @@ def shapes(device: Device) -> Iterator[tuple[str, Any]]:
         yield f"{name}, N = {n:,}", {x: table[x] for x in {*best, str(tuple(chosen))}}
 
 
-class _Mean(nn.Module):
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        options = ("squared_hinge", 1.0, 1.0, 0.7)
-        value: Tensor = _pairs_gpu.PairMean.apply(scores, target, None, None, options)
-        return value
-
-
 def alone(device: Device) -> Iterator[tuple[str, Table]]:
     """A loss of few rows in one launch, over the same in several programs."""
-    for n in (64, 128, 256, 512, 1024, 2048, 4096):
+    for n in (128, 256, 512, 1024, 2048, 4096, 8192):
         scores, target = batch(device.size(n, 40), device.device)
         scores = scores.detach()
 
         def mean(scores: Tensor = scores, target: Tensor = target) -> object:
             return tiles.pair_mean(scores, target, None, None, ("squared_hinge", 1.0, 1.0, 0.7))
 
-        works: dict[str, Work] = {"32, 64, 4": cut(mean, tiles.Shape(32, 64, 4))}
-        for others, warps in itertools.product((16, 64), (4, 8, 16)):
-            if 64 < n <= 512:
-                shape = tiles.Shape(n, others, warps)
-                works[f"alone, {others}, {warps}"] = cut(mean, shape)
-        for shape in (tiles.Shape(16, 128, 4), tiles.Shape(32, 128, 8), tiles.Shape(64, 32, 4)):
-            works[", ".join(map(str, shape))] = cut(mean, shape)
-        inputs = batch(device.size(n, 40), device.device)
-        works["BCEWithLogitsLoss"] = forward_backward(nn.BCEWithLogitsLoss(), *inputs)
-        works["as chosen, with backward"] = forward_backward(_Mean(), *inputs)
+        works: dict[str, Work] = {"16, 128, 4": cut(mean, tiles.Shape(16, 128, 4))}
+        for others, warps in ((16, 8), (32, 4), (32, 8), (32, 16), (64, 8), (64, 16), (128, 16)):
+            if n <= 256:
+                works[f"alone, {others}, {warps}"] = cut(mean, tiles.Shape(n, others, warps))
+        for shape in ((8, 128, 4), (16, 64, 2), (16, 64, 4), (16, 256, 8), (32, 128, 8)):
+            works[", ".join(map(str, shape))] = cut(mean, tiles.Shape(*shape))
         title = f"N = {n:,}"
-        yield title, device.compare(title, works, "32, 64, 4", captured=10)
+        yield title, device.compare(title, works, "16, 128, 4", captured=10)
 
 
 def rows(n: int, device: Device, groups: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:

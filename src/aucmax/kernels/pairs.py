@@ -19,10 +19,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from aucmax.kernels.packed import TYPES
+from aucmax.kernels.packed import TYPES, Constant
 
 ALONE = 256
 """Up to so many rows one program does it all, in one launch."""
+
+TILES = Constant(16)
+"""As many are added up in the precision of the scores, more in double."""
 
 
 class Shape(NamedTuple):
@@ -34,10 +37,8 @@ class Shape(NamedTuple):
 
 
 def shape(n: int) -> Shape:
-    """Small blocks while there are too few rows to keep the whole device busy."""
-    if n <= ALONE:
-        return Shape(max(16, triton.next_power_of_2(n)), 32, 8)
-    return Shape(32, 64, 4) if n <= 1 << 14 else Shape(128, 32, 4)
+    """A thread has one of the others at a time, and several rows to compare it with."""
+    return Shape(max(16, triton.next_power_of_2(n)), 32, 8) if n <= ALONE else Shape(16, 128, 4)
 
 
 Surrogate = tuple[str, float, float, float]
@@ -139,7 +140,8 @@ def _tiles(
     direction = tl.where(positive, 1.0, -1.0).to(EXACT) * SCALE
     own = i
     if GROUPED > 0:
-        own = tl.load(group + (start if GROUPED == 2 else 0) + i, mask=inside, other=0)
+        group += start if GROUPED == 2 else 0
+        own = tl.load(group + i, mask=inside, other=0)
     begin, end = 0, n
     if low is not None:
         begin = tl.min(tl.load(low + start + i, mask=inside, other=n)).to(tl.int32)
@@ -147,21 +149,28 @@ def _tiles(
     total = tl.zeros((ROWS,), tl.float64)
     slope = tl.zeros((ROWS,), tl.float64)
     mass = tl.zeros((ROWS,), tl.float64)
-    for k in range(begin, end, OTHERS):
-        j = k + tl.arange(0, OTHERS)
-        there = j < end
-        other = tl.load(scores + start + j, mask=there, other=0.0).to(EXACT)
-        other_up, other_down = _weights(first, second, start + j, there, LABELLED, EXACT)
-        # Own rows lie along the last axis, so that a thread adds up by itself.
-        w = tl.where(positive[None, :], other_down[:, None], other_up[:, None])
-        if GROUPED > 0:
-            theirs = tl.load(group + (start if GROUPED == 2 else 0) + j, mask=there, other=0)
-            w = tl.where(own[None, :] == theirs[:, None], w, 0.0)
-        z = (x[None, :] - other[:, None]) * direction[None, :]
-        phi, by_z = _surrogate(z, NAME, MARGIN, Q)
-        total += tl.sum(w * phi, 0).to(tl.float64)
-        slope += tl.sum(w * by_z, 0).to(tl.float64)
-        mass += tl.sum(w, 0).to(tl.float64)
+    for few in range(begin, end, TILES * OTHERS):
+        # Entries of tiles are added up one by one before any is added to another.
+        total_here = tl.zeros((ROWS, OTHERS), EXACT)
+        slope_here = tl.zeros((ROWS, OTHERS), EXACT)
+        mass_here = tl.zeros((ROWS, OTHERS), EXACT)
+        for k in range(few, tl.minimum(few + TILES * OTHERS, end), OTHERS):
+            j = k + tl.arange(0, OTHERS)
+            there = j < end
+            other = tl.load(scores + start + j, mask=there, other=0.0).to(EXACT)
+            other_up, other_down = _weights(first, second, start + j, there, LABELLED, EXACT)
+            w = tl.where(positive[:, None], other_down[None, :], other_up[None, :])
+            if GROUPED > 0:
+                theirs = tl.load(group + j, mask=there, other=0)
+                w = tl.where(own[:, None] == theirs[None, :], w, 0.0)
+            z = (x[:, None] - other[None, :]) * direction[:, None]
+            phi, by_z = _surrogate(z, NAME, MARGIN, Q)
+            total_here += w * phi
+            slope_here += w * by_z
+            mass_here += w
+        total += tl.sum(total_here, 1).to(tl.float64)
+        slope += tl.sum(slope_here, 1).to(tl.float64)
+        mass += tl.sum(mass_here, 1).to(tl.float64)
     slope *= ((up + down) * direction).to(tl.float64)
     whole, pairs = tl.sum(total * up.to(tl.float64)), tl.sum(mass * up.to(tl.float64))
     if partial is None:

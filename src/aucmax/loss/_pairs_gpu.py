@@ -7,8 +7,6 @@ others stay with tiles, of rows in an order in which those of a group and a clas
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -26,7 +24,7 @@ def pair_sums(
     scores: Tensor, positive: Tensor, negative: Tensor, group: Tensor | None, surrogate: Surrogate
 ) -> tuple[Tensor, Tensor, Tensor]:
     """:func:`aucmax.loss.pairs.pair_sums`, in the precision of the scores or better."""
-    tiled = kernels.usable_on(scores) and not checks.tracing()
+    tiled = not checks.tracing() and kernels.usable_on(scores)
     if surrogate.name in DEGREES and not (tiled and scores.shape[1] <= TILES):
         return _by_running_sums(scores, positive, negative, group, surrogate)
     if not tiled:
@@ -50,71 +48,65 @@ def pair_sums(
     return sums, mass, torch.empty_like(slope).scatter(1, order, slope)
 
 
-class PairMean(torch.autograd.Function):
-    """The mean over the pairs of one column, straight from what a loss is given."""
+def pair_mean(
+    scores: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    group: Tensor | None,
+    surrogate: Surrogate,
+) -> tuple[Tensor, Tensor]:
+    """The mean over the pairs of one column with its gradient, straight from what a loss is given.
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        scores: Tensor,
-        target: Tensor,
-        weight: Tensor | None,
-        group: Tensor | None,
-        surrogate: tuple[str, float, float, float],
-    ) -> Tensor:
-        """One launch for few rows; the gradient comes along."""
-        from aucmax.kernels import pairs
+    There must be kernels for the scores, and at most ``TILES`` of them. Few take one launch.
+    """
+    from aucmax.kernels import pairs
 
-        value, gradient = pairs.pair_mean(scores, target, weight, group, surrogate)
-        ctx.save_for_backward(gradient)
-        ctx.dtype = scores.dtype
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """In the scores."""
-        (gradient,) = ctx.saved_tensors
-        return (gradient * grad).to(ctx.dtype), None, None, None, None
+    flat, labels = (x.detach().reshape(-1).contiguous() for x in (scores, target))
+    if weight is not None:
+        weight = weight.detach().reshape(-1).contiguous()
+    if group is not None:
+        group = group.contiguous()
+    options = surrogate.name, surrogate.margin, surrogate.scale, surrogate.q
+    value, gradient = pairs.pair_mean(flat, labels, weight, group, options)
+    return value, gradient.view(scores.shape)
 
 
 def _by_running_sums(
     scores: Tensor, positive: Tensor, negative: Tensor, group: Tensor | None, surrogate: Surrogate
 ) -> tuple[Tensor, Tensor, Tensor]:
-    columns, n = scores.shape
-    exact, up = scores.double(), positive > 0
-    v = (
-        surrogate.scale * (exact - exact.mean(1, keepdim=True).round())
-        - surrogate.margin * up.double()
-    )
+    (columns, n), degree, up = scores.shape, DEGREES[surrogate.name], positive > 0
+    v = surrogate.scale * (scores.double() - scores[:, :1])
+    v = v.add(up, alpha=-surrogate.margin)
     if surrogate.name == "square":  # all pairs count, as if every negative came later
         order = up.logical_not().sort(stable=True).indices
-    else:  # at a tie the negative comes first: the pair has no slope
-        order = torch.where(up, v.nextafter(v.new_full((), torch.inf)), v).sort().indices
-    # One row of numbers holds the columns and their groups in turn; a row is compared with those
-    # from first to last.
+    else:
+        key = v.to(scores.dtype)
+        if degree == 1:  # at a tie the negative comes first: the pair has no slope
+            key = torch.where(up, key.nextafter(key.new_full((), torch.inf)), key)
+        order = key.sort(stable=True).indices
+    # One row of numbers holds the columns and their groups in turn; a row of the batch is compared
+    # with those from first to last.
     first = torch.arange(0, columns * n, n, device=scores.device)[:, None]
-    last = first + n - 1
+    last = first + (n - 1)
     if group is not None:
         ranked, by_group = group[order].sort(stable=True)
         order = order.gather(1, by_group)
-        start, first = first, first + torch.searchsorted(ranked, ranked)
-        last = start + torch.searchsorted(ranked, ranked, right=True) - 1
-    x, p, q = (y.gather(1, order) for y in (v, positive.double(), negative.double()))
-
-    def running(w: Tensor) -> tuple[Tensor, Tensor]:
-        """What rows up to each add up to in its group, and what those behind it do."""
-        total = w.reshape(-1).cumsum(0)
-        upto = total.view_as(w)
-        return upto - (total - w.reshape(-1))[first], total[last] - upto
-
-    (p_before, p_behind), (_, q_behind) = running(p), running(q)
-    if DEGREES[surrogate.name] == 1:
+        begun, ended = (torch.searchsorted(ranked, ranked, right=x) for x in (False, True))
+        first, last = first + begun, first + (ended - 1)
+    x, p, q = (y.gather(1, order) for y in (v, positive, negative))
+    each = torch.stack([p.double(), p * x, q.double(), q * x]).view(4, -1)
+    total = each.view(-1).cumsum(0).view(4, -1)  # one running sum, since torch has no fast four
+    p_start, px_start = (total - each)[:2, first]
+    p_end, _, q_end, qx_end = total[:, last]
+    p_upto, px_upto, q_upto, qx_upto = total.view(4, columns, n)
+    p_before, q_behind = p_upto - p_start, q_end - q_upto
+    if degree == 1:
         slope = q * p_before - p * q_behind
     else:
-        (px_before, _), (_, qx_behind) = running(p * x), running(q * x)
+        px_before, qx_behind = px_upto - px_start, qx_end - qx_upto
         slope = 2.0 * (q * (p_before * x - px_before) + p * (q_behind * x - qx_behind))
-    sums = (slope * x).sum(1) / DEGREES[surrogate.name]
-    mass = (q * (p_before + p_behind)).sum(1)
+    sums = (slope * x).sum(1) / degree
+    mass = (q * (p_end - p_start)).sum(1)
     gradient = torch.empty_like(slope).scatter(1, order, surrogate.scale * slope)
     kind = scores.dtype
     return sums.to(kind), mass.to(kind), gradient.to(kind)
