@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from aucmax import checkpoint, checks, metrics
+from aucmax.data.groups import number_groups
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
 from aucmax.judge.threshold import RULES, Rule
@@ -26,10 +27,10 @@ from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
-from aucmax.tables.split import hold_out
+from aucmax.tables.split import are_compared, hold_out
 from aucmax.train import FitResult, fit
-from aucmax.train.metrics import ROC_AUC, find_metric
-from aucmax.train.objectives import parts_of
+from aucmax.train.metrics import ROC_AUC, Metric, Scored, find_metric
+from aucmax.train.objectives import OBJECTIVES, compares_rows, parts_of
 from aucmax.train.options import find_device
 
 LEARNING_RATE = 2e-3
@@ -60,8 +61,15 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     their AUC, or another ``metric``, rises no more, and ``predict_proba`` is calibrated on them,
     because scores that rank well mean nothing as probabilities. Calibration keeps the ranking.
 
+    Rows may carry groups, such as patients, sites or queries (``fit(..., groups=)``): they are then
+    ranked within their groups, and whole groups are held out. Predictions need no groups.
+
     Args:
-        objective: "auc", "ce" for cross-entropy, or "auc+ce" for their sum.
+        objective: "auc", "ce" for cross-entropy, or any other of
+            :data:`aucmax.train.objectives.OBJECTIVES`, or a sum such as "auc+ce".
+        loss_options: more arguments of its loss, such as ``{"margin": 0.5}``; in a sum those of the
+            first part, another part's are a mapping under its name. With the metric
+            "partial_auc@0.1" the objective "partial" trains for that range unless they name one.
         method: the optimizer: "adamw", or any other of :func:`aucmax.fit`'s methods.
         backbone: "tabm", or a function of the numbers of numeric columns, of codes per categorical
             column, and of scores, which gives a ``torch.nn.Module`` that takes (numeric, codes).
@@ -81,8 +89,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             training rows and too sure of themselves.
         metric: what the weights are chosen by on the held-out rows, and when to stop: a name of
             :data:`aucmax.train.metrics.METRICS`, such as "roc_auc" or "average_precision", or a
-            function of scores, labels and weights, of which more is better.
-        balanced: whether half of each batch is positive; two classes only.
+            function of scores, labels and weights, of which more is better. None is "roc_auc", and
+            "grouped_auc" for rows that carry groups.
+        balanced: whether half of each batch is positive; two classes only, and not where batches
+            are of whole groups.
         threshold: from which probability on the second of two classes is predicted. "proba" is one
             half, a number is itself, "cost=5" is 1/6, where expected costs are least if a missed
             row of the second class costs as much as 5 false alarms. The held-out rows choose
@@ -99,6 +109,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_features_in_: columns seen in fit.
         feature_names_in_: their names, if they are all strings.
         history_: a record per evaluation: step, seconds, validation score and more.
+        metric_: the name of the metric.
         validation_score_: the metric of the weights that were chosen; NaN if nothing was held out.
         validation_auc_: the same if the metric is the AUC, else NaN.
         rows_: how many rows of each class were trained on, "train", and held out, "valid".
@@ -122,6 +133,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         *,
         objective: str = "auc+ce",
+        loss_options: Mapping[str, Any] | None = None,
         method: str = "adamw",
         backbone: str | Callable[..., Any] = "tabm",
         hidden: int | Sequence[int] | None = None,
@@ -136,7 +148,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_epochs: int = 100,
         patience: int = 12,
         validation_fraction: float = 0.15,
-        metric: str | Callable[..., float] = "roc_auc",
+        metric: str | Callable[..., float] | None = None,
         balanced: bool = False,
         threshold: str | float = "proba",
         time_limit: float | None = None,
@@ -146,6 +158,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: bool = False,
     ) -> None:
         self.objective = objective
+        self.loss_options = loss_options
         self.method = method
         self.backbone = backbone
         self.hidden = hidden
@@ -175,15 +188,20 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     network_: torch.nn.Module
     online_: Online
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: Any = None
+    ) -> Self:
         """Train on a table.
 
         Args:
             X: (N, d) numbers, NumPy or scipy sparse, or a pandas, polars or Arrow table.
             y: N labels of any type.
             sample_weight: N numbers, none negative.
+            groups: N values of any type, none missing, such as patients, sites or queries: only
+                rows of the same group are compared, in training and by the metric, and a group is
+                held out whole or not at all. Not needed to predict.
         """
-        return self._train(self._prepare(X, y, sample_weight))
+        return self._train(self._prepare(X, y, sample_weight, groups))
 
     def _train(self, training: Training, work: Path | None = None) -> Self:
         """Train; with a folder for the work, going on from what is in it."""
@@ -199,6 +217,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X: Any,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
+        groups: Any = None,
         labels: Sequence[str] | None = None,
     ) -> Training:
         """What comes before training; with :meth:`_finish` it is :meth:`fit`, for a sweep between.
@@ -214,10 +233,20 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_, numbers = np.array(labels, dtype=object), np.asarray(y, np.int64)
         weight = inputs.row_weights(sample_weight, table)
         self._check_options()
+        group = self._group_numbers(groups, numbers, weight)
+        self.metric_ = self._chosen_by(group is not None).name
         seed = self._draw_seed()
         encoded = self._build(table, seed)
-        train, valid = hold_out(encoded, numbers, weight, float(self.validation_fraction), seed)
-        rows = Rows.of(encoded, numbers, weight)
+        share = float(self.validation_fraction)
+        train, valid = hold_out(encoded, numbers, weight, share, seed, group)
+        if share and group is not None and not len(valid):
+            warnings.warn(
+                f"no rows are held out: {len(np.unique(group))} groups, none of which may be cut, "
+                f"leave no two parts with rows of every class and a group to compare within; "
+                f"training does not stop early, and probabilities are too sure of themselves",
+                UserWarning, stacklevel=3,
+            )  # fmt: skip
+        rows = Rows.of(encoded, numbers, weight, group)
         used, held = rows.select(train), rows.select(valid)
         self.rows_ = {
             name: np.bincount(part.classes, minlength=len(self.classes_)).tolist()
@@ -234,13 +263,42 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self
 
+    def _group_numbers(
+        self, groups: Any, classes: NDArray[np.int64], weight: NDArray[Any] | None
+    ) -> NDArray[np.int64] | None:
+        """The rows' groups from 0 on, checked; None if rows carry none."""
+        if groups is None:
+            return None
+        group: NDArray[np.int64] = number_groups(groups, "groups", len(classes)).numpy()
+        counted = np.ones(len(group), bool) if weight is None else weight > 0
+        if not are_compared(group[counted], classes[counted]).any():
+            raise ValueError(
+                f"groups must have one with rows of two classes, found {group.max() + 1} with rows "
+                f"of one class each"
+            )
+        if self.balanced and len(self.classes_) == 2 and compares_rows(self.objective):
+            raise ValueError(
+                f"balanced must be False for rows in groups with the objective "
+                f"{self.objective!r}, whose batches are of whole groups, found True"
+            )
+        return group
+
+    def _chosen_by(self, grouped: bool) -> Metric:
+        """The metric of rows with or without groups."""
+        default = "grouped_auc" if grouped else ROC_AUC.name
+        metric = find_metric(default if self.metric is None else self.metric)
+        if metric.name == "grouped_auc" and not grouped:
+            raise ValueError(f"groups must be given for the metric {metric.name!r}, found none")
+        return metric
+
     def _set_score(self, score: float) -> None:
         self.validation_score_ = score
-        self.validation_auc_ = score if find_metric(self.metric) is ROC_AUC else math.nan
+        self.validation_auc_ = score if self.metric_ == ROC_AUC.name else math.nan
 
     def _begin_stream(self, sample: Columns, labels: Sequence[str], seed: int) -> None:
         """Learn from some rows how columns become numbers, and build the network."""
         self._check_options()
+        self.metric_ = self._chosen_by(grouped=False).name
         self.classes_ = np.array(labels, dtype=object)
         self._build(inputs.checked_columns(self, sample, reset=True), seed)
 
@@ -283,7 +341,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self._build(table, self._draw_seed())
             lr = LEARNING_RATE if self.lr is None else self.lr
             count, decay = len(self.classes_), float(self.weight_decay)
-            self.online_ = Online(self.network_.cpu(), count, lr, decay, find_metric(self.metric))
+            metric = self._chosen_by(grouped=False)
+            self.metric_ = metric.name
+            self.online_ = Online(self.network_.cpu(), count, lr, decay, metric)
         numbers = inputs.numbers_of(y, self.classes_, table.rows)
         weight = inputs.row_weights(sample_weight, table)
         with threads(self.n_jobs):
@@ -299,7 +359,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if rule.kind in RULES and len(getattr(self, "classes_", ())) > 2:
             raise ValueError(f"threshold must be left to two classes, found {str(rule)!r} for more")
         parts_of(self.objective)
-        find_metric(self.metric)
+        if self.metric is not None:
+            find_metric(self.metric)
         if not callable(self.backbone):
             checks.choice("backbone", self.backbone, ("tabm",))
         for name in ("validation_fraction", "dropout"):
@@ -352,7 +413,6 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The arguments of fit that depend on the options and the number of classes alone."""
         binary, adamw = len(self.classes_) == 2, self.method == "adamw"
         lr = LEARNING_RATE if self.lr is None else checks.positive("lr", self.lr)
-        link = {"link": "identity"} if binary and adamw and self.objective != "ce" else {}
         has_decay = self.method in ("adamw", "sgd")
         return {
             "method": self.method,
@@ -360,12 +420,31 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "metric": self.metric,
             "task": "binary" if binary else "multiclass",
             "positives": 0.5 if binary and self.balanced else None,
-            "loss_options": link,
+            "loss_options": self._loss_options(),
             "optimizer_options": {"weight_decay": self.weight_decay} if has_decay else {},
             "clip_norm": 1.0,
             "time_limit": self.time_limit,
             **({"stages": [Stage(1, lr, steps, 0)]} if adamw else {"lr": self.lr}),
         }
+
+    def _loss_options(self) -> dict[str, Any]:
+        """The options of the objective's loss, as :func:`aucmax.fit` takes them.
+
+        AdamW trains best on the raw scores of two classes, and the objective "partial" is for the
+        range of the metric, unless ``loss_options`` say otherwise.
+        """
+        first, *others = (name for name, _ in parts_of(self.objective))
+        given = dict(self.loss_options or {})
+        options = {name: dict(given.pop(name, {})) for name in others}
+        options[first] = given
+        metric, _, numbers = self.metric_.partition("@")
+        bounds = dict(zip(("max_fpr", "min_tpr"), numbers.split(","), strict=False))
+        for name, own in options.items():
+            if OBJECTIVES[name].has_link and len(self.classes_) == 2 and self.method == "adamw":
+                own.setdefault("link", "identity")
+            if name == "partial" and metric == "partial_auc" and not bounds.keys() & own.keys():
+                own |= {bound: float(number) for bound, number in bounds.items()}
+        return {**options.pop(first), **{name: own for name, own in options.items() if own}}
 
     # --- prediction ---------------------------------------------------------------------------
 
@@ -419,11 +498,23 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         places = (decisions > 0).astype(np.int64) if binary else decisions.argmax(axis=1)
         return np.asarray(self.classes_[places])
 
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The AUC, of more than two classes Hand and Till's mean over pairs of classes."""
+    def score(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: Any = None
+    ) -> float:
+        """The AUC, of more than two classes Hand and Till's mean over pairs of classes.
+
+        With groups it is that of pairs within a group, of more than two classes the mean over the
+        classes, each against the rest.
+        """
         scores = self.decision_function(X)
         numbers = inputs.numbers_of(y, self.classes_, len(scores))
         weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if groups is not None:
+            group = number_groups(groups, "groups", len(scores))
+            weights = None if weight is None else torch.from_numpy(weight)
+            rows = Scored(torch.from_numpy(scores), torch.from_numpy(numbers), weights, group)
+            task = "binary" if scores.ndim == 1 else "multiclass"
+            return find_metric("grouped_auc")(rows, task)
         if scores.ndim == 1:
             return metrics.roc_auc(scores, numbers, weight)
         return metrics.hand_till(softmax(scores), numbers, weight)
@@ -441,7 +532,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "network_")
         names = getattr(self, "feature_names_in_", None)
         options = self.get_params(deep=False)
-        metric = options.pop("metric")
+        del options["metric"]
         seed = options["random_state"]
         options["random_state"] = int(seed) if isinstance(seed, (int, np.integer)) else None
         if callable(self.backbone):
@@ -462,7 +553,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows=getattr(self, "rows_", None),
             validation_auc=store.plain_number(self.validation_auc_),
             history=[{k: store.plain_number(v) for k, v in r.items()} for r in self.history_],
-            metric=metric if isinstance(metric, str) else find_metric(metric).name,
+            metric=self.metric_,
             validation_score=store.plain_number(self.validation_score_),
         )
         return store.write(record, self.network_, Path(folder))
@@ -490,6 +581,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("backbone must be given: the model was trained with one of its own")
         options = {**record.options, "metric": metric or record.metric}
         model = cls(**options | ({"backbone": backbone} if backbone else {}))
+        model.metric_ = record.metric
         model.classes_ = np.array(record.classes["values"], dtype=record.classes["dtype"])
         model.n_features_in_ = record.columns
         if record.names is not None:

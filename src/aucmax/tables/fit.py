@@ -15,6 +15,7 @@ from aucmax.judge.evaluation import Column, Evaluation, Part, Peer
 from aucmax.judge.interval import Interval
 from aucmax.judge.peers import compare_with_peers
 from aucmax.judge.threshold import Rule
+from aucmax.report.words import plural
 from aucmax.tables import evaluate, model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import TableEncoder
@@ -24,10 +25,9 @@ from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths
-from aucmax.tables.split import hold_out
+from aucmax.tables.split import are_compared, hold_out
 from aucmax.tables.store import plain_number
 from aucmax.tables.unfinished import work_folder
-from aucmax.train.metrics import find_metric
 
 MAY_DIFFER = ("device", "n_jobs", "verbose", "time_limit", "threshold")
 """Options of the classifier that do not decide what its training comes to."""
@@ -41,6 +41,7 @@ def fit_file(
     out: str | Path | None = None,
     drop: Sequence[str] = (),
     weight: str | None = None,
+    group: str | None = None,
     id_column: str | None = None,
     exact_labels: bool = False,
     reading: ReadOptions | None = None,
@@ -65,6 +66,9 @@ def fit_file(
         drop: columns to leave out.
         weight: a column of numbers of at least 0, how much each row counts: in training, and in
             every AUC, share, rate and cost. It is not trained on, and predictions do not need it.
+        group: a column without missing values, such as patients, sites or queries: only rows of
+            the same group are compared, and a group is kept apart whole or not at all. It is not
+            trained on, and predictions do not need it.
         id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         reading: how the files are written, where it cannot be found out.
@@ -86,7 +90,7 @@ def fit_file(
     paths = as_paths(data)
     file = TableFile(
         paths, target, positive=positive, drop=tuple(drop), test_share=test_share, seed=seed,
-        exact_labels=exact_labels, weight=weight, id_column=id_column,
+        exact_labels=exact_labels, weight=weight, group=group, id_column=id_column,
         reading=reading or ReadOptions(),
     )  # fmt: skip
     folder = model_folder.choose(out, paths[0])
@@ -130,7 +134,7 @@ def preview_file(data: Paths, target: str, **options: Any) -> Preview:
     Args:
         data: as in :func:`fit_file`.
         target: the column to predict.
-        options: ``positive``, ``drop``, ``weight``, ``id_column``, ``exact_labels`` and
+        options: ``positive``, ``drop``, ``weight``, ``group``, ``id_column``, ``exact_labels`` and
             ``reading`` of :func:`fit_file`.
 
     Example:
@@ -158,6 +162,7 @@ class TableFile:
     seed: int = 0
     exact_labels: bool = False
     weight: str | None = None
+    group: str | None = None
     id_column: str | None = None
     reading: ReadOptions = field(default_factory=ReadOptions)
 
@@ -185,8 +190,19 @@ class TableFile:
         """All rows, with notes of what is odd about them."""
         rows = read_labeled(
             self.data, self.target, positive=self.positive, drop=self.drop, weight=self.weight,
-            id_column=self.id_column, exact_labels=self.exact_labels, reading=self.reading,
+            group=self.group, id_column=self.id_column, exact_labels=self.exact_labels,
+            reading=self.reading,
         )  # fmt: skip
+        if rows.group is not None:
+            if not are_compared(rows.group, rows.classes).any():
+                raise ValueError(
+                    f"group must be a column with rows of several labels in one group, found "
+                    f"{groups_in_words(rows)} in {self.group!r}"
+                )
+            rows.notes.append(
+                f"rows are compared with others of the same {self.group!r} alone: "
+                f"{groups_in_words(rows)}"
+            )
         return rows._replace(notes=[*rows.notes, *hints(rows, self.target)])
 
     def split(self) -> tuple[Labeled, Labeled]:
@@ -195,7 +211,12 @@ class TableFile:
         # Rows are repeats of each other if they look alike to a network. So they are encoded, by an
         # encoder that no model gets: theirs must not know the rows to judge by.
         encoded = TableEncoder().fit(rows.table).transform(rows.table)
-        train, test = hold_out(encoded, rows.classes, None, self.test_share, self.seed)
+        train, test = hold_out(encoded, rows.classes, None, self.test_share, self.seed, rows.group)
+        if not len(test) and rows.group is not None:
+            raise ValueError(
+                f"group must leave whole groups to keep apart, with rows of every label and one "
+                f"with several on both sides, found {groups_in_words(rows)} in {self.group!r}"
+            )
         if not len(test):
             counts = np.bincount(rows.classes)
             few = rows.labels[int(counts.argmin())]
@@ -206,10 +227,18 @@ class TableFile:
         return rows.select(train), rows.select(test)
 
 
+def groups_in_words(rows: Labeled) -> str:
+    """How many groups rows have, and how many of these have pairs to compare."""
+    assert rows.group is not None
+    compared = int(are_compared(rows.group, rows.classes).sum())
+    labels = "both labels" if len(rows.labels) == 2 else "several labels"
+    return f"{plural(len(np.unique(rows.group)), 'group')}, {compared:,} of them with {labels}"
+
+
 def fit_rows(train: Labeled, seed: int, work: Path, **options: Any) -> AUCClassifier:
     """A classifier for the rows, which predicts their labels; it goes on from its ``work``."""
     model = AUCClassifier(random_state=seed, **{"threshold": "balanced", **options})
-    training = model._prepare(train.table, train.classes, train.weight, train.labels)
+    training = model._prepare(train.table, train.classes, train.weight, train.group, train.labels)
     return model._train(training, work)
 
 
@@ -254,7 +283,7 @@ def judge(
         importance=evaluate.importance(model, scored, test),
         columns=evaluate.describe_columns(encoder, train.table),
         history=tuple({k: plain_number(v) for k, v in r.items()} for r in model.history_),
-        metric=find_metric(model.metric).name,
+        metric=model.metric_,
         notes=tuple(notes),
         seconds=model.history_[-1]["seconds"],
         command=command,

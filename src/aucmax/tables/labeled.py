@@ -9,14 +9,17 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from aucmax.data.groups import number_groups
 from aucmax.tables.columns import Columns, columns_of
 from aucmax.tables.files import read
-from aucmax.tables.formats import Format
+from aucmax.tables.formats import MISSING, Format
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, listed
 
@@ -43,6 +46,7 @@ class Labeled(NamedTuple):
         labels: as text; of two the negative first.
         notes: what a person should know of how they came about.
         weight: of each row; None if they count alike.
+        group: the number of each row's group; None if they have none.
     """
 
     table: Columns
@@ -50,12 +54,14 @@ class Labeled(NamedTuple):
     labels: list[str]
     notes: list[str]
     weight: NDArray[np.float64] | None = None
+    group: NDArray[np.int64] | None = None
 
     def select(self, rows: NDArray[np.int64]) -> Labeled:
         """Some of the rows, by their numbers."""
         weight = None if self.weight is None else self.weight[rows]
+        group = None if self.group is None else self.group[rows]
         table, classes = self.table.select(rows), self.classes[rows]
-        return self._replace(table=table, classes=classes, weight=weight)
+        return self._replace(table=table, classes=classes, weight=weight, group=group)
 
 
 def read_labeled(
@@ -65,6 +71,7 @@ def read_labeled(
     positive: str | None = None,
     drop: Sequence[str] = (),
     weight: str | None = None,
+    group: str | None = None,
     id_column: str | None = None,
     exact_labels: bool = False,
     reading: ReadOptions | None = None,
@@ -79,20 +86,21 @@ def read_labeled(
         positive: the label of the positive class; None finds it.
         drop: columns to leave out.
         weight: the column of the rows' weights; rows that weigh 0 are left out.
+        group: the column of the rows' groups, none missing; it is left out.
         id_column: the column that names a row; it is left out.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         reading: how the file is written.
         labels: those of a model, where it exists already; others are an error.
         formats: of that model's columns, which it reads by itself.
     """
-    left = [target, *drop, *([id_column] if id_column else [])]
+    left = [target, *drop, *(name for name in (id_column, group) if name)]
     content = read(
         data, reading, text=left, formats=formats, beside=[] if weight is None else [weight]
     )
     notes = content.notes
     columns = columns_of(content.table)
     columns = columns._replace(formats={**columns.formats, **content.formats})
-    others = {"weight": weight, "id": id_column}
+    others = {"weight": weight, "group": group, "id": id_column}
     table, words = without_target(columns, target, drop, listed(data), others)
     missing = reading.na_values if reading else ()
     words = join_spellings(words, target, notes, exact=exact_labels, known=labels, missing=missing)
@@ -109,7 +117,8 @@ def read_labeled(
     if len(there) < table.rows:
         table, words = table.select(there), words[there]
     known = list(labels) or choose_labels(words, target, positive, notes)
-    return Labeled(table, label_numbers(words, known, target), known, notes, weights)
+    groups = None if group is None else row_groups(content.table[group], group, there, missing)
+    return Labeled(table, label_numbers(words, known, target), known, notes, weights, groups)
 
 
 def without_target(
@@ -124,8 +133,11 @@ def without_target(
     ``others`` are left out too: a column by the option that says what it is for, if not to train.
     """
     apart = {option: name for option, name in (others or {}).items() if name is not None}
-    if taken := [option for option, name in apart.items() if name == target]:
-        raise ValueError(f"{taken[0]} must be another column than the target, found {target!r}")
+    for one, other in combinations({"target": target, **apart}.items(), 2):
+        if one[1] == other[1]:
+            raise ValueError(
+                f"{other[0]} must be another column than the {one[0]}, found {one[1]!r} for both"
+            )
     asked = ("target", target), *(("drop", name) for name in drop), *apart.items()
     for option, name in asked:
         if name not in table.names:
@@ -152,6 +164,22 @@ def row_weights(table: Columns, name: str, rows: NDArray[np.int64]) -> NDArray[n
             f"{rows[wrong[0]] + 1:,} of {name!r}, the first being 1"
         )
     return weights
+
+
+def row_groups(
+    column: pa.ChunkedArray, name: str, rows: NDArray[np.int64], missing: Sequence[str] = ()
+) -> NDArray[np.int64]:
+    """The groups of some rows as numbers; one that is missing is an error."""
+    texts = column.cast(pa.string()).take(pa.array(rows)).to_pylist()
+    words = ["" if text is None else text.strip() for text in texts]
+    none = {*MISSING, *missing}
+    if wrong := [place for place, word in enumerate(words) if word in none]:
+        raise ValueError(
+            f"group must be a column without missing values, found {len(wrong):,} in {name!r}, the "
+            f"first in row {rows[wrong[0]] + 1:,}: leave these rows out, or give each a group of "
+            f"its own"
+        )
+    return number_groups(words, "group").numpy()
 
 
 def _number(value: Any) -> float:

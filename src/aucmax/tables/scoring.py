@@ -26,34 +26,42 @@ CHUNK = 512
 
 
 class Rows(NamedTuple):
-    """Rows as numbers, with their classes and weights."""
+    """Rows as numbers, with their classes, weights and groups."""
 
     numeric: Tensor
     codes: Tensor
     classes: NDArray[np.int64]
     weight: NDArray[np.float32] | None
+    group: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.classes)
 
     @classmethod
     def of(
-        cls, encoded: Encoded, classes: NDArray[np.int64], weight: NDArray[np.float32] | None
+        cls,
+        encoded: Encoded,
+        classes: NDArray[np.int64],
+        weight: NDArray[np.float32] | None,
+        group: NDArray[np.int64] | None = None,
     ) -> Rows:
         """Share the memory of an encoded table."""
         numeric, codes = (torch.from_numpy(part) for part in encoded)
-        return cls(numeric, codes, classes, weight)
+        return cls(numeric, codes, classes, weight, group)
 
     def select(self, rows: NDArray[np.int64]) -> Rows:
         """Some of the rows, by their numbers."""
         index = torch.from_numpy(rows)
         weight = None if self.weight is None else self.weight[rows]
-        return Rows(self.numeric[index], self.codes[index], self.classes[rows], weight)
+        group = None if self.group is None else self.group[rows]
+        return Rows(self.numeric[index], self.codes[index], self.classes[rows], weight, group)
 
     def for_fit(self) -> tuple[Any, ...]:
         """As :func:`aucmax.fit` takes them."""
-        parts = ((self.numeric, self.codes), torch.from_numpy(self.classes))
-        return parts if self.weight is None else (*parts, torch.from_numpy(self.weight))
+        more = [None if x is None else torch.from_numpy(x) for x in self[3:]]
+        while more and more[-1] is None:
+            more.pop()
+        return (self.numeric, self.codes), torch.from_numpy(self.classes), *more
 
 
 @torch.no_grad()

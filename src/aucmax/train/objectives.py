@@ -50,10 +50,12 @@ class Objective:
     Attributes:
         make: from what is known of the data and the options to a loss.
         compares_rows: whether it compares the rows of a batch, so that whole groups must be in it.
+        has_link: whether its loss has the option ``link``, "sigmoid" if nothing is said.
     """
 
     make: Callable[[Known, Mapping[str, Any]], nn.Module]
     compares_rows: bool = False
+    has_link: bool = False
 
 
 def _make(kind: Callable[..., nn.Module], *arguments: Any, **options: Any) -> nn.Module:
@@ -80,7 +82,7 @@ def cross_entropy(known: Known, options: Mapping[str, Any]) -> nn.Module:
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "auc": Objective(auc),
+    "auc": Objective(auc, has_link=True),
     "ce": Objective(cross_entropy),
 }
 
