@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         GroupedAUCLoss,
         MulticlassAUCLoss,
         MultilabelAUCLoss,
+        PairwiseAUCLoss,
         PartialAUCLoss,
         minmax_groups,
     )
@@ -41,6 +42,7 @@ __all__ = [
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
     "PPDAdaGrad",
+    "PairwiseAUCLoss",
     "PartialAUCLoss",
     "StreamingPrior",
     "averaged",
@@ -71,6 +73,7 @@ _LATER = {
     "MulticlassAUCLoss": "aucmax.loss",
     "MultilabelAUCLoss": "aucmax.loss",
     "PPDAdaGrad": "aucmax.optim",
+    "PairwiseAUCLoss": "aucmax.loss",
     "PartialAUCLoss": "aucmax.loss",
     "StreamingPrior": "aucmax.loss.prior",
     "averaged": "aucmax.optim",

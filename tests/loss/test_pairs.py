@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference import pairwise as reference
+from reference import pairwise as reference
 
 from aucmax.loss import _pairs_gpu, pairs
 from aucmax.loss.pairs import Surrogate, pair_sums, pair_sums_of_arrays

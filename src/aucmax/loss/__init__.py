@@ -12,6 +12,7 @@ from aucmax.loss.grouped import GroupedAUCLoss
 from aucmax.loss.groups import minmax_groups
 from aucmax.loss.multiclass import MulticlassAUCLoss
 from aucmax.loss.multilabel import MultilabelAUCLoss
+from aucmax.loss.pairwise import PairwiseAUCLoss
 from aucmax.loss.partial import PartialAUCLoss
 from aucmax.loss.prior import StreamingPrior
 from aucmax.loss.ranking import RankingLoss
@@ -25,6 +26,7 @@ __all__ = [
     "LossSum",
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
+    "PairwiseAUCLoss",
     "PartialAUCLoss",
     "RankingLoss",
     "SaddleLoss",

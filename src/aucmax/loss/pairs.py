@@ -92,120 +92,110 @@ def pair_sums_of_arrays(
         array([4., 2., 2.])
     """
     shape, rows = scores.shape, scores.shape[-1]
-    columns = scores.size // rows
-    of_rows, count = None, 1
-    if group is not None:
-        names, of_rows = np.unique(group, return_inverse=True)
-        count = len(names)
-    if columns > 1:
-        of_rows = np.zeros(rows, np.int64) if of_rows is None else of_rows
-        of_rows = (of_rows + count * np.arange(columns)[:, None]).reshape(-1)
-    segments = _Segments(of_rows, columns * count, scores.size)
-    s, p, n = (x.reshape(-1) for x in (scores, positive, negative))
+    segments: Any = None
     work = _by_running_sums if surrogate.name in DEGREES else _by_blocks
-    each, gradient, curve = work(s, p, n, segments, surrogate, curved)
-    found = each, segments.sum(p) * segments.sum(n)
-    sums, mass = (x.reshape(*shape[:-1], -1).sum(-1) for x in found)
+    if group is not None or work is _by_blocks:
+        segments = _Segments(np.zeros(rows) if group is None else group, scores.size // rows)
+        scores, positive, negative = (x.reshape(-1) for x in (scores, positive, negative))
+    terms, gradient, curve = work(scores, positive, negative, segments, surrogate, curved)
+    if segments is None:
+        mass = positive.sum(-1) * negative.sum(-1)
+    else:
+        mass = segments.sum(positive) * segments.sum(negative)
+        mass = mass.reshape(*shape[:-1], -1).sum(-1)
+    sums = terms.reshape(shape).sum(-1)
     return PairSums(sums, mass, gradient.reshape(shape), curve.reshape(shape if curved else 0))
 
 
 class _Segments:
-    """The rows whose pairs count together: those of one group in one column."""
+    """Rows whose pairs count together: those of a group in one of the columns, laid end to end."""
 
-    def __init__(self, of_rows: Any, count: int, rows: int) -> None:
-        self.of_rows, self.count = of_rows, count  # None: all rows are of one
-        self.sizes = np.array([rows]) if of_rows is None else np.bincount(of_rows, minlength=count)
-        self.ends = self.sizes.cumsum()
+    def __init__(self, group: Any, columns: int) -> None:
+        names, of_rows = np.unique(group, return_inverse=True)
+        self.count = columns * len(names)
+        self.of_rows = (of_rows + len(names) * np.arange(columns)[:, None]).reshape(-1)
+        self.sizes = np.bincount(self.of_rows, minlength=self.count)
 
     def sum(self, x: Any) -> Any:
-        """The sum of each segment."""
-        if self.of_rows is None:
-            return x.sum(keepdims=True)
+        """The sum of each."""
         return np.bincount(self.of_rows, x, self.count)
 
-    def centred(self, x: Any) -> Any:
-        """Distances to the segment's mean, rounded so that ties of scores on a grid remain ties."""
-        means = np.rint(self.sum(x) / self.sizes)
-        return x - (means if self.of_rows is None else means[self.of_rows])
-
-    def order(self, keys: Any) -> Any:
-        """The rows segment by segment, within one by ascending keys."""
-        order = keys.argsort()
-        if self.of_rows is None:
-            return order
-        short = np.uint16 if self.count <= 1 << 16 else np.int64  # NumPy sorts short ones in O(n)
-        return order[self.of_rows.astype(short)[order].argsort(kind="stable")]
+    def in_turn(self, rows: Any) -> Any:
+        """Rows segment by segment, those of one in the order that they had."""
+        kind = np.uint16 if self.count <= 1 << 16 else np.int64  # NumPy sorts short ones in O(n)
+        return rows[self.of_rows[rows].astype(kind).argsort(kind="stable")]
 
 
 def _by_running_sums(
-    s: Any, p: Any, n: Any, segments: _Segments, surrogate: Surrogate, curved: bool
+    s: Any, p: Any, n: Any, segments: Any, surrogate: Surrogate, curved: bool
 ) -> tuple[Any, Any, Any]:
-    """The sum of each segment, the gradient and the curvature of each row, by one sort."""
-    degree, rows = DEGREES[surrogate.name], len(s)
-    v = segments.centred(s)  # else an offset of the scores would cost digits
+    """Terms of the sums, gradient and curvature by one sort, along the arrays' last axis."""
+    degree, rows = DEGREES[surrogate.name], s.shape[-1]
+    # Centred, so that an offset costs no digits, by whole numbers, so that ties remain ties.
+    if segments is None:
+        v = s - np.rint(s.mean(-1, keepdims=True))
+    else:
+        v = s - np.rint(segments.sum(s) / segments.sizes)[segments.of_rows]
     v *= surrogate.scale
     v -= surrogate.margin * (p > 0)
-    order = segments.order(v)
-    x, p, n = v[order], p[order], n[order]
-    total = np.zeros((4, rows + 1))  # at k stands the sum over the first k rows of the order
-    total[0, 1:], total[2, 1:] = p, n
-    np.multiply(p, x, total[1, 1:])
-    np.multiply(n, x, total[3, 1:])
-    np.cumsum(total, axis=1, out=total)
-
-    first: Any = [0]
-    last: Any = [rows]
-    if segments.of_rows is not None:
-        sizes, ends = segments.sizes, segments.ends
-        first, last = np.repeat(ends - sizes, sizes), np.repeat(ends, sizes)
-    # A negative meets its segment's positives before some row, a positive the negatives since one.
-    before, since = last, first
-    if surrogate.name != "square":
-        before = since = slice(1, None)
-        if (
-            curved or degree == 1
-        ):  # which jump at the margin, where the key of one meets the other's
-            before, since = _beside_ties(x, segments.ends)
-    p_mass, p_sum = total[:2, before] - total[:2, first]
-    n_mass, n_sum = total[2:, last] - total[2:, since]
-
-    gradient, curve = np.empty(rows), np.zeros(rows if curved else 0)
-    if degree == 1:
-        gradient[order] = n * p_mass - p * n_mass
+    if curved or degree == 1:  # what jumps at the margin: at a tie the negative comes first
+        order = np.where(p > 0, np.nextafter(v, np.inf), v).argsort(-1)
     else:
-        gradient[order] = 2.0 * (n * (p_mass * x - p_sum) + p * (n_mass * x - n_sum))
+        order = v.argsort(-1)
+    if segments is not None:
+        order = segments.in_turn(order)
+    elif s.ndim > 1:
+        order += rows * np.arange(len(s))[:, None]
+    x, p, n = v.take(order), p.take(order), n.take(order)
+
+    up, all_up = _running_sums(p, x, segments)
+    down, all_down = _running_sums(n, x, segments)
+    if surrogate.name == "square":  # all pairs count
+        met_by_n, met_by_p = all_up, all_down
+    else:  # a negative meets the positives before it, a positive the negatives behind it
+        met_by_n, met_by_p = up, all_down - down
+    slope, curve = np.empty(s.shape), np.zeros(s.shape if curved else 0)
+    if degree == 1:
+        slope.put(order, n * met_by_n.real - p * met_by_p.real)
+    else:
+        short_p, short_n = met_by_p.real * x - met_by_p.imag, met_by_n.real * x - met_by_n.imag
+        slope.put(order, 2.0 * (p * short_p + n * short_n))
         if curved:
-            curve[order] = 2.0 * surrogate.scale**2 * (n * p_mass + p * n_mass)
-    each = segments.sum(gradient * v) / degree
-    gradient *= surrogate.scale
-    return each, gradient, curve
+            bend = 2.0 * surrogate.scale**2
+            curve.put(order, bend * (p * met_by_p.real + n * met_by_n.real))
+    return slope * v / degree, slope * surrogate.scale, curve
 
 
-def _beside_ties(x: Any, ends: Any) -> tuple[Any, Any]:
-    """Where the run of equal keys that each row belongs to begins, and where it has ended."""
-    fresh = np.ones(len(x), bool)
-    np.not_equal(x[1:], x[:-1], fresh[1:])
-    fresh[ends[:-1]] = True
-    begins = np.flatnonzero(fresh)
-    lengths = np.diff(begins, append=len(x))
-    return np.repeat(begins, lengths), np.repeat(begins + lengths, lengths)
+def _running_sums(weight: Any, x: Any, segments: Any) -> tuple[Any, Any]:
+    """Sums of weights and of weighted keys up to each row of its segment, and over all of it.
+
+    They are the parts of one complex number, since NumPy then needs a single pass.
+    """
+    total = np.empty(x.shape, complex)
+    total.real = weight
+    np.multiply(weight, x, total.imag)
+    np.cumsum(total, -1, out=total)
+    if segments is None:
+        return total, total[..., -1:]
+    ends = total[segments.sizes.cumsum() - 1]
+    starts = np.concatenate([[0.0], ends[:-1]])
+    upto = total - np.repeat(starts, segments.sizes)
+    return upto, np.repeat(ends - starts, segments.sizes)
 
 
 def _by_blocks(
-    s: Any, p: Any, n: Any, segments: _Segments, surrogate: Surrogate, curved: bool
+    s: Any, p: Any, n: Any, segments: Any, surrogate: Surrogate, curved: bool
 ) -> tuple[Any, Any, Any]:
-    """The sum of each segment, the gradient and the curvature of each row, pair after pair."""
-    of_rows = np.zeros(len(s), np.intp) if segments.of_rows is None else segments.of_rows
-    positives, negatives = (
-        rows[of_rows[rows].argsort(kind="stable")] for rows in map(np.flatnonzero, (p, n))
-    )
-    sizes = np.bincount(of_rows[negatives], minlength=segments.count)
+    """Terms of the sums, gradient and curvature, pair after pair."""
+    positives, negatives = (segments.in_turn(np.flatnonzero(x)) for x in (p, n))
+    of_positives = segments.of_rows[positives]
+    sizes = np.bincount(segments.of_rows[negatives], minlength=segments.count)
     # Pairs are numbered positive by positive: those of one from start to end, with the negatives
     # from first on.
-    first = (sizes.cumsum() - sizes)[of_rows[positives]]
-    end = sizes[of_rows[positives]].cumsum()
-    start = end - sizes[of_rows[positives]]
-    value, gradient, curve = np.zeros(len(s)), np.zeros(len(s)), np.zeros(len(s) if curved else 0)
+    first = (sizes.cumsum() - sizes)[of_positives]
+    end = sizes[of_positives].cumsum()
+    start = end - sizes[of_positives]
+    terms, gradient, curve = np.zeros(len(s)), np.zeros(len(s)), np.zeros(len(s) if curved else 0)
     pairs = int(end[-1]) if len(end) else 0
     for low in range(0, pairs, BLOCK):
         high = min(low + BLOCK, pairs)
@@ -216,11 +206,11 @@ def _by_blocks(
         j = negatives[np.repeat((first - start)[inside], counts) + np.arange(low, high)]
         z = surrogate.scale * (s[i] - s[j])
         weight = p[i] * n[j]
-        phi, slope = value_and_slope(z, surrogate)
+        value, slope = value_and_slope(z, surrogate)
         slope *= surrogate.scale * weight
-        value += np.bincount(i, phi * weight, len(s))
+        terms += np.bincount(i, value * weight, len(s))
         gradient += np.bincount(i, slope, len(s)) - np.bincount(j, slope, len(s))
         if curved:
             bend = curvature(z, surrogate) * (surrogate.scale**2 * weight)
             curve += np.bincount(i, bend, len(s)) + np.bincount(j, bend, len(s))
-    return segments.sum(value), gradient, curve
+    return terms, gradient, curve
