@@ -107,7 +107,7 @@ def test_options_that_a_method_lacks_are_refused(cls):
     cls([{"params": params, "weight_decay": 0.0}])  # as minmax_groups says it
 
 
-@STAGED
+@pytest.mark.parametrize("cls", [PPDAdaGrad, PGA, OAUC])
 def test_nothing_moves_if_any_gradient_is_sparse(cls):
     first, second = make_params((2,), (2,))
     optimizer = cls([{"params": [first]}, {"params": [second]}])

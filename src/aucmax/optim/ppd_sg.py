@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from aucmax.optim import _lazy
 from aucmax.optim._fused import launch_once
 from aucmax.optim.staged import (
+    Begun,
     Group,
     StagedOptimizer,
     blocks,
@@ -53,6 +55,12 @@ class PPDSG(StagedOptimizer):
 
     With ``gamma=math.inf`` the iterates are those of :class:`torch.optim.SGD`.
 
+    A sparse gradient moves its own rows alone, so that a step costs nothing for the others. What
+    the prox has done to a row since, and the average, follow in closed form when the row has a
+    gradient again, when a loss that knows of it (:class:`aucmax.GroupedAUCLoss`) reads it, and
+    before the average is used: up to rounding the iterates are those of dense gradients. Whoever
+    reads such a parameter in between calls :meth:`catch_up` first.
+
     Args:
         params: parameters or groups; :func:`aucmax.minmax_groups` builds them.
         lr: step size :math:`\eta_k`.
@@ -84,6 +92,8 @@ class PPDSG(StagedOptimizer):
     """
 
     kernel = "PPD_SG"
+    exact = _lazy.NAMES
+    _has_sparse = False
 
     def __init__(
         self,
@@ -124,9 +134,9 @@ class PPDSG(StagedOptimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if self._step_fused():
+        if not self._has_sparse and self._step_fused():
             return loss
-        for group, params, grads, states, resting in self._begin_step():
+        for group, params, grads, states, resting in map(self._move_rows, self._begin_step()):
             primal = [] if group["maximize"] else states
             ppd_sg(
                 params,
@@ -145,6 +155,45 @@ class PPDSG(StagedOptimizer):
             )
             self._rest(resting)
         return loss
+
+    def catch_up(self) -> None:
+        """Bring all rows up to the last step, those too that had no gradient in it."""
+        for p, state in self.state.items():
+            _lazy.settle(p, state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for p, own in self.state.items():
+            if "touched" in own:
+                self._has_sparse = True
+                _lazy.hang(p, own)
+
+    def _check_sparse(self, group: Group, grad: Tensor) -> None:
+        if grad.layout is not torch.sparse_coo or grad.sparse_dim() != 1:
+            super()._check_sparse(group, grad)
+        for name in ("momentum", "differentiable"):
+            if group[name]:
+                raise ValueError(f"{name} must be 0 for sparse gradients, found {group[name]!r}")
+        self._has_sparse = True
+
+    def _move_rows(self, begun: Begun) -> Begun:
+        """Move the parameters with sparse gradients; returns what is left to be moved."""
+        if not self._has_sparse:
+            return begun
+        group, dense = begun.group, []
+        lr, pull, decay = float(group["lr"]), 1.0 / group["gamma"], group["weight_decay"]
+        for p, grad, state in zip(begun.params, begun.grads, begun.states, strict=True):
+            if not grad.is_sparse:
+                dense.append((p, grad, state))
+            elif group["maximize"]:
+                p.add_(grad, alpha=lr)  # Alg. 2, line 7
+            else:
+                _lazy.step_rows(p, grad, state, lr, pull, decay)
+        still = [(p, self.state[p]) for p in begun.resting]
+        for p, state in [*((p, state) for p, _, state in dense), *still]:
+            _lazy.settle(p, state, state["step"].item() - 1.0)
+        params, grads, states = map(list, zip(*dense, strict=True)) if dense else ([], [], [])
+        return Begun(group, params, grads, states, begun.resting)
 
     def _state_names(self, group: Group) -> list[str]:
         names = [] if group["maximize"] else ["reference", "drift"]

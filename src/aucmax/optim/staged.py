@@ -76,6 +76,9 @@ class StagedOptimizer(Optimizer):
     single precision counts to 2 ** 24 only, and on the CPU; with ``capturable`` it is on the device
     of the parameters, where a CUDA graph counts at every replay."""
 
+    exact: tuple[str, ...] = ()
+    """State that stays in its own precision, whatever that of the parameter."""
+
     kernel: str | None = None
     """The kernel of :mod:`aucmax.kernels.steps` that takes the step, if there is one."""
 
@@ -105,8 +108,12 @@ class StagedOptimizer(Optimizer):
         super().add_param_group(param_group)
         self.forget_tables()
 
+    def catch_up(self) -> None:
+        """Do what steps have left for later; those of most optimizers leave nothing."""
+
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each averaged parameter that has moved in the running stage, with its average."""
+        self.catch_up()
         for group in self.param_groups:
             steps = self._stage_steps(group)
             for p in group["params"]:
@@ -126,6 +133,7 @@ class StagedOptimizer(Optimizer):
                 last iterate, and the average is the reference only.
         """
         check_restart(restart)
+        self.catch_up()
         for group in self.param_groups:
             steps = self._stage_steps(group)
             for p in group["params"]:
@@ -156,7 +164,7 @@ class StagedOptimizer(Optimizer):
                     if name in self.numbers:
                         place = p.device if group["capturable"] else "cpu"
                         self.state[p][name] = x.to(place, torch.float64, copy=True)
-                    elif p.dtype in checks.LOW_PRECISION:
+                    elif p.dtype in checks.LOW_PRECISION or name in self.exact:
                         self.state[p][name] = x.to(p.device, copy=True)
         self.forget_tables()
 
@@ -237,7 +245,7 @@ class StagedOptimizer(Optimizer):
                 resting.append(p)
                 continue
             if grad.layout is not torch.strided:
-                raise ValueError(f"gradients must be dense, found layout {grad.layout}")
+                self._check_sparse(group, grad)
             if names and names[-1] not in state:
                 if not p.is_floating_point():
                     raise ValueError(f"parameters must be real floating point, found {p.dtype}")
@@ -249,6 +257,10 @@ class StagedOptimizer(Optimizer):
             params, grads = [local(p) for p in params], [local(g) for g in grads]
             states = [{name: local(x) for name, x in state.items()} for state in states]
         return Begun(group, params, grads, states, resting)
+
+    def _check_sparse(self, group: Group, grad: Tensor) -> None:
+        """Raise for a gradient that is not dense, unless the step can take it."""
+        raise ValueError(f"gradients must be dense, found layout {grad.layout}")
 
     def _begin_state(self, p: Tensor, state: State, names: list[str]) -> None:
         """Begin what the state lacks: a copy as the reference, sums at zero."""
