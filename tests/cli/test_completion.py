@@ -10,7 +10,7 @@ import pytest
 from aucmax.cli import main
 from aucmax.cli._completion import options_of
 from aucmax.cli._main import COMMANDS
-from aucmax.train.metrics import METRICS, MetricName
+from aucmax.train.metrics import METRICS, MetricName, find_metric
 from aucmax.train.objectives import OBJECTIVES, ObjectiveName
 
 ASK = """
@@ -45,6 +45,7 @@ def test_commands_options_and_values(bash):
     assert bash("aucmax fit a.csv --th") == ["--threshold", "--threads"]
     assert bash("aucmax fit a.csv --objective ''") == ["auc+ce", *OBJECTIVES]
     assert bash("aucmax fit a.csv --metric av") == ["average_precision"]
+    assert bash("aucmax fit a.csv --metric par") == ["partial_auc@0.1"]
     assert bash("aucmax --print-completion f") == ["fish"]
     assert bash("aucmax fit cust") == []  # files, which bash completes by itself
 
@@ -89,4 +90,6 @@ def test_fish_completes_by_its_script(tmp_path, capsys):
 def test_choices_of_the_shell_are_those_of_python():
     suggested, _ = get_args(ObjectiveName)
     assert get_args(suggested) == ("auc+ce", *OBJECTIVES)
-    assert get_args(MetricName) == tuple(METRICS)
+    suggested, _ = get_args(MetricName)
+    assert [name.partition("@")[0] for name in get_args(suggested)] == [*METRICS]
+    assert [find_metric(name).name for name in get_args(suggested)] == [*get_args(suggested)]

@@ -34,7 +34,7 @@ def make_evaluation(p=None, y=None, **changes):
         "probability": p,
         "classes": y,
         "auc": {"value": found.auc, "low": found.low, "high": found.high, "level": 0.95},
-        "peers": [{**peer, "p_value": 0.003, "average_precision": 0.25}],
+        "peers": [{**peer, "p_value": 0.003, "score": 0.25}],
         "history": steps,
         "threshold": 0.23,
         "importance": [{"column": f"c{k}", "drop": 0.1 / (k + 1), "sd": 0.002} for k in range(5)],

@@ -536,12 +536,12 @@ def test_the_threshold_says_which_rows_chose_it(valid, part):
 
 def test_the_chosen_metric_is_shown_of_every_model():
     content = make_evaluation(metric="average_precision")
-    before = {key: x for key, x in content["peers"][0].items() if key != "average_precision"}
-    content["peers"].append(before)
+    unknown = {key: x for key, x in content["peers"][0].items() if key != "score"}
+    content["peers"] += [unknown, unknown | {"average_precision": 0.2}]  # of earlier versions
     heads, *lines = answer_of(content).table("Model")
     place = heads.index("Average precision")
     ours = average_precision_score(content["classes"], content["probability"])
-    assert [line[place] for line in lines] == [f"{ours:.3f}", "0.250", "–"]
+    assert [line[place] for line in lines] == [f"{ours:.3f}", "0.250", "–", "0.200"]
 
 
 # --- several classes ------------------------------------------------------------------------------

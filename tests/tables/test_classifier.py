@@ -329,7 +329,7 @@ def test_labels_that_do_not_fit_the_stream(y, classes, message):
             "threshold must be 'balanced', 'proba', a probability .* found 'best'",
         ),
         ({"objective": "f1"}, "objective must be one of"),
-        ({"metric": "f1"}, "metric must be one of 'roc_auc', 'average_precision'.*found 'f1'"),
+        ({"metric": "f1"}, "metric must be one of roc_auc, average_precision.*found 'f1'"),
         ({"backbone": "cnn"}, "backbone must be one of 'tabm', found 'cnn'"),
         ({"validation_fraction": 1}, r"validation_fraction must be in \[0, 1\), found 1"),
         ({"max_steps": 0}, "max_steps must be an integer >= 1"),

@@ -343,11 +343,8 @@ GOOD = "a,b,t\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
         (GOOD, ["--drop", "t"], "drop must leave the target"),
         (GOOD, ["--positive", "7"], "positive must be one of '0', '1', found '7'"),
         (GOOD, ["--test-share", "0"], "test_share must be"),
-        (
-            GOOD,
-            ["--metric", "f1"],
-            r"'f1' for argument '--metric'. Expected one of \('roc_auc', 'average_precision'\)",
-        ),
+        (GOOD, ["--metric", "f1"], "metric must be one of roc_auc, .*, found 'f1'"),
+        (GOOD, ["--metric", "partial_auc"], "metric must be written partial_auc@MAX_FPR"),
         (GOOD.replace(",1\n", ",0\n"), [], "two classes or more, found '0' alone"),
         (
             "a,t\n1,x\n2,y\n3,z\n",
@@ -516,14 +513,17 @@ def test_files_of_the_user_are_left_alone_and_a_model_is_replaced(folder, capsys
     assert "'thesis.txt'" in said
     assert (copy / "thesis.txt").exists()
     (copy / "thesis.txt").unlink()
-    main([str(x) for x in [*command, "--out", copy, "--metric", "average_precision"]])
-    model = AUCClassifier.load(copy)
-    assert (model.metric, 0 < model.validation_score_ <= 1) == ("average_precision", True)
-    assert Evaluation.read(copy).metric == "average_precision"
+    main([str(x) for x in [*command, "--out", copy, "--metric", "partial_auc@0.1"]])
+    model, evaluation = AUCClassifier.load(copy), Evaluation.read(copy)
+    assert (model.metric, 0 < model.validation_score_ <= 0.1) == ("partial_auc@0.1", True)
+    assert evaluation.metric == "partial_auc@0.1"
+    assert 0 < evaluation.score <= 0.1
+    report = (copy / "report.html").read_text("utf-8")
+    assert "Partial AUC (FPR &lt;= 0.1)" in report
     note = f"note: the model that was in {copy} before is replaced"
     out = capsys.readouterr().out
     assert out.splitlines().count(note) == 1
-    (said,) = re.findall("average precision (.*)", out)
+    (said,) = re.findall(r"partial AUC \(FPR <= 0.1\) (.*)", out)
     assert re.fullmatch(r"[\d.]+, of logistic regression [\d.]+, of gradient boosting [\d.]+", said)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 

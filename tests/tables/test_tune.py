@@ -259,7 +259,7 @@ def test_folds_that_take_turns_may_diverge():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"metric": lambda s, y, w: 0.5}, "metric must be one of 'roc_auc', 'average_precision'"),
+        ({"metric": lambda s, y, w: 0.5}, "metric must be one of roc_auc, average_precision"),
         ({"threshold": "best"}, "threshold must be 'balanced', 'proba', a probability"),
         ({"method": "ppd-sg", "hidden": [8]}, "found hidden, method"),
         ({"lr": -1}, "lr must be"),

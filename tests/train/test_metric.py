@@ -1,6 +1,7 @@
 """Models are chosen, stopped and reported by any metric of the table, or a function."""
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from fit_data import binary, fit, linear, multiclass, multilabel
 from sklearn.metrics import average_precision_score
 
 import aucmax
-from aucmax.train.metrics import METRICS, Scored
+from aucmax import metrics
+from aucmax.train.metrics import METRICS, Scored, find_metric
 
 X, Y = binary()
 VALID = binary(seed=1)
@@ -89,10 +91,83 @@ def test_a_function_of_the_table_is_its_row_and_others_have_names_of_their_own()
 
 @pytest.mark.parametrize("metric", ["auc", "accuracy", 3])
 def test_what_is_no_metric(metric):
-    allowed = "metric must be one of 'roc_auc', 'average_precision' or a function"
+    allowed = "metric must be one of roc_auc, average_precision, .*precision_at@SHARE or a function"
     for call in (fit, aucmax.evaluate):
         with pytest.raises(ValueError, match=f"{allowed} .*found {metric!r}"):
             call(linear(), (X, Y), metric=metric)
+
+
+NUMBERED = {
+    "partial_auc@0.1": ("partial AUC (FPR <= 0.1)", metrics.partial_auc, {"max_fpr": 0.1}),
+    "partial_auc@.3,0.2": (
+        "partial AUC (FPR <= 0.3, TPR >= 0.2)",
+        metrics.partial_auc,
+        {"max_fpr": 0.3, "min_tpr": 0.2},
+    ),
+    "tpr_at_fpr@0.05": ("TPR (FPR <= 0.05)", metrics.tpr_at_fpr, {"fpr": 0.05}),
+    "precision_at@0.1": ("precision (top 0.1)", metrics.precision_at, {"share": 0.1}),
+    "precision_at@7": ("precision (top 7)", metrics.precision_at, {"share": 7}),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_a_name_carries_numbers(name):
+    label, function, numbers = NUMBERED[name]
+    metric = find_metric(name)
+    assert metric.label == label
+    assert find_metric(metric.name).name == find_metric(metric).name == metric.name
+    assert pickle.loads(pickle.dumps(metric)).name == metric.name
+    generator = torch.Generator().manual_seed(0)
+    scores, weight = torch.randn(len(Y), generator=generator), torch.rand(len(Y)) + 0.1
+    expected = function(scores, Y, **numbers, weight=weight)
+    assert metric(Scored(scores[:, None], Y, weight), "binary") == expected
+    classes, table = torch.arange(90) % 3, torch.randn(90, 3, generator=generator)
+    share = table.double().softmax(-1)
+    of_classes = [function(share[:, k], (classes == k).long(), **numbers) for k in range(3)]
+    assert metric(Scored(table, classes, None), "multiclass") == pytest.approx(sum(of_classes) / 3)
+
+
+def test_training_by_a_metric_with_a_number():
+    result = fit(linear(), (X, Y), VALID, steps=8, eval_every=4, metric="partial_auc@0.2")
+    assert result.metric == "partial_auc@0.2"
+    assert result.history[-1][f"valid_partial_auc@0.2_{result.iterate}"] <= 0.2
+    scores = result.model(VALID[0]).detach()
+    assert result.score == pytest.approx(metrics.partial_auc(scores, VALID[1], 0.2))
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("partial_auc", r"written partial_auc@MAX_FPR\[,MIN_TPR\], found 'partial_auc': max_fpr"),
+        (metrics.partial_auc, r"written partial_auc@MAX_FPR"),
+        ("partial_auc@2", "found 'partial_auc@2': max_fpr must be .* at most 1, found 2"),
+        ("partial_auc@0.1,1", "min_tpr must be .* below 1, found 1"),
+        ("partial_auc@0.1,0.1,0.1", "must be written partial_auc"),
+        ("partial_auc@ten", "max_fpr must be .* found 'ten'"),
+        ("tpr_at_fpr@-1", "must be written tpr_at_fpr@FPR, .*fpr must be a number from 0 to 1"),
+        ("precision_at@0", "must be written precision_at@SHARE, .*share must be an integer of"),
+        ("roc_auc@0.1", "must be written roc_auc, found 'roc_auc@0.1'"),
+    ],
+)
+def test_a_wrong_number_is_named(metric, message):
+    with pytest.raises(ValueError, match=message):
+        find_metric(metric)
+
+
+def test_pairs_within_groups():
+    generator = torch.Generator().manual_seed(0)
+    _, y = multilabel()
+    scores, group = torch.randn(y.shape, generator=generator), torch.arange(len(y)) % 7
+    metric = find_metric("grouped_auc")
+    expected = []
+    for label in range(y.shape[1]):
+        known = ~y[:, label].isnan()
+        columns = (x[known] for x in (scores[:, label], y[:, label], group))
+        expected.append(metrics.grouped_auc(*columns))
+    found = metric(Scored(scores, y, None, group), "multilabel")
+    assert found == pytest.approx(sum(expected) / len(expected))
+    with pytest.raises(ValueError, match="rows must have groups for the metric grouped_auc, found"):
+        metric(Scored(scores[:, 0], y[:, 0].nan_to_num(), None), "binary")
 
 
 @pytest.mark.parametrize("wrong", [lambda scores: 0.5, lambda a, b, *, weight: 0.5, dict.fromkeys])

@@ -20,7 +20,7 @@ from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
 from aucmax.report import words
 from aucmax.tables.read_options import ReadOptions
-from aucmax.train.metrics import MetricName
+from aucmax.train.metrics import FORMS, ROC_AUC, MetricName, metric_in_records
 from aucmax.train.objectives import ObjectiveName
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ Threshold = Annotated[
     _named("VALUE|cost=R|recall=S|precision=S"),
 ]
 Names = Annotated[tuple[str, ...], _named("COLUMN ...")]
+Metric = Annotated[MetricName, tyro.conf.arg(metavar="|".join(FORMS))]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def fit(
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
     objective: ObjectiveName = "auc+ce",
-    metric: MetricName = "roc_auc",
+    metric: Metric = "roc_auc",
     threshold: Threshold = None,
     test_share: float = 0.2,
     time_limit: Seconds = None,
@@ -105,7 +106,10 @@ def fit(
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
         objective: What training makes small: the AUC objective, cross-entropy, or both.
-        metric: What the model is chosen by, on rows that it does not train on, and when to stop.
+        metric: What the model is chosen by, on rows that it does not train on, and when to stop:
+            the AUC, or its part up to a false positive rate (partial_auc@0.1), what is found at
+            one (tpr_at_fpr@0.01), precision of the first rows (precision_at@100 or @0.05) or
+            average precision.
         threshold: From which probability on a row gets the positive label: a number; cost=5, if a
             missed one costs as much as 5 false alarms; recall=0.9 or precision=0.5, if so much is
             wanted of the rows that stop the training; proba for 0.5; or balanced, the default,
@@ -185,7 +189,7 @@ def tune(
     id_column: Id = None,
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
-    metric: MetricName = "roc_auc",
+    metric: Metric = "roc_auc",
     threshold: Threshold = None,
     trials: int = 30,
     workers: Count = None,
@@ -212,7 +216,8 @@ def tune(
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
-        metric: What options and weights are chosen by, on rows that they do not train on.
+        metric: What options and weights are chosen by, on rows that they do not train on, as in
+            aucmax fit.
         threshold: From which probability on a row gets the positive label, as in aucmax fit.
         trials: How many options are tried; the defaults come first.
         workers: Trials at a time; by default one per core, or three on a GPU.
@@ -394,9 +399,10 @@ def summary(evaluation: Evaluation) -> str:
         by = "" if rows.weight is None else ", by weight,"
         lines.append(f"{share} of the rows to judge by{by} are {rows.yes!r} ({about})")
     lines.append(_auc_in_words(auc, len(evaluation.labels)))
-    if evaluation.metric == "average_precision" and isinstance(rows, BinaryRows):
-        peers = "".join(f", of {x.name} {x.average_precision:.4f}" for x in evaluation.peers)
-        lines.append(f"average precision {rows.average_precision:.4f}{peers}")
+    if evaluation.metric != ROC_AUC.name and evaluation.score is not None:
+        peers = "".join(f", of {x.name} {x.score:.4f}" for x in evaluation.peers)
+        label = metric_in_records(evaluation.metric).label
+        lines.append(f"{label} {evaluation.score:.4f}{peers}")
     for x in evaluation.peers:
         if x.p_value is None:
             lines.append(f"{x.name}: {_auc_in_words(x.auc)}")

@@ -17,6 +17,7 @@ from aucmax.checks import check_finite, check_weights, number
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.interval import Interval, are_enough, rows_needed
 from aucmax.judge.multiclass import MulticlassRows
+from aucmax.train.metrics import Scored, metric_in_records
 
 NAME, ARRAYS = "evaluation", ("probability", "classes", "weight")
 SIGNIFICANT = 0.05
@@ -41,14 +42,15 @@ class Peer:
         p_value: of a paired test against the model that is judged; None if the test rows are too
             few to compare models by.
         seconds: to fit it; None if unknown.
-        average_precision: on the test rows; None of several labels, or if unknown.
+        score: on the test rows, by the metric of the evaluation; None of several labels, or if
+            unknown.
     """
 
     name: str
     auc: Interval
     p_value: float | None
     seconds: float | None = None
-    average_precision: float | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,20 @@ def compare_aucs(
     if p_value is None or p_value >= SIGNIFICANT:
         return "same"
     return "better" if ours > theirs else "worse"
+
+
+def score_by(
+    metric: str,
+    scores: NDArray[np.float64],
+    classes: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
+) -> float | None:
+    """The metric of that name of rows of two classes; None if more than these is needed."""
+    known = metric_in_records(metric)
+    if not known.is_known or known.needs_group:
+        return None
+    columns = (None if x is None else torch.from_numpy(x) for x in (scores, classes, weight))
+    return known(Scored(*columns), "binary")  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +220,13 @@ class Evaluation:
         return rows_needed(self.auc, self.rows.counts)
 
     @property
+    def score(self) -> float | None:
+        """On the test rows, by the metric; None of several labels, or if more is needed."""
+        if not isinstance(self.rows, BinaryRows):
+            return None
+        return score_by(self.metric, self.probability, self.classes, self.weight)
+
+    @property
     def average_precision(self) -> float | None:
         """On the test rows; None of several labels."""
         return self.rows.average_precision if isinstance(self.rows, BinaryRows) else None
@@ -230,7 +253,7 @@ class Evaluation:
             "peers": [
                 {"name": x.name, "auc": x.auc.value, "low": x.auc.low, "high": x.auc.high}
                 | {"p_value": x.p_value, "seconds": x.seconds}
-                | {"average_precision": x.average_precision}
+                | {"score": x.score}
                 for x in self.peers
             ],
             "importance": [asdict(column) for column in self.importance],
@@ -267,6 +290,7 @@ class Evaluation:
             if not several and counts is not None:
                 counts = (rows - counts, counts)
             parts[part] = Part(rows, tuple(counts) if counts else None)
+        by_precision = content.get("metric") == "average_precision"
         compared = are_enough(np.bincount(content["classes"], minlength=2).tolist())
         return cls(
             target=content["target"],
@@ -283,7 +307,7 @@ class Evaluation:
                     Interval(x["auc"], x["low"], x["high"]),
                     x["p_value"] if compared else None,
                     x["seconds"],
-                    x.get("average_precision"),
+                    x.get("score", x.get("average_precision") if by_precision else None),
                 )
                 for x in content["peers"]
             ),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax.judge.evaluation import Peer
+from aucmax.judge.evaluation import Peer, score_by
 from aucmax.judge.interval import Interval, are_enough
 
 Encoded = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -28,6 +28,7 @@ def compare_with_peers(
     cardinalities: Sequence[int],
     ours: NDArray[np.float64],
     weights: Weights = (None, None),
+    metric: str = "roc_auc",
 ) -> tuple[list[Peer], list[str]]:
     """Fit logistic regression and gradient boosting, and compare them with us on the test rows.
 
@@ -39,6 +40,7 @@ def compare_with_peers(
         cardinalities: how many categories each column of codes has.
         ours: our scores of the test rows, (N,), or probabilities of several classes, (N, c).
         weights: of the rows of ``train`` and of ``test``.
+        metric: the name of another one to compare them by.
 
     Returns:
         The peers, and notes: one that cannot cope with the table is left out.
@@ -68,7 +70,7 @@ def compare_with_peers(
             notes.append(f"not compared with {name}: {str(error).splitlines()[0]}")
             continue
         seconds = round(time.perf_counter() - began, 3)
-        peers.append(compare(name, scores, truth, ours, seconds, weights[1]))
+        peers.append(compare(name, scores, truth, ours, seconds, weights[1], metric))
     return peers, notes
 
 
@@ -79,6 +81,7 @@ def compare(
     ours: NDArray[np.float64],
     seconds: float | None = None,
     weight: NDArray[np.float64] | None = None,
+    metric: str = "roc_auc",
 ) -> Peer:
     """The AUC of a peer's scores, and how likely chance alone makes the difference to ours.
 
@@ -89,9 +92,9 @@ def compare(
     if are_enough(np.bincount(truth, minlength=2).tolist()):
         paired_test = metrics.delong_test if binary else metrics.hand_till_test
         p_value = paired_test(ours, scores, truth, weight).p_value
-    precision = metrics.average_precision(scores, truth, weight) if binary else None
+    score = score_by(metric, scores, truth, weight) if binary else None
     auc = Interval.of_auc(scores, truth, weight=weight)
-    return Peer(name, auc, p_value, seconds, precision)
+    return Peer(name, auc, p_value, seconds, score)
 
 
 def one_hot(

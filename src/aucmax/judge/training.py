@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aucmax.train.metrics import ITERATES, METRICS, Metric
+from aucmax.train.metrics import ITERATES, metric_in_records
 
 
 class Point(NamedTuple):
@@ -44,9 +44,7 @@ class Training(NamedTuple):
 
 def training(history: Sequence[Mapping[str, Any]], metric: str) -> Training:
     """The validation scores of a history, by the metric of that name."""
-    # A history names a metric of one's own, but does not hold its function.
-    own = Metric(metric, metric.replace("_", " "), metric, lambda *_: math.nan)
-    chosen = METRICS.get(metric, own)
+    chosen = metric_in_records(metric)
     curves: dict[str, list[Point]] = {}
     for record in history:
         for iterate in ITERATES:

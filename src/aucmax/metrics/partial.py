@@ -87,7 +87,7 @@ def tpr_at_fpr(scores: Values, target: Values, fpr: float, weight: Values | None
     return float((hits * within).max() / hits[-1])
 
 
-def check_range(max_fpr: float, min_tpr: float) -> tuple[float, float]:
+def check_range(max_fpr: float, min_tpr: float = 0.0) -> tuple[float, float]:
     """Return both rates if they are some."""
     max_fpr = checks.number(
         "max_fpr", max_fpr, "a number above 0 and at most 1", lambda x: 0 < x <= 1

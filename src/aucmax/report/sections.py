@@ -21,6 +21,7 @@ from aucmax.judge.threshold import COST_RATIOS, Rule, thresholds_to_show
 from aucmax.judge.training import training as training_scores
 from aucmax.report import figures, words
 from aucmax.report.words import UNKNOWN, capitalized, percent, quoted, short, too_few
+from aucmax.train.metrics import ROC_AUC, metric_in_records
 
 Content = dict[str, Any]
 Rows = BinaryRows | MulticlassRows
@@ -111,11 +112,12 @@ def _beside_peers(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
     """Heads and lines of a table, this model's first; without tests if the rows are too few."""
     ours, digits = evaluation.auc.value, words.decimals(evaluation.auc)
     tests = ["Difference", "p value"] if evaluation.is_enough else []
-    by_precision = evaluation.metric == "average_precision" and len(evaluation.labels) == 2
-    metric = ["Average precision"] if by_precision else []
+    metric = []
+    if evaluation.metric != ROC_AUC.name and evaluation.score is not None:
+        metric = [capitalized(metric_in_records(evaluation.metric).label)]
 
     def line(name: str, model: Evaluation | Peer, *tested: str) -> list[str]:
-        shown = [*tested[: len(tests)], *[words.score(model.average_precision)][: len(metric)]]
+        shown = [*tested[: len(tests)], *[words.score(model.score)][: len(metric)]]
         auc = words.auc_texts(model.auc, digits)
         return [name, *auc, *shown, words.seconds_text(model.seconds)]
 

@@ -267,7 +267,7 @@ def judge(
     if compare:
         peers, more = compare_with_peers(
             encoder.transform(train.table), train.classes, scored.encoded, test.classes,
-            encoder.cardinalities, scored.ranking, (train.weight, test.weight),
+            encoder.cardinalities, scored.ranking, (train.weight, test.weight), model.metric_,
         )  # fmt: skip
         notes += more
     return Evaluation(

@@ -38,7 +38,7 @@ from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.tables.unfinished import work_folder
 from aucmax.train import DivergedError, Outcome, Sweep
-from aucmax.train.metrics import METRICS, ROC_AUC, Metric, Scored, find_metric
+from aucmax.train.metrics import FORMS, ROC_AUC, Metric, Scored, find_metric
 from aucmax.train.options import find_device
 
 FOLDS = 3
@@ -210,7 +210,8 @@ def tune_file(
             f"options must be those of TabM, AdamW and the rows, found {', '.join(sorted(own))}"
         )
     AUCClassifier(**options)._check_options()
-    checks.choice("metric", metric_of(options).name, tuple(METRICS))  # processes share its name
+    if not (metric := metric_of(options)).is_known:  # processes share its name
+        raise ValueError(f"metric must be one of {', '.join(FORMS)}, found {metric.name!r}")
     folder = model_folder.choose(out, paths[0])
     settings = file.settings("tune", file.digest, options)
     with saying_so(), work_folder(folder, settings, progress) as work:

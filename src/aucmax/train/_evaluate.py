@@ -39,7 +39,8 @@ def evaluate(
     Args:
         model: gives raw scores; it is scored in evaluation mode and left in the mode it was in.
         data: ``(x, y)``, a Dataset, a DataLoader or another iterable of batches.
-        metric: "roc_auc", "average_precision", or a function as in :func:`aucmax.fit`.
+        metric: a name such as "roc_auc" or "partial_auc@0.1", or a function, as in
+            :func:`aucmax.fit`.
         task: "auto", "binary", "multiclass" or "multilabel".
         batch_size: rows at a time, for arrays and Datasets.
         workers: processes that load a Dataset.

@@ -21,7 +21,7 @@ from aucmax.train._evaluate import score
 from aucmax.train._phases import Phase
 from aucmax.train._state import Best
 from aucmax.train._step import autocast
-from aucmax.train.metrics import ITERATES, METRICS, Scored
+from aucmax.train.metrics import ITERATES, Scored
 from aucmax.train.options import Options
 
 SHAPING = ("view", "squeeze", "reshape", "select", "slice", "alias", "clone", "copy")
@@ -118,7 +118,7 @@ class Judge:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             value = self.metric(scored, self.place.task)
-        own = self.metric.name not in METRICS and bool(scored.scores.isfinite().all())
+        own = not self.metric.is_known and bool(scored.scores.isfinite().all())
         if part == "valid" and own and math.isnan(value) and math.isnan(self.best.score):
             raise ValueError(
                 f"metric must give a number, found nan of {self.metric.name} at the first "

@@ -10,7 +10,7 @@ from typing import Any
 from aucmax import distributed
 from aucmax.progress import ProgressBar
 from aucmax.train._result import DivergedError, FitResult
-from aucmax.train.metrics import ITERATES, METRICS, Metric, best_value
+from aucmax.train.metrics import ITERATES, Metric, best_value, metric_in_records
 
 REFRESH = 0.2
 """Seconds between two updates of the bar."""
@@ -152,7 +152,7 @@ def _in_words(outcome: FitResult | DivergedError) -> str:
         return str(outcome)
     if math.isnan(outcome.score):
         return f"{outcome.steps:,} steps"
-    label = METRICS[outcome.metric].label if outcome.metric in METRICS else outcome.metric
+    label = metric_in_records(outcome.metric).label
     return f"{outcome.steps:,} steps, validation {label} {outcome.score:.4f}"
 
 

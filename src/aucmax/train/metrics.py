@@ -9,13 +9,16 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from aucmax import metrics
+from aucmax.metrics.partial import check_fpr, check_range
+from aucmax.metrics.precision import check_share
 
 ITERATES = ("last", "average")
 
@@ -34,12 +37,18 @@ class Metric:
     """One number that says how good scores are; higher is better.
 
     Attributes:
-        name: in options, such as ``metric="roc_auc"``.
+        name: in options, such as ``metric="roc_auc"``; with its numbers, if it has some:
+            "partial_auc@0.1".
         label: for people to read.
         key: in the records of a history: ``valid_<key>_last``.
-        binary: of scores, labels and weights of two classes.
+        binary: of scores, labels and weights of two classes; of scores, labels, groups and weights
+            if it needs groups.
         multiclass: the same of one row of probabilities per example; None is the mean over the
             classes, each against the rest.
+        needs_group: whether it compares rows of one group alone.
+        numbers: the arguments that a name gives after "@", each with its words in the label; the
+            first must be there.
+        check: raises unless these numbers are right.
     """
 
     name: str
@@ -47,10 +56,45 @@ class Metric:
     key: str
     binary: Callable[..., float]
     multiclass: Callable[..., float] | None = None
+    needs_group: bool = False
+    numbers: tuple[tuple[str, str], ...] = ()
+    check: Callable[..., object] | None = None
 
     def history_key(self, part: str, iterate: str) -> str:
         """Where a record has the value: part is "train", "valid" or "test"."""
         return f"{part}_{self.key}_{iterate}"
+
+    @property
+    def form(self) -> str:
+        """How its name is written, with its numbers."""
+        first, *others = (argument.upper() for argument, _ in self.numbers or [("", "")])
+        return self.name + (f"@{first}" if first else "") + "".join(f"[,{x}]" for x in others)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its name alone tells which it is: not that of a user's own function."""
+        return self.name.partition("@")[0] in METRICS
+
+    def at(self, text: str) -> Metric:
+        """With the numbers of that text, such as "0.1"; without any there must be none."""
+        if not self.numbers and not text:
+            return self
+        wrong = f"metric must be written {self.form}, found {self.name + '@' * bool(text) + text!r}"
+        values = [_number(part) for part in text.split(",")]
+        if len(values) > len(self.numbers) or self.check is None:
+            raise ValueError(wrong)
+        given = {argument: x for (argument, _), x in zip(self.numbers, values, strict=False)}
+        try:
+            self.check(**given)
+        except ValueError as error:
+            raise ValueError(f"{wrong}: {error}") from None
+        name = f"{self.name}@{','.join(map(str, values))}"
+        words = [how.format(x) for (_, how), x in zip(self.numbers, values, strict=False)]
+        label = f"{self.label} ({', '.join(words)})"
+        return replace(
+            self, name=name, label=label, key=name, numbers=(),
+            binary=partial(_with_numbers, self.binary, given),
+        )  # fmt: skip
 
     def __call__(self, scored: Scored, task: str) -> float:
         """The value for rows of a task; nan, with a warning, where it is not defined.
@@ -66,7 +110,7 @@ class Metric:
         if task == "binary":
             if scores.numel() == target.numel():  # (N, 1) would spread against labels (N,)
                 scores = scores.reshape(target.shape)
-            return float(self.binary(scores, target, weight))
+            return self._of_two_classes(Scored(scores, target, weight, group))
         if task == "multilabel":
             columns = [_rows_that_know(scored, label) for label in range(target.shape[1])]
         else:
@@ -77,7 +121,23 @@ class Metric:
                 Scored(share, (target == number).double(), weight, group)
                 for number, share in enumerate(probabilities.unbind(-1))
             ]
-        return math.fsum(self.binary(*column[:3]) for column in columns) / len(columns)
+        return math.fsum(map(self._of_two_classes, columns)) / len(columns)
+
+    def _of_two_classes(self, scored: Scored) -> float:
+        scores, target, weight, group = scored
+        if not self.needs_group:
+            return float(self.binary(scores, target, weight))
+        if group is None:
+            raise ValueError(f"rows must have groups for the metric {self.name}, found none")
+        return float(self.binary(scores, target, group, weight))
+
+
+def _with_numbers(
+    function: Callable[..., Any], numbers: dict[str, Any], *rows_and_weight: Any
+) -> Any:
+    """It calls a function of which numbers stand between the rows and their weights."""
+    *rows, weight = rows_and_weight
+    return function(*rows, **numbers, weight=weight)
 
 
 def _rows_that_know(scored: Scored, label: int) -> Scored:
@@ -89,25 +149,70 @@ def _rows_that_know(scored: Scored, label: int) -> Scored:
     return Scored(scores[known, label], target[known, label], weight, group)
 
 
+def _number(text: str) -> float | str:
+    """Whole numbers are counts, others shares; what is no number its reader refuses."""
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        return text
+
+
 ROC_AUC = Metric("roc_auc", "AUC", "auc", metrics.roc_auc, metrics.hand_till)
-AVERAGE_PRECISION = Metric(
-    "average_precision", "average precision", "average_precision", metrics.average_precision
-)
-MetricName = Literal["roc_auc", "average_precision"]
-METRICS = {metric.name: metric for metric in (ROC_AUC, AVERAGE_PRECISION)}
+METRICS = {
+    metric.name: metric
+    for metric in (
+        ROC_AUC,
+        Metric(
+            "average_precision", "average precision", "average_precision",
+            metrics.average_precision,
+        ),
+        Metric(
+            "grouped_auc", "AUC within groups", "grouped_auc", metrics.grouped_auc,
+            needs_group=True,
+        ),
+        Metric(
+            "partial_auc", "partial AUC", "partial_auc", metrics.partial_auc,
+            numbers=(("max_fpr", "FPR <= {}"), ("min_tpr", "TPR >= {}")), check=check_range,
+        ),
+        Metric(
+            "tpr_at_fpr", "TPR", "tpr_at_fpr", metrics.tpr_at_fpr,
+            numbers=(("fpr", "FPR <= {}"),), check=check_fpr,
+        ),
+        Metric(
+            "precision_at", "precision", "precision_at", metrics.precision_at,
+            numbers=(("share", "top {}"),), check=check_share,
+        ),
+    )
+}  # fmt: skip
+FORMS = tuple(metric.form for metric in METRICS.values())
+"""How their names are written."""
+MetricName: TypeAlias = (
+    Literal[
+        "roc_auc", "average_precision", "grouped_auc", "partial_auc@0.1", "tpr_at_fpr@0.1",
+        "precision_at@0.1",
+    ]
+    | str
+)  # fmt: skip
+"""Names to offer; the numbers may be others."""
 
 
 def find_metric(metric: str | Callable[..., float] | Metric) -> Metric:
     """The metric of that name, or one made of a function of scores, labels and weights.
 
-    A function of one's own is called by its name in records: ``valid_<name>_last``. For several
-    classes it gets a row of probabilities per example.
+    Some names have a number after "@": "partial_auc@0.1", or "partial_auc@0.1,0.5" with the least
+    true positive rate, "tpr_at_fpr@0.01", "precision_at@0.05" or "precision_at@100". A function of
+    one's own is called by its name in records: ``valid_<name>_last``. For several classes it gets
+    a row of probabilities per example.
     """
     if isinstance(metric, Metric):
-        return metric
+        return metric.at("")
+    if isinstance(metric, str):
+        name, _, text = metric.partition("@")
+        if name in METRICS:
+            return METRICS[name].at(text)
     for row in METRICS.values():
-        if metric == row.name or metric is row.binary:
-            return row
+        if metric is row.binary:
+            return row.at("")
     if callable(metric):
         name = str(getattr(metric, "__name__", type(metric).__name__)).strip("<>")
         if any(name in (row.name, row.key) for row in METRICS.values()):
@@ -115,9 +220,16 @@ def find_metric(metric: str | Callable[..., float] | Metric) -> Metric:
         _check_arguments(metric, name)
         return Metric(name, name.replace("_", " "), name, metric, metric)
     raise ValueError(
-        f"metric must be one of {', '.join(map(repr, METRICS))} or a function of scores, labels "
-        f"and weights, found {metric!r}"
+        f"metric must be one of {', '.join(FORMS)} or a function of scores, labels and weights, "
+        f"found {metric!r}"
     )
+
+
+def metric_in_records(name: str) -> Metric:
+    """The metric that records call so; of a user's own function they know the name alone."""
+    if name.partition("@")[0] in METRICS:
+        return find_metric(name)
+    return Metric(name, name.replace("_", " "), name, lambda *_, **__: math.nan)
 
 
 def _check_arguments(metric: Callable[..., float], name: str) -> None:
