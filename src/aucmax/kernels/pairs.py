@@ -24,8 +24,8 @@ from aucmax.kernels.packed import TYPES, Constant
 ALONE = 256
 """Up to so many rows one program does it all, in one launch."""
 
-TILES = Constant(16)
-"""As many are added up in the precision of the scores, more in double."""
+TOGETHER = Constant(16)
+"""As many tiles are added up in the precision of the scores, more in double."""
 
 
 class Shape(NamedTuple):
@@ -149,12 +149,12 @@ def _tiles(
     total = tl.zeros((ROWS,), tl.float64)
     slope = tl.zeros((ROWS,), tl.float64)
     mass = tl.zeros((ROWS,), tl.float64)
-    for few in range(begin, end, TILES * OTHERS):
+    for few in range(begin, end, TOGETHER * OTHERS):
         # Entries of tiles are added up one by one before any is added to another.
         total_here = tl.zeros((ROWS, OTHERS), EXACT)
         slope_here = tl.zeros((ROWS, OTHERS), EXACT)
         mass_here = tl.zeros((ROWS, OTHERS), EXACT)
-        for k in range(few, tl.minimum(few + TILES * OTHERS, end), OTHERS):
+        for k in range(few, tl.minimum(few + TOGETHER * OTHERS, end), OTHERS):
             j = k + tl.arange(0, OTHERS)
             there = j < end
             other = tl.load(scores + start + j, mask=there, other=0.0).to(EXACT)

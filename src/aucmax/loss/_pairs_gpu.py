@@ -41,7 +41,7 @@ def pair_sums(
     key, order = key.sort(stable=True)
     low, high = (torch.searchsorted(key, key ^ 1, right=right) for right in (False, True))
     scores, positive, negative = (x.gather(1, order) for x in rows)
-    group = None if group is None else group[order]
+    group = None if group is None else group.expand_as(order).gather(1, order)
     sums, mass, slope = pairs.pair_sums(
         scores, positive, negative, group, options, pairs.Ranges(low, high)
     )
@@ -89,7 +89,7 @@ def _by_running_sums(
     first = torch.arange(0, columns * n, n, device=scores.device)[:, None]
     last = first + (n - 1)
     if group is not None:
-        ranked, by_group = group[order].sort(stable=True)
+        ranked, by_group = group.expand_as(order).gather(1, order).sort(stable=True)
         order = order.gather(1, by_group)
         begun, ended = (torch.searchsorted(ranked, ranked, right=x) for x in (False, True))
         first, last = first + begun, first + (ended - 1)
