@@ -13,6 +13,7 @@ from _timing import Work
 from _workloads import batch, forward_backward
 from torch import Tensor, nn
 
+from aucmax import PairwiseAUCLoss
 from aucmax.kernels import pairs as tiles
 from aucmax.loss import _pairs_gpu
 from aucmax.loss.pairs import Surrogate, pair_sums_of_arrays
@@ -38,8 +39,6 @@ SHAPES = [
 
 def losses(device: Device) -> Iterator[tuple[str, Any]]:
     """Forward and backward over BCEWithLogitsLoss, and the memory that they take."""
-    from aucmax import PairwiseAUCLoss
-
     peaks: dict[str, dict[str, float]] = {}
     for n in (128, 1024, 8192, 65_536):
         size = device.size(n, 40)

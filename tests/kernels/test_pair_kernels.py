@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from interpreted import DEVICE, with_kernels  # noqa: F401
+from interpreted import DEVICE, by_turns, with_kernels  # noqa: F401
 
+import aucmax
 from aucmax.kernels import pairs as tiles
 from aucmax.loss import _pairs_gpu
 from aucmax.loss.pairs import Surrogate, pair_sums
@@ -93,3 +94,34 @@ def test_without_a_pair_the_mean_is_zero(label):
     value, gradient = tiles.pair_mean(scores, torch.full_like(scores, label), None, None, options)
     assert value.item() == 0.0
     assert not gradient.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["32", "16"])
+@pytest.mark.parametrize("grouped", [False, True], ids=["one group", "groups"])
+def test_the_loss_is_that_of_the_cpu(grouped, dtype):
+    scores, positive, negative, group = (x.squeeze(0).to(DEVICE) for x in rows(1, 50, dtype))
+    weight, target = positive + negative, (positive > 0).long()
+
+    def value_and_gradient():
+        s = scores[:, None].clone().requires_grad_()
+        value = aucmax.PairwiseAUCLoss()(s, target, weight, group=group if grouped else None)
+        return value.detach(), *torch.autograd.grad(value, s)
+
+    found, expected = by_turns(value_and_gradient)
+    for x, y in zip(found, expected, strict=True):
+        assert x.dtype == y.dtype
+        torch.testing.assert_close(
+            x, y, rtol=1e-2 if x.dtype == torch.bfloat16 else 1e-5, atol=1e-6
+        )
+
+
+def test_values_are_looked_at_if_asked_for():
+    target = torch.tensor([0, 1, 2], device=DEVICE)
+    with pytest.raises(ValueError, match="target must hold 0 and 1 only, found 0, 1, 2"):
+        aucmax.PairwiseAUCLoss(debug=True)(torch.zeros(3, device=DEVICE), target)
+
+
+def test_groups_must_be_those_of_the_rows():
+    target = torch.tensor([0, 1], device=DEVICE)
+    with pytest.raises(ValueError, match="group must be a tensor of shape"):
+        aucmax.PairwiseAUCLoss()(torch.zeros(2, device=DEVICE), target, group=target[:1])

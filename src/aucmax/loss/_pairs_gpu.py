@@ -48,6 +48,11 @@ def pair_sums(
     return sums, mass, torch.empty_like(slope).scatter(1, order, slope)
 
 
+def takes_mean(scores: Tensor) -> bool:
+    """Whether :func:`pair_mean` is for so many rows where they are."""
+    return not checks.tracing() and kernels.usable_on(scores) and len(scores) <= TILES
+
+
 def pair_mean(
     scores: Tensor,
     target: Tensor,
@@ -57,7 +62,7 @@ def pair_mean(
 ) -> tuple[Tensor, Tensor]:
     """The mean over the pairs of one column with its gradient, straight from what a loss is given.
 
-    There must be kernels for the scores, and at most ``TILES`` of them. Few take one launch.
+    Few rows take one launch; the gradient has the shape of the scores.
     """
     from aucmax.kernels import pairs
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aucmax import checks, distributed
+from aucmax.loss import _pairs_gpu
 from aucmax.loss._inputs import (
     check_binary_shapes,
     check_binary_values,
@@ -18,7 +19,7 @@ from aucmax.loss._inputs import (
 )
 from aucmax.loss.memory import ScoreMemory
 from aucmax.loss.pairs import pair_sums, pair_sums_of_arrays
-from aucmax.loss.ranking import RankingLoss
+from aucmax.loss.ranking import RankingLoss, check_row_numbers
 from aucmax.loss.surrogates import DEGREES, Surrogate
 
 
@@ -123,8 +124,11 @@ class PairwiseAUCLoss(RankingLoss):
         index: Tensor | None = None,
     ) -> Tensor:
         """The mean over the pairs of one batch; row numbers are not needed."""
-        if group is None and self._is_plain(scores, target):
-            return self._on_cpu(scores, target, weight)
+        if self._is_plain(scores, target):
+            if _pairs_gpu.takes_mean(scores):
+                return self._by_kernel(scores, target, weight, group)
+            if group is None and checks.host_readable(scores):
+                return self._on_cpu(scores, target, weight)
         rows = self._compared(scores, target, weight, group, index)
         with torch.no_grad():
             batch = (rows.scores.detach(), rows.positive, rows.negative, rows.group)
@@ -134,17 +138,29 @@ class PairwiseAUCLoss(RankingLoss):
         return _with_gradient(rows.scores, value, gradient)
 
     def _is_plain(self, scores: Tensor, target: Tensor) -> bool:
-        """Whether there is one column on the CPU, and nothing but its own pairs."""
+        """Whether there is one column, and nothing but its own pairs."""
         check_tensors(scores, target)
         return (
-            checks.host_readable(scores)
-            and scores.shape in (target.shape, (*target.shape, 1))
+            scores.shape in (target.shape, (*target.shape, 1))
             and scores.numel() == len(scores) > 0
             and distributed.world_size() == 1
             and self.max_fpr == 1.0
             and self.min_tpr == 0.0
             and (self.memory is None or not self.training)
         )
+
+    def _by_kernel(
+        self, scores: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None
+    ) -> Tensor:
+        """The same in one launch for few rows."""
+        check_binary_shapes(scores, target, weight)
+        check_row_numbers("group", group, len(scores))
+        if self.debug and checks.synchronizable():
+            weights = None if weight is None else flatten(weight, torch.float32)
+            flat, labels = (flatten(x, torch.float32) for x in (scores, target))
+            check_binary_values(flat, labels, weights)
+        found = _pairs_gpu.pair_mean(scores, target, weight, group, self.surrogate)
+        return _with_gradient(scores, *found)
 
     def _on_cpu(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         """The same with few operations: on a batch of a few hundred they are what costs."""

@@ -98,8 +98,8 @@ class RankingLoss(Loss, ExactState):
                 target = _one_hot(target, exact.shape[1])
             check_table(exact, exact.shape[1])
             labels, known = known_labels(exact, target, weight, look)
-        _check_row_numbers("group", group, len(exact))
-        _check_row_numbers("index", index, len(exact))
+        check_row_numbers("group", group, len(exact))
+        check_row_numbers("index", index, len(exact))
         positive = known * labels
         if self.across_ranks and distributed.world_size() > 1:
             counts = distributed.row_counts(exact)
@@ -114,7 +114,8 @@ def _one_hot(target: Tensor, classes: int) -> Tensor:
     return (target[:, None] == torch.arange(classes, device=target.device)).float()
 
 
-def _check_row_numbers(name: str, values: object, rows: int) -> None:
+def check_row_numbers(name: str, values: object, rows: int) -> None:
+    """An integer for each row, if any."""
     if values is None:
         return
     if not isinstance(values, Tensor) or values.shape != (rows,):
