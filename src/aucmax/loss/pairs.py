@@ -133,37 +133,40 @@ def _by_running_sums(
     degree, rows = DEGREES[surrogate.name], s.shape[-1]
     # Centred, so that an offset costs no digits, by whole numbers, so that ties remain ties.
     if segments is None:
-        v = s - np.rint(s.mean(-1, keepdims=True))
+        v = s - np.rint(s.sum(-1, keepdims=True) / rows)
     else:
         v = s - np.rint(segments.sum(s) / segments.sizes)[segments.of_rows]
     v *= surrogate.scale
-    v -= surrogate.margin * (p > 0)
-    if curved or degree == 1:  # what jumps at the margin: at a tie the negative comes first
-        order = np.where(p > 0, np.nextafter(v, np.inf), v).argsort(-1)
+    is_positive = p > 0.0
+    v -= surrogate.margin * is_positive
+    if surrogate.name == "square":  # whose pairs all count, in any order
+        order = np.arange(s.size).reshape(s.shape)
     else:
-        order = v.argsort(-1)
+        # Slope of the hinge and curvature jump at the margin: at a tie the negative comes first.
+        exact = curved or degree == 1
+        order = (np.where(is_positive, np.nextafter(v, np.inf), v) if exact else v).argsort(-1)
+        if s.ndim > 1:
+            order += rows * np.arange(len(s))[:, None]
     if segments is not None:
         order = segments.in_turn(order)
-    elif s.ndim > 1:
-        order += rows * np.arange(len(s))[:, None]
     x, p, n = v.take(order), p.take(order), n.take(order)
 
     up, all_up = _running_sums(p, x, segments)
     down, all_down = _running_sums(n, x, segments)
-    if surrogate.name == "square":  # all pairs count
+    if surrogate.name == "square":
         met_by_n, met_by_p = all_up, all_down
     else:  # a negative meets the positives before it, a positive the negatives behind it
         met_by_n, met_by_p = up, all_down - down
-    slope, curve = np.empty(s.shape), np.zeros(s.shape if curved else 0)
+    slope, curve = np.empty(s.shape), np.zeros(s.shape if curved else 0)  # in v, over the degree
     if degree == 1:
         slope.put(order, n * met_by_n.real - p * met_by_p.real)
     else:
         short_p, short_n = met_by_p.real * x - met_by_p.imag, met_by_n.real * x - met_by_n.imag
-        slope.put(order, 2.0 * (p * short_p + n * short_n))
+        slope.put(order, p * short_p + n * short_n)
         if curved:
-            bend = 2.0 * surrogate.scale**2
-            curve.put(order, bend * (p * met_by_p.real + n * met_by_n.real))
-    return slope * v / degree, slope * surrogate.scale, curve
+            curve.put(order, p * met_by_p.real + n * met_by_n.real)
+            curve *= 2.0 * surrogate.scale**2
+    return slope * v, slope * (degree * surrogate.scale), curve
 
 
 def _running_sums(weight: Any, x: Any, segments: Any) -> tuple[Any, Any]:
@@ -174,7 +177,7 @@ def _running_sums(weight: Any, x: Any, segments: Any) -> tuple[Any, Any]:
     total = np.empty(x.shape, complex)
     total.real = weight
     np.multiply(weight, x, total.imag)
-    np.cumsum(total, -1, out=total)
+    total.cumsum(-1, out=total)
     if segments is None:
         return total, total[..., -1:]
     ends = total[segments.sizes.cumsum() - 1]
