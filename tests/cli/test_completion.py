@@ -84,7 +84,7 @@ def test_fish_completes_by_its_script(tmp_path, capsys):
     (tmp_path / "script").write_text(capsys.readouterr().out)
     call = ["fish", "-N", "-c", "source ./script; complete -C 'aucmax fit --objective a'"]
     told = subprocess.run(call, check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert sorted(told.stdout.split()) == ["auc", "auc+ce"]
+    assert sorted(told.stdout.split()) == ["ap", "auc", "auc+ce"]
 
 
 def test_choices_of_the_shell_are_those_of_python():

@@ -10,7 +10,7 @@ from fit_data import assert_same_weights, binary, fit, linear
 
 import aucmax
 from aucmax.train._fingerprint import DATA, fingerprint
-from aucmax.train._fit import make_loop
+from aucmax.train._run import make_loop
 from aucmax.train.interrupts import Interrupts
 from aucmax.train.options import Options
 

@@ -1,44 +1,17 @@
-"""fit(): sets a run up and hands it to the loop."""
+"""fit(): one run, or one for each objective to choose from."""
 
 from __future__ import annotations
 
-import inspect
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils.data import Dataset
 
-from aucmax import checks, distributed, random_state
-from aucmax.data import BatchSampler
-from aucmax.data import labels as _labels
-from aucmax.data.groups import count_classes
-from aucmax.data.sampling import derive
-from aucmax.data.sources import (
-    ArraySource,
-    Batch,
-    BatchSource,
-    DatasetSource,
-    IterableSource,
-    Place,
-    as_data,
-    has_groups,
-)
-from aucmax.sharding import mesh_of, shard
+from aucmax import distributed
 from aucmax.signals import saying_so
-from aucmax.stages import Plateau
-from aucmax.train._evaluate import model_dtype
-from aucmax.train._fingerprint import digest, fingerprint
-from aucmax.train._folder import RunFolder
-from aucmax.train._judge import Judge
-from aucmax.train._loop import Loop
-from aucmax.train._phases import make_phases
-from aucmax.train._reporter import Reporter
+from aucmax.train._candidates import fit_candidates
 from aucmax.train._result import FitResult
-from aucmax.train._samples import FreshSamples
-from aucmax.train.interrupts import Interrupts
-from aucmax.train.objectives import Known, compares_rows
+from aucmax.train._run import run
 from aucmax.train.options import Options, takes
 
 
@@ -72,7 +45,9 @@ def fit(options: Options) -> FitResult:  # noqa: D417
         method: "ppd-sg", "ppd-adagrad", "pga" or "oauc" on the AUC loss; "sgd", "adagrad" or
             "adamw" on cross-entropy, the step size divided by 10 after 1/2 and 3/4 of the steps.
         objective: a name in :data:`aucmax.train.objectives.OBJECTIVES`, or a sum of them such as
-            "auc+ce" or "pairwise+0.5*ce", in place of what the method is for.
+            "auc+ce" or "pairwise+0.5*ce", in place of what the method is for. Several names, or
+            "auto" for those that suit the metric, are tried side by side from the same weights,
+            and validation chooses: ``candidates`` of the result has all of them.
         steps: optimizer steps of the method; ``pretrain`` comes on top.
         task: "binary", "multiclass" or "multilabel"; "auto" goes by the labels.
         metric: what weights are chosen by and training is stopped by, higher being better:
@@ -145,176 +120,5 @@ def fit(options: Options) -> FitResult:  # noqa: D417
     on_device: AbstractContextManager[Any] = (
         torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     )  # kernels and events take the current device's stream
-    with distributed.process_group(device), on_device, random_numbers(options), saying_so():
-        return make_loop(options, Interrupts(options.meets_every)).run()
-
-
-def random_numbers(options: Options) -> random_state.Isolated:
-    """Those of the run, which it is made and walked with."""
-    return random_state.Isolated(derive(options.seed, distributed.rank()), options.where)
-
-
-def make_loop(options: Options, interrupts: Interrupts) -> Loop:
-    """The run that the options describe, not begun."""
-    options.check_processes()
-    options.check_model()
-    model = options.model
-    if options.local_steps is not None and mesh_of(model) is not None:
-        raise ValueError(
-            f"local_steps must be None for a sharded model, found {options.local_steps}"
-        )
-    train = as_data("train", options.train)
-    y = _labels.known_labels(train, options.labels)
-    task = _labels.find_task(options.task, y)
-    if options.positives is not None and task != "binary":
-        raise ValueError(
-            f"positives must be None unless there are two classes, found {options.positives} "
-            f"for a {task} task"
-        )
-    if y is not None:
-        _labels.check(y, task)
-        _labels.warn_of_single_rows("train", y, task)
-    judged = {part: _judged_rows(part, options, task) for part in ("valid", "test")}
-    model.to(options.where)
-    place = Place(options.where, model_dtype(model), task)
-    source = _make_source(train, y, place, options)
-    known = _known(train, y, source, options, task)
-    data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
-    data["inputs"] = digest(train.x) if isinstance(train, Batch) else None
-    if has_groups(train):
-        data["groups"] = digest(train.group)
-    for part, rows in judged.items():
-        data[part] = digest((rows.x, rows.y)) if isinstance(rows, Batch) else None
-    config = fingerprint(options, data)
-    if options.parallel == "fsdp" and distributed.world_size() > 1:
-        shard(model, options.where)
-
-    out = options.folder
-    board = out / "tensorboard" if out is not None and options.tensorboard else None
-    total = options.pretrain + options.steps
-    reporter = Reporter(total, options.measure, options.progress, board)
-    folder = None if out is None else RunFolder(out, config, reporter.note, mesh_of(model))
-    phases = make_phases(options, known)
-    losses = [part for phase in phases for part in phase.loss.modules()]
-    source.numbered = any(getattr(part, "needs_index", False) for part in losses)
-    judge = Judge(options, place, judged)
-    samples = FreshSamples(options, source, judge)
-    return Loop(options, source, phases, judge, samples, folder, reporter, interrupts)
-
-
-def _make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> BatchSource:
-    """The batches of whatever was passed as training data."""
-    arrays = train if isinstance(train, Batch) else None
-    if arrays is None and not isinstance(train, Dataset):
-        if options.positives is not None:
-            raise ValueError(
-                "positives must be None for a DataLoader or a stream, which draw their own "
-                f"batches, found {options.positives!r}"
-            )
-        return IterableSource(train, place)
-    rows = len(train) if arrays is None else len(arrays.y)
-    if labels is None and options.positives is not None:
-        raise ValueError(
-            "labels must be given for a fixed share of positives: "
-            "the Dataset has neither targets nor labels"
-        )
-    if labels is not None and len(labels) != rows:
-        raise ValueError(f"labels must be one per row of train, {rows}, found {len(labels)}")
-    grouped = {}
-    if arrays is not None and arrays.group is not None:
-        if options.loss is not None:
-            _check_own_loss(options.loss)
-        grouped = {"group": arrays.group} if _compares_rows(options) else {}
-    sampler = BatchSampler(
-        torch.empty(rows) if labels is None else labels,
-        options.batch_size,
-        **grouped,
-        positives=options.positives,
-        replacement=options.replacement,
-        seed=options.seed,
-    )
-    if arrays is None:
-        return DatasetSource(
-            train, sampler, place, options.accumulate, options.workers, options.seed
-        )
-    if arrays.weight is not None:
-        checks.check_weights(arrays.weight.double().numpy(force=True))
-    return ArraySource(arrays, sampler, place, options.accumulate)
-
-
-def _known(
-    train: Any, labels: Tensor | None, source: BatchSource, options: Options, task: str
-) -> Known:
-    """What is known of the training data, for the loss."""
-    groups = None
-    if isinstance(train, Batch) and train.group is not None and task == "binary":
-        groups = count_classes(train.group, train.y.reshape(-1), train.weight)
-    shares = None if labels is None else _labels.shares(labels, source.weight, task)
-    scores = len(shares) if isinstance(shares, list) else 1
-    return Known(
-        task,
-        _prior(labels, source, options, task),
-        shares,
-        None if labels is None or isinstance(source, IterableSource) else len(labels),
-        scores * getattr(options.model, "scores_per_row", 1),
-        groups,
-    )
-
-
-def _compares_rows(options: Options) -> bool:
-    """Whether the rows of a batch are compared, so that groups should come whole."""
-    if options.loss is None:
-        return compares_rows(options.objective or options.how.objective)
-    return any(getattr(part, "compares_rows", False) for part in options.loss.modules())
-
-
-def _check_own_loss(loss: nn.Module) -> None:
-    """Raise unless it can be told the rows' groups."""
-    arguments = inspect.signature(loss.forward).parameters.values()
-    if not any(x.name == "group" or x.kind is x.VAR_KEYWORD for x in arguments):
-        raise ValueError(
-            f"loss must take group=, as rows carry groups, found {type(loss).__name__}"
-            f"{inspect.signature(loss.forward)}"
-        )
-
-
-def _prior(labels: Tensor | None, source: BatchSource, options: Options, task: str) -> Any:
-    """The share of positives in the batches, or the classes' shares; None if nobody knows."""
-    sampler = getattr(source, "sampler", None)
-    unknown_weights = source.weighted and source.weight is None
-    if task == "binary" and (unknown_weights or (source.weighted and options.positives)):
-        return None  # weights change the share of positives: it is estimated
-    if unknown_weights and options.loss is None:
-        raise ValueError(
-            f"weights of a {task} task must come with arrays, found them in a Dataset: "
-            f"pass arrays, or a loss of your own with the weighted priors"
-        )
-    if task == "binary" and isinstance(source, IterableSource):
-        return None  # a loader may draw another share than the labels have
-    if options.positives is not None and sampler is not None:
-        return sampler.prior
-    return None if labels is None else _labels.shares(labels, source.weight, task)
-
-
-def _judged_rows(part: str, options: Options, task: str) -> Any:
-    """The validation or test data, if there is any."""
-    rows = getattr(options, part)
-    if rows is None:
-        by_metric = options.patience is not None or isinstance(options.stages, Plateau)
-        if part == "valid" and by_metric:
-            label = options.measure.label
-            raise ValueError(f"valid must be given: patience and plateau stages go by its {label}")
-        return None
-    if hasattr(rows, "__next__"):
-        raise ValueError(
-            f"{part} must be data that can be gone through again, found an iterator: "
-            f"put it in a list"
-        )
-    rows = as_data(part, rows)
-    labels = _labels.known_labels(rows)
-    if labels is not None and task != "multiclass":
-        known = labels.double()
-        _labels.check_values(part, known[~known.isnan()] if task == "multilabel" else known)
-    if labels is not None:
-        _labels.warn_of_single_rows(part, labels, task)
-    return rows
+    with distributed.process_group(device), on_device, saying_so():
+        return fit_candidates(options) if options.has_candidates else run(options)

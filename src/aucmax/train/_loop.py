@@ -358,6 +358,7 @@ class Loop:
             reason=reason,
             history=self.history.records,
             out=self.options.folder,
+            objective=self.options.objective_name,
         )
 
     def _stopped(self, signal: int) -> Stopped:

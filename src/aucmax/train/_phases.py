@@ -111,7 +111,7 @@ def _method_phase(options: Options, known: Known) -> Phase:
 def _make_loss(options: Options, known: Known) -> nn.Module:
     if options.loss is not None:
         return options.loss.to(options.where)
-    objective = options.objective or options.how.objective
+    objective = options.objective_name or options.how.objective
     loss = make_loss(objective, known, options.loss_options or {}).to(options.where)
     in_double = any(p.dtype == torch.float64 for p in options.model.parameters())
     return loss.double() if in_double else loss

@@ -21,6 +21,38 @@ class DivergedError(ArithmeticError):
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """An objective that was tried, and how it did beside the chosen one.
+
+    Attributes:
+        objective: its name.
+        score: the validation metric of its weights; nan if it diverged.
+        behind: by how much that is less than the chosen one's.
+        p_value: of a paired test whether the two differ; nan where there is none.
+        chosen: whether it is the chosen one.
+        failed: why there is no score, if there is none.
+    """
+
+    objective: str
+    score: float
+    behind: float
+    p_value: float
+    chosen: bool
+    failed: str = ""
+
+    def __str__(self) -> str:
+        if self.chosen:
+            return f"objective {self.objective!r} is chosen: {self.score:.4f}"
+        if self.failed:
+            return f"objective {self.objective!r} diverged: {self.failed}"
+        seen = "no test"
+        if not math.isnan(self.p_value):
+            verdict = "a difference" if self.p_value < 0.05 else "no difference seen"
+            seen = f"{verdict}, p = {self.p_value:.2g}"
+        return f"objective {self.objective!r}: {self.score:.4f}, {self.behind:.4f} behind ({seen})"
+
+
+@dataclass(frozen=True)
 class FitResult:
     """What :func:`aucmax.fit` has made.
 
@@ -36,6 +68,9 @@ class FitResult:
         reason: why training ended.
         history: a record per evaluation, as in ``history.jsonl``.
         out: the folder of the run, or None.
+        objective: the name of the objective, None for a loss of the caller's own.
+        candidates: what ``objective="auto"`` tried, the best first; the weights are chosen on the
+            same rows, so scores and p-values flatter the chosen one a little.
 
     Example:
         >>> import torch, aucmax
@@ -55,6 +90,8 @@ class FitResult:
     reason: str
     history: list[dict[str, Any]] = field(repr=False)
     out: Path | None = None
+    objective: str | None = None
+    candidates: tuple[Candidate, ...] = field(default=(), repr=False)
 
     @property
     def auc(self) -> float:

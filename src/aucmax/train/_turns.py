@@ -16,9 +16,9 @@ from torch.utils._pytree import tree_map
 
 from aucmax import random_state
 from aucmax.data.sources import Batch, as_data, generators_of
-from aucmax.train._fit import make_loop, random_numbers
 from aucmax.train._loop import Loop
 from aucmax.train._result import DivergedError, FitResult
+from aucmax.train._run import make_loop, random_numbers
 from aucmax.train.interrupts import Interrupts
 from aucmax.train.options import Options
 
@@ -117,6 +117,11 @@ def options_of(config: Mapping[str, Any], device: torch.device) -> Options:
     except TypeError as error:
         raise ValueError(f"configs must be arguments of fit: {error}") from None
     options = Options(**arguments)
+    if options.has_candidates:
+        raise ValueError(
+            f"configs must have one objective each, found {options.objective!r}: "
+            f"name each in a config of its own"
+        )
     options.check_processes()
     return options
 

@@ -15,10 +15,14 @@ from aucmax import checks
 from aucmax.loss import (
     AUCLoss,
     AUCWithCrossEntropy,
+    AveragePrecisionLoss,
     CrossEntropy,
+    GroupedAUCLoss,
     LossSum,
     MulticlassAUCLoss,
     MultilabelAUCLoss,
+    PairwiseAUCLoss,
+    PartialAUCLoss,
 )
 from aucmax.loss.base import Scale, loss_of
 
@@ -32,7 +36,9 @@ class Known(NamedTuple):
         data_prior: the same in the data, which balanced batches do not have.
         rows: of the training data; None for a stream.
         columns: scores per row, those of an ensemble's members too.
-        groups: positives and negatives in each group, by count or weight; None without groups.
+        groups: positives and negatives in each group, by count or weight; None without groups, and
+            where they cannot be counted.
+        grouped: whether rows carry groups.
     """
 
     task: str = "binary"
@@ -41,6 +47,7 @@ class Known(NamedTuple):
     rows: int | None = None
     columns: int = 1
     groups: tuple[Tensor, Tensor] | None = None
+    grouped: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,10 @@ def _make(kind: Callable[..., nn.Module], *arguments: Any, **options: Any) -> nn
 
 
 def auc(known: Known, options: Mapping[str, Any]) -> nn.Module:
-    """The paper's saddle objective, of which there is one for each task."""
+    """The paper's saddle objective, of which there is one for each task, and one for groups."""
+    if known.groups is not None:
+        return _make(GroupedAUCLoss, *known.groups, prior=known.prior, **options)
+    _refuse_groups(known, "auc")
     kinds = {"binary": AUCLoss, "multiclass": MulticlassAUCLoss, "multilabel": MultilabelAUCLoss}
     if known.task != "binary" and known.prior is None:
         raise ValueError(
@@ -76,18 +86,64 @@ def auc(known: Known, options: Mapping[str, Any]) -> nn.Module:
     return _make(kinds[known.task], known.prior, **options)
 
 
-def cross_entropy(known: Known, options: Mapping[str, Any]) -> nn.Module:
-    """The likelihood of the labels."""
-    return _make(CrossEntropy, known.task, **options)
+def partial(known: Known, options: Mapping[str, Any]) -> nn.Module:
+    """The saddle objective of the top of the list."""
+    _refuse_groups(known, "partial")
+    _check_two_classes(known, "partial")
+    return _make(PartialAUCLoss, prior=known.prior, **options)
+
+
+def pairwise(known: Known, options: Mapping[str, Any]) -> nn.Module:
+    """A surrogate of the ranking, over the pairs of a batch."""
+    return _make(PairwiseAUCLoss, **options)
+
+
+def average_precision(known: Known, options: Mapping[str, Any]) -> nn.Module:
+    """The first rows of the list; of a stream, whose rows come once, without running means."""
+    return _make(
+        AveragePrecisionLoss,
+        known.data_prior,
+        rows=known.rows,
+        columns=known.columns,
+        **options,
+    )
+
+
+def likelihood(**usual: float) -> Callable[[Known, Mapping[str, Any]], nn.Module]:
+    """Cross-entropy, or one of its kin with the usual number unless the options have another."""
+    return lambda known, options: _make(CrossEntropy, known.task, **{**usual, **options})
+
+
+def _refuse_groups(known: Known, name: str) -> None:
+    if known.grouped:
+        allowed = (
+            "two classes in arrays" if name == "auc" else "the objectives 'auc' and 'pairwise'"
+        )
+        raise ValueError(f"groups must go with {allowed}, found them with objective {name!r}")
+
+
+def _check_two_classes(known: Known, name: str) -> None:
+    if known.task != "binary":
+        raise ValueError(f"objective {name!r} must have two classes, found a {known.task} task")
 
 
 OBJECTIVES: dict[str, Objective] = {
     "auc": Objective(auc, has_link=True),
-    "ce": Objective(cross_entropy),
+    "pairwise": Objective(pairwise, compares_rows=True),
+    "partial": Objective(partial, has_link=True),
+    "ap": Objective(average_precision, compares_rows=True),
+    "ce": Objective(likelihood()),
+    "smoothed": Objective(likelihood(smoothing=0.1)),
+    "focal": Objective(likelihood(focus=2.0)),
+    "gce": Objective(likelihood(q=0.7)),
 }
+"""Of the likelihood there are kin to compare with: labels smoothed by 0.1, focal loss (2), and
+generalized cross-entropy (0.7), each unless ``loss_options`` say otherwise."""
 
 
-ObjectiveName = Literal["auc+ce", "auc", "ce"] | str
+ObjectiveName = (
+    Literal["auc+ce", "auc", "pairwise", "partial", "ap", "ce", "smoothed", "focal", "gce"] | str
+)
 """A name or a sum of names; those spelled out are what a shell suggests."""
 
 
@@ -99,7 +155,7 @@ def parts_of(objective: str) -> list[tuple[str, float]]:
         if name not in OBJECTIVES:
             raise ValueError(
                 f"objective must be one of {', '.join(map(repr, OBJECTIVES))} or a sum of them "
-                f"such as 'auc+ce' or 'auc+0.5*ce', found {objective!r}"
+                f"such as 'auc+ce' or 'pairwise+0.5*ce', found {objective!r}"
             )
         parts.append((name, checks.positive(f"the factor of {name!r}", factor) if factor else 1.0))
     if len({name for name, _ in parts}) < len(parts):
@@ -115,11 +171,11 @@ def compares_rows(objective: str) -> bool:
 def make_loss(objective: str, known: Known, options: Mapping[str, Any]) -> nn.Module:
     """The loss of an objective.
 
-    Options are those of the first part; another part's are a mapping under that part's name.
+    A part's options are a mapping under its name; others are those of the first part.
     """
     parts = parts_of(objective)
-    own = {name: dict(options.get(name, {})) for name, _ in parts[1:]}
-    own[parts[0][0]] = {key: value for key, value in options.items() if key not in own}
+    own = {name: dict(options.get(name, {})) for name, _ in parts}
+    own[parts[0][0]] |= {key: value for key, value in options.items() if key not in own}
     losses = {name: OBJECTIVES[name].make(known, own[name]) for name, _ in parts}
     weights = tuple(weight for _, weight in parts)
     if len(losses) == 1 and weights == (1.0,):

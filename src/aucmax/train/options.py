@@ -20,7 +20,7 @@ from aucmax.data.sources import has_groups
 from aucmax.stages import Plateau, Stage
 from aucmax.train.methods import METHODS, Method, method_of
 from aucmax.train.metrics import Metric, find_metric
-from aucmax.train.objectives import parts_of
+from aucmax.train.objectives import OBJECTIVES, parts_of
 
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -46,7 +46,7 @@ class Options:
     _: KW_ONLY
     test: Any = None
     method: str = "ppd-sg"
-    objective: str | None = None
+    objective: str | Sequence[str] | None = None
     steps: int
     task: str = field(default="auto", metadata=MAY_DIFFER)  # the data say what it turns out to be
     metric: str | Callable[..., float] | None = None
@@ -94,8 +94,7 @@ class Options:
         self.optimizer_options = dict(self.optimizer_options or {})
         self.loss_options = dict(self.loss_options or {})
         checks.choice("method", self.method, tuple(METHODS))
-        if self.objective is not None:
-            parts_of(self.objective)
+        self._check_objective()
         checks.choice("parallel", self.parallel, ("ddp", "fsdp"))
         checks.choice("amp", self.amp, (None, *AMP))
         checks.choice("restart", self.restart, (None, "average", "last"))
@@ -157,6 +156,37 @@ class Options:
         others = [name for name, x in model.state_dict().items() if not torch.is_tensor(x)]
         if others:
             raise ValueError(f"model must keep tensors alone in its state_dict, found {others}")
+
+    @property
+    def objective_name(self) -> str | None:
+        """The one objective; None for a loss of the caller's own."""
+        if self.loss is not None:
+            return None
+        assert self.objective is None or isinstance(self.objective, str)
+        return self.objective or self.how.objective
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether the objective is to be chosen from several."""
+        return self.objective == "auto" or isinstance(self.objective, list)
+
+    def _check_objective(self) -> None:
+        if isinstance(self.objective, Sequence) and not isinstance(self.objective, str):
+            self.objective = list(self.objective)
+            if len(set(self.objective)) < max(2, len(self.objective)):
+                raise ValueError(
+                    f"objective must name two or more to choose from, found {self.objective}"
+                )
+            for name in self.objective:
+                parts_of(name)
+        elif self.objective not in (None, "auto"):
+            parts_of(self.objective)
+        unknown = sorted({*(self.loss_options or {})} - {*OBJECTIVES})
+        if self.has_candidates and unknown:
+            raise ValueError(
+                f"loss_options must be mappings by objective, such as {{'auc': {{'margin': 2}}}}, "
+                f"where several are chosen from, found {unknown}"
+            )
 
     def _check_stages(self) -> None:
         rule = self.stages

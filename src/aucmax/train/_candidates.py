@@ -1,0 +1,138 @@
+"""objective="auto": candidates side by side, of which validation chooses one."""
+
+from __future__ import annotations
+
+import copy
+import math
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from typing import Any
+
+from aucmax import distributed
+from aucmax.data.labels import find_task, known_labels
+from aucmax.data.sources import Place, as_data, evaluation_batches
+from aucmax.train._evaluate import model_dtype, score
+from aucmax.train._fingerprint import FORMAT
+from aucmax.train._folder import RunFolder
+from aucmax.train._reporter import Reporter
+from aucmax.train._result import Candidate, DivergedError, FitResult
+from aucmax.train._run import run
+from aucmax.train._step import autocast
+from aucmax.train._sweep import Outcome, sweep
+from aucmax.train.metrics import Scored
+from aucmax.train.objectives import parts_of
+from aucmax.train.options import Options
+
+RANKS_ALL = ("ce", "auc", "auc+ce", "pairwise")
+RANKS_THE_TOP = ("ce", "partial", "partial+ce", "pairwise")
+FINDS_FEW = ("ce", "ap", "ap+ce", "pairwise")
+CANDIDATES = {
+    "partial_auc": RANKS_THE_TOP,
+    "tpr_at_fpr": RANKS_THE_TOP,
+    "precision_at": FINDS_FEW,
+    "average_precision": FINDS_FEW,
+    "grouped_auc": ("ce", "auc", "pairwise"),
+}
+"""What "auto" tries, by the metric that chooses; :data:`RANKS_ALL` for any other."""
+
+
+def candidates_of(options: Options, task: str) -> tuple[str, ...]:
+    """Those given, or what suits the metric and the task."""
+    given = options.objective
+    if given is not None and not isinstance(given, str):
+        return tuple(given)
+    names = CANDIDATES.get(options.measure.name.partition("@")[0], RANKS_ALL)
+    return names if task == "binary" else RANKS_ALL
+
+
+def fit_candidates(options: Options) -> FitResult:
+    """Train a copy of the model on each candidate, and keep the one that validation likes best."""
+    if options.valid is None:
+        raise ValueError("valid must be given: several objectives are chosen from by its metric")
+    options.check_model()
+    task = find_task(options.task, known_labels(as_data("train", options.train), options.labels))
+    names = candidates_of(options, task)
+    reporter = Reporter(options.steps, options.measure, options.progress, None)
+    with ExitStack() as opened:
+        if options.folder is not None:
+            config = {"format": FORMAT, "objective": list(names), "metric": options.measure.name}
+            folder = RunFolder(options.folder, config, reporter.note, None)
+            opened.callback(folder.close)
+            folder.open()
+        configs = [_config(options, name, len(names)) for name in names]
+        if distributed.world_size() > 1:
+            outcomes = [_one_of_several(options, config) for config in configs]
+        else:
+            outcomes = sweep(configs, device=options.where, progress=options.progress)
+        result = _chosen(options, dict(zip(names, outcomes, strict=True)), task)
+        if options.folder is not None:
+            folder.save_result(result)
+    for candidate in result.candidates:
+        reporter.note(str(candidate))
+    return result
+
+
+def _config(options: Options, name: str, count: int) -> dict[str, Any]:
+    """The arguments of fit for one of so many candidates."""
+    given = {field.name: getattr(options, field.name) for field in fields(options)}
+    del given["device"], given["progress"]
+    own = {part for part, _ in parts_of(name)}
+    in_turn = options.where.type != "cuda"  # there they share the time as they share the device
+    limit = options.time_limit
+    return given | {
+        "model": copy.deepcopy(options.model),
+        "objective": name,
+        "loss_options": {k: v for k, v in (options.loss_options or {}).items() if k in own},
+        "time_limit": limit / count if limit is not None and in_turn else limit,
+        "out": None if options.folder is None else options.folder / name,
+    }
+
+
+def _one_of_several(options: Options, config: dict[str, Any]) -> Outcome:
+    """Under a process group, where a sweep cannot be: one after the other."""
+    try:
+        return run(Options(**config, device=options.where, progress=options.progress))
+    except DivergedError as error:
+        return error.with_traceback(None)
+
+
+def _chosen(options: Options, outcomes: dict[str, Outcome], task: str) -> FitResult:
+    """The best, its weights in the caller's model, with what the others came to."""
+    results = {name: x for name, x in outcomes.items() if isinstance(x, FitResult)}
+    usable = {name: x for name, x in results.items() if not math.isnan(x.score)}
+    if not usable:
+        told = "; ".join(f"{name}: {outcome}" for name, outcome in outcomes.items())
+        raise DivergedError(f"no objective came to a validation {options.measure.label}: {told}")
+    best = max(usable, key=lambda name: usable[name].score)
+    scored = {name: _scored(options, x, task) for name, x in usable.items()}
+    candidates = []
+    for name, outcome in outcomes.items():
+        value = outcome.score if isinstance(outcome, FitResult) else math.nan
+        p_value = math.nan
+        if name in usable and name != best and task == "binary":
+            p_value = _p_value(options, scored[best], scored[name])
+        failed = str(outcome) if isinstance(outcome, DivergedError) else ""
+        gap = usable[best].score - value
+        candidates.append(Candidate(name, value, gap, p_value, name == best, failed))
+    chosen = usable[best]
+    options.model.load_state_dict(chosen.model.state_dict())
+    options.model.eval()
+    ranked = sorted(candidates, key=lambda x: (math.isnan(x.score), -x.score))
+    return replace(chosen, model=options.model, out=options.folder, candidates=tuple(ranked))
+
+
+def _scored(options: Options, result: FitResult, task: str) -> Scored:
+    place = Place(options.where, model_dtype(result.model), task)
+    size = max(256, 4 * options.batch_size)
+    with autocast(options):
+        rows = evaluation_batches(as_data("valid", options.valid), place, size, options.workers)
+        return score(result.model, rows)
+
+
+def _p_value(options: Options, best: Scored, other: Scored) -> float:
+    """Of a paired test on the validation rows; nan if the metric has none."""
+    test = getattr(options.measure, "test", None)
+    if test is None:
+        return math.nan
+    rows = (best.scores.reshape(-1), other.scores.reshape(-1), *best[1:])
+    return float(test(*rows).p_value)

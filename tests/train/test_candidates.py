@@ -1,0 +1,98 @@
+"""Several objectives, tried side by side from the same weights; validation chooses."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import aucmax
+
+GENERATOR = torch.Generator().manual_seed(0)
+Y = (torch.rand(600, generator=GENERATOR) < 0.3).float()
+X = torch.randn(600, 4, generator=GENERATOR) + 0.7 * Y[:, None]
+TRAIN, VALID = (X[:400], Y[:400]), (X[400:], Y[400:])
+OPTIONS = {"steps": 40, "method": "adamw", "lr": 0.02, "progress": False, "device": "cpu"}
+
+
+def model():
+    torch.manual_seed(3)
+    return nn.Linear(4, 1)
+
+
+def test_the_best_is_kept_and_the_others_are_told():
+    net = model()
+    result = aucmax.fit(net, TRAIN, VALID, objective=["ce", "auc"], **OPTIONS)
+    alone = {
+        name: aucmax.fit(model(), TRAIN, VALID, objective=name, **OPTIONS) for name in ("ce", "auc")
+    }
+    best, other = sorted(alone.values(), key=lambda x: -x.score)
+    assert (result.objective, result.score) == (best.objective, best.score)
+    assert result.model is net
+    assert torch.equal(net.weight, best.model.weight)
+    first, second = result.candidates
+    assert (first.objective, first.chosen, first.behind) == (best.objective, True, 0)
+    assert math.isnan(first.p_value)
+    assert second.objective == other.objective
+    assert second.score == other.score
+    assert second.behind == pytest.approx(best.score - other.score)
+    assert "behind" in str(second)
+    assert "chosen" in str(first)
+
+
+def test_a_folder_holds_the_runs_and_the_choice_and_goes_on(tmp_path):
+    call = {"objective": ("ce", "auc"), "out": tmp_path / "a", **OPTIONS}
+    result = aucmax.fit(model(), TRAIN, VALID, **call)
+    (tmp_path / "a" / "auc" / "model.json").unlink()  # as if it was killed before the end
+    again = aucmax.fit(model(), TRAIN, VALID, **call)
+    assert torch.equal(result.model.weight, again.model.weight)
+    assert again.out == tmp_path / "a"
+    loaded = model()
+    aucmax.load_weights(loaded, tmp_path / "a")
+    assert torch.equal(loaded.weight, result.model.weight)
+    with pytest.raises(ValueError, match=r"with another: .*objective"):
+        aucmax.fit(model(), TRAIN, VALID, **{**call, "objective": "ce"})
+
+
+def test_auto_tries_what_suits_the_metric():
+    result = aucmax.fit(model(), TRAIN, VALID, objective="auto", **{**OPTIONS, "steps": 4})
+    assert {x.objective for x in result.candidates} == {"ce", "auc", "auc+ce", "pairwise"}
+    few = {**OPTIONS, "steps": 4, "metric": "average_precision"}
+    result = aucmax.fit(model(), TRAIN, VALID, objective="auto", **few)
+    assert "ap" in {x.objective for x in result.candidates}
+
+
+def test_one_that_diverges_is_left_out():
+    train = (X[:400] * 1e19, Y[:400])
+    options = {**OPTIONS, "loss_options": {"auc": {"link": "identity"}}}
+    with pytest.raises(aucmax.DivergedError, match="no objective came to a validation AUC"):
+        aucmax.fit(
+            model(), (train[0] * math.nan, Y[:400]), VALID, objective=["ce", "auc"], **options
+        )
+    result = aucmax.fit(model(), train, VALID, objective=["ce", "auc"], **options)
+    (failed,) = [x for x in result.candidates if x.failed]
+    assert failed.objective == "auc"
+    assert "diverged" in str(failed)
+    assert result.objective == "ce"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": ["ce"]}, "two or more to choose from"),
+        ({"objective": ["ce", "ce"]}, "two or more to choose from"),
+        ({"objective": ["ce", "rank"]}, "objective must be one of"),
+        ({"objective": "auto", "loss_options": {"margin": 2}}, "mappings by objective"),
+    ],
+)
+def test_what_cannot_be_chosen_from(options, message):
+    with pytest.raises(ValueError, match=message):
+        aucmax.fit(model(), TRAIN, VALID, **OPTIONS, **options)
+
+
+def test_a_choice_needs_validation_and_a_run_of_its_own():
+    with pytest.raises(ValueError, match="valid must be given"):
+        aucmax.fit(model(), TRAIN, objective="auto", **OPTIONS)
+    config = {"model": model(), "train": TRAIN, "valid": VALID, "steps": 2, "objective": "auto"}
+    with pytest.raises(ValueError, match="one objective each"):
+        aucmax.sweep([config], progress=False, device="cpu")
