@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 from fit_data import binary, fit, linear
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from aucmax import BatchSampler
 
 LABELS = torch.arange(23) % 5 == 0  # 5 positives among 23
+GROUP = ["c", "a", "b", "b", "a", "c", "c", "d", "d"] * 2 + ["a", "b", "c", "d", "e"]
 EVERY_KIND = pytest.mark.parametrize(
     "options",
     [
@@ -20,8 +21,9 @@ EVERY_KIND = pytest.mark.parametrize(
         {"positives": 0.5},
         {"replacement": True},
         {"positives": 0.3, "replacement": True},
+        {"group": GROUP},
     ],
-    ids=str,
+    ids=lambda options: ", ".join(options),
 )
 
 
@@ -212,6 +214,56 @@ def test_the_two_classes_are_drawn_independently(replacement):
     assert (rows[:50] == rows[50:] - 100).sum() < 10
 
 
+# ---- Whole groups ------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(
+    n=st.integers(2, 40),
+    groups=st.integers(1, 8),
+    size=st.integers(1, 30),
+    seed=st.integers(0, 99),
+)
+def test_the_rows_of_a_group_come_one_after_the_other(n, groups, size, seed):
+    rng = np.random.default_rng(seed)
+    group, labels = rng.integers(groups, size=n), rng.integers(2, size=n)
+    group[:2], labels[:2] = 0, (0, 1)
+    sampler = BatchSampler(labels, size, group=group, seed=seed)
+    paired = [g for g in range(groups) if len(set(labels[group == g])) == 2]
+    rows = np.flatnonzero(np.isin(group, paired))
+    assert sampler.left_out == n - len(rows)
+    stream = np.concatenate(drawn(sampler, 3 * n // size + 2))
+    for part in rounds(stream, len(rows)):
+        runs = [g for g, _ in itertools.groupby(group[part])]
+        assert len(set(runs)) == len(runs)  # no group comes twice
+        if len(part) == len(rows):
+            assert set(part) == set(rows)
+
+
+def test_groups_and_their_rows_are_in_random_order():
+    group = np.repeat(np.arange(30), 6)
+    sampler = BatchSampler(np.arange(180) % 2, 180, group=group)
+    first, second = (np.array(rows) for rows in drawn(sampler, 2))
+    for rows in (first, second):
+        assert (np.diff(group[rows[::6]]) < 0).sum() > 5
+        assert (np.diff(rows.reshape(30, 6)) < 0).sum() > 30
+    assert (group[first] != group[second]).any()
+
+
+def test_groups_of_one_class_are_left_out():
+    sampler = BatchSampler([1, 0, 1, 1, 0], 3, group=["a", "a", "b", "b", "c"])
+    assert sampler.left_out == 3
+    assert set(itertools.chain(*drawn(sampler, 5))) == {0, 1}
+
+
+def test_groups_of_several_classes_or_labels_have_pairs_if_any_has_two():
+    group = [0, 0, 1, 1, 2, 2]
+    assert BatchSampler([2, 2, 0, 1, 1, 1], 2, group=group).left_out == 4
+    nan = float("nan")
+    several = [[0, 1], [0, nan], [1, 1], [1, 0], [nan, nan], [1, nan]]
+    assert BatchSampler(several, 2, group=group).left_out == 4
+
+
 # ---- Labels ------------------------------------------------------------------------------------
 
 
@@ -247,6 +299,15 @@ def test_labels_of_any_kind(labels):
         ([-1, 1], {"positives": 0.5}, r"0 and 1 only, found -1, 1.*-1/\+1"),
         ([0, 1, 2], {"positives": 0.5}, "0 and 1 only, found 0, 1, 2"),
         ([[0], [1]], {"positives": 0.5}, r"\(N,\).*found \(2, 1\)"),
+        (
+            [0, 1],
+            {"group": [0, 0], "positives": 0.5},
+            "positives must be None.*found 0.5 and",
+        ),
+        ([0, 1], {"group": [0, 0], "replacement": True}, "replacement False.*found None and True"),
+        ([0, 1], {"group": [0, 0, 0]}, "group must have a value for each of 2 rows, found 3"),
+        ([0, 1], {"group": [0, None]}, "group must have no missing values.*found 1 among 2"),
+        ([0, 1], {"group": [0, 1]}, "a group must hold both classes, found none among 2 groups"),
     ],
 )
 def test_what_is_wrong_is_named(labels, options, message):

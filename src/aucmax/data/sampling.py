@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,22 @@ from torch import Tensor
 
 from aucmax import checks
 from aucmax.data.labels import check_both_classes
+from aucmax.row_groups import number_groups
 
 DRAWN_AT_ONCE = 1 << 14
 
 
 class BatchSampler:
-    r"""Endless batches of row numbers, natural or with a fixed share of positives.
+    r"""Endless batches of row numbers: natural, with a fixed share of positives, or by groups.
 
     Batch k depends on the seed and k alone, so its place in the sequence is all there is to save,
     and any batch can be asked for without the ones before it (:meth:`rows`). Without replacement
     every row comes once before any comes again; a batch may hold the end of one round and the
     beginning of the next, so all batches have the same size. With ``positives`` the two classes go
-    round on their own.
+    round on their own. With ``group`` the groups come in random order, each with all its rows one
+    after the other, so that at most the first and the last group of a batch are cut; what is left
+    of a group comes in the next batch. Groups of one class, which have no pairs to compare, are
+    left out.
 
     It is a batch sampler for :class:`torch.utils.data.DataLoader` too.
 
@@ -34,7 +39,12 @@ class BatchSampler:
         positives: share of positives in every batch, in (0, 1), rounded to whole rows and at least
             one of each class; None takes rows as they come.
         replacement: draw rows independently of each other.
+        group: the group of each row, of any kind that :func:`aucmax.data.number_groups` takes; in
+            place of ``positives`` and ``replacement``.
         seed: of the order.
+
+    Attributes:
+        left_out: how many rows are in no batch, since all rows of their group are of one class.
 
     Example:
         >>> import torch
@@ -52,6 +62,7 @@ class BatchSampler:
         *,
         positives: float | None = None,
         replacement: bool = False,
+        group: Any = None,
         seed: int = 0,
     ) -> None:
         y = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
@@ -60,7 +71,18 @@ class BatchSampler:
         self.batch_size = batch_size = checks.count("batch_size", batch_size)
         seed = checks.count("seed", seed, least=0)
         self.positives = positives
-        self.batch = 0
+        self.batch = self.left_out = 0
+        if group is not None:
+            if positives is not None or replacement:
+                raise ValueError(
+                    f"positives must be None and replacement False for batches of whole groups, "
+                    f"found {positives!r} and {replacement!r}"
+                )
+            numbers = number_groups(group, rows=len(y)).cpu()
+            rows = _rows_with_pairs(y.cpu(), numbers)
+            self.left_out = len(y) - len(rows)
+            self._streams = [_RowStream(rows, batch_size, False, seed, 3, numbers[rows])]
+            return
         if positives is None:
             self._streams = [_RowStream(len(y), batch_size, replacement, seed, 0)]
             return
@@ -114,11 +136,21 @@ class BatchSampler:
 
 
 class _RowStream:
-    """Rows, given ones or the first so many, in random order, over and over, in parts of a size."""
+    """Rows, given ones or the first so many, in random order, over and over, in parts of a size.
+
+    Those of a group stay together, if there are groups.
+    """
 
     def __init__(
-        self, rows: Tensor | int, size: int, replacement: bool, seed: int, stream: int
+        self,
+        rows: Tensor | int,
+        size: int,
+        replacement: bool,
+        seed: int,
+        stream: int,
+        group: Tensor | None = None,
     ) -> None:
+        self.group = group
         self.rows = None if isinstance(rows, int) else rows
         self.count = rows if isinstance(rows, int) else len(rows)
         self.size, self.replacement, self.seed, self.stream = size, replacement, seed, stream
@@ -148,6 +180,10 @@ class _RowStream:
                 order = torch.randint(self.count, shape, generator=generator, device="cpu")
             else:
                 order = torch.randperm(self.count, generator=generator, device="cpu")
+            if self.group is not None:
+                groups = int(self.group.max()) + 1
+                places = torch.randperm(groups, generator=generator, device="cpu")
+                order = order[places[self.group[order]].argsort(stable=True)]
             order = order.to(self.device)
             self._order = order if self.rows is None else self.rows.index_select(0, order)
             self._round = number
@@ -157,6 +193,18 @@ class _RowStream:
         """Keep the order on a device, where parts of it are cut without a copy."""
         self.rows = None if self.rows is None else self.rows.to(device)
         self.device, self._round = device, -1
+
+
+def _rows_with_pairs(labels: Tensor, group: Tensor) -> Tensor:
+    """Rows of groups with two classes, or of several labels with both values of one."""
+    groups, table = int(group.max()) + 1, labels.double().reshape(len(labels), -1)
+    place, lowest = group[:, None].expand_as(table), table.new_full((groups, table.shape[1]), inf)
+    low = lowest.scatter_reduce(0, place, table.nan_to_num(nan=inf), "amin")
+    high = lowest.neg().scatter_reduce(0, place, table.nan_to_num(nan=-inf), "amax")
+    paired = (low < high).any(1)
+    if not bool(paired.any()):
+        raise ValueError(f"a group must hold both classes, found none among {groups} groups")
+    return paired[group].nonzero().flatten()
 
 
 def derive(*numbers: int) -> int:
