@@ -32,8 +32,6 @@ SECTIONS: dict[str, Callable[[Device], Iterator[tuple[str, Any]]]] = {
     "loss": gpu_parts.loss,
     "pairs": gpu_pairs.losses,
     "pair_bounds": gpu_pairs.bounds,
-    "pair_shapes": gpu_pairs.shapes,
-    "pair_alone": gpu_pairs.alone,
     "metric": gpu_parts.metric,
     "step": gpu_steps.step,
     "at_once": gpu_steps.at_once,

@@ -184,6 +184,22 @@ def gpu_losses() -> list[Row]:
     ]  # fmt: skip
 
 
+def gpu_pairs() -> list[Row]:
+    """Losses over pairs, forward and backward."""
+    goals = {"N = 128, captured": Goal(1.5), "N = 65,536, captured": Goal(20.0)}
+    ours = ("hinge", "square", "logistic", "sigmoid", "generalized", "memory 4,096", "partial")
+    theirs = ("squared_hinge", "logistic", "partial")
+    return [
+        Row(f"``PairwiseAUCLoss`` {BCE}, {of}",
+            ("pairs", of, "PairwiseAUCLoss, squared_hinge", "ratio"), goals.get(of),
+            (*((name, ("pairs", of, f"PairwiseAUCLoss, {name}", "ratio")) for name in ours),
+             ("``PartialAUCLoss``", ("pairs", of, "PartialAUCLoss", "ratio")),
+             *((f"LibAUC, {x}", ("pairs", of, f"LibAUC, {x}", "ratio")) for x in theirs)))
+        for n in (128, 1024, 8192, 65_536)
+        for of in (f"N = {n:,}, captured", f"N = {n:,}, eager")
+    ]  # fmt: skip
+
+
 def gpu_metrics() -> list[Row]:
     """Exact AUCs over the time to sort the scores."""
     of, over = "N = 10,000,000", "over ``torch.sort``, N = 10,000,000"
@@ -240,4 +256,11 @@ def gpu_runs() -> list[Row]:
     ]  # fmt: skip
 
 
-GPU_ROWS = [*gpu_steps(), *gpu_runs(), *gpu_optimizers(), *gpu_losses(), *gpu_metrics()]
+GPU_ROWS = [
+    *gpu_steps(),
+    *gpu_runs(),
+    *gpu_optimizers(),
+    *gpu_losses(),
+    *gpu_pairs(),
+    *gpu_metrics(),
+]

@@ -23,17 +23,27 @@ def module(monkeypatch):
 def test_the_gpu_benchmark_keeps_the_sections_it_does_not_measure(module, tmp_path, monkeypatch):
     gpu, file = module("gpu"), tmp_path / "cuda.json"
     file.write_text('{"step": 1}')
-    options = ["--device", "cpu", "--tiny", "--only", "optimizer", "loss", "--json", str(file)]
+    options = [
+        "--device",
+        "cpu",
+        "--tiny",
+        "--only",
+        "optimizer",
+        "loss",
+        "pairs",
+        "--json",
+        str(file),
+    ]
     monkeypatch.setattr(sys, "argv", ["gpu.py", *options])
     gpu.main()
     found = json.loads(file.read_text())
-    assert list(found) == ["step", "optimizer", "loss"]
-    assert found["optimizer"]["errors"] == found["loss"]["errors"] == {}
+    assert list(found) == ["step", "optimizer", "loss", "pairs"]
+    assert not any(found[x]["errors"] for x in ("optimizer", "loss", "pairs"))
     row = found["loss"]["N = 128, captured"]["AUCLoss"]
     peer = found["loss"]["N = 128, captured"]["BCEWithLogitsLoss"]
     assert row["ratio"] == pytest.approx(row["seconds"] / peer["seconds"])
     page, rows = module("performance_page"), module("performance_rows").GPU_ROWS
-    measured = [row for row in rows if row.place[0] in ("optimizer", "loss")]
+    measured = [row for row in rows if row.place[0] in ("optimizer", "loss", "pairs")]
     assert [row for row, _ in page.shown(found, measured)] == measured  # the names agree
 
 
