@@ -44,8 +44,9 @@ class GroupedAUCLoss(SaddleLoss):
         link: "sigmoid", h in [0, 1], or "identity", the raw scores.
         alpha_min: a lower limit for alpha; see :class:`AUCLoss`.
         sparse: give a, b and alpha sparse gradients, of the groups in the batch alone. For
-            :class:`PPDSG` without momentum, which then touches no other group in a step, and for
-            torch's SGD and Adagrad.
+            :class:`PPDSG` without momentum, which then touches no other group in a step (its
+            ``catch_up`` does, before you read a and b), and for torch's SGD and Adagrad. Slower
+            than dense ones below some 100,000 groups.
         debug: check values on accelerators too, at the price of a synchronization per call.
 
     Shape:
@@ -224,10 +225,6 @@ class GroupedAUCLoss(SaddleLoss):
             for part, mass in ((positive, positives), (negative, negatives))
         ]
         return means[0], means[1], pairs
-
-    def _save_to_state_dict(self, *args: Any) -> None:
-        self._catch_up()
-        super()._save_to_state_dict(*args)
 
     def extra_repr(self) -> str:
         """Show the options."""

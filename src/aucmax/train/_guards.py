@@ -33,7 +33,7 @@ class HostGuard:
 
     def check(self, loss_sum: Any) -> None:
         """Raise unless the losses so far and all gradients are finite."""
-        gradients = [g for p in self.parameters.values() if (g := p.grad) is not None]
+        gradients = [entries(g) for p in self.parameters.values() if (g := p.grad) is not None]
         lists = [gradients]
         if not self._alike:
             shards = [local(g) for g in gradients]
@@ -57,7 +57,7 @@ class HostGuard:
         bad = [
             name
             for name, p in self.parameters.items()
-            if p.grad is not None and not bool(local(p.grad).isfinite().all())
+            if p.grad is not None and not bool(local(entries(p.grad)).isfinite().all())
         ]
         return divergence(what, bad)
 
@@ -157,6 +157,11 @@ class _Note:
         """Whether nothing was bad; waits for the device to have come there."""
         self.written.synchronize()
         return bool((self.since == NEVER).all())
+
+
+def entries(grad: Tensor) -> Tensor:
+    """The numbers of a gradient; of a sparse one those that it holds."""
+    return grad._values() if grad.is_sparse else grad
 
 
 def divergence(what: str, names: list[str], steps_ago: int = 0) -> DivergedError:

@@ -146,6 +146,10 @@ def _known(
     groups = None
     if isinstance(train, Batch) and train.group is not None and task == "binary":
         groups = count_classes(train.group, train.y.reshape(-1), train.weight)
+        if isinstance(source, ArraySource) and source.sampler.left_out:
+            positives, negatives = groups  # of what is in batches
+            paired = positives * negatives > 0
+            groups = positives * paired, negatives * paired
     shares = None if labels is None else _labels.shares(labels, source.weight, task)
     scores = len(shares) if isinstance(shares, list) else 1
     return Known(

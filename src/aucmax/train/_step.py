@@ -20,7 +20,7 @@ from aucmax.loss.base import Scale
 from aucmax.loss.ranking import RankingLoss
 from aucmax.optim import IterateAverage
 from aucmax.optim.staged import full, local
-from aucmax.train._guards import DeviceGuard, HostGuard
+from aucmax.train._guards import DeviceGuard, HostGuard, entries
 from aucmax.train._phases import Phase
 from aucmax.train._result import DivergedError
 from aucmax.train.objectives import ModelWithLoss
@@ -125,10 +125,13 @@ class Step:
 
     def _clip(self, limit: float) -> None:
         """Scale the gradients to the norm ``limit`` if theirs is larger."""
-        if not self.sharded:
+        sparse = [p for p in self.parameters.values() if p.grad is not None and p.grad.is_sparse]
+        if not (self.sharded or sparse):
             nn.utils.clip_grad_norm_(self.parameters.values(), limit)
             return
-        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        for p in sparse:  # to which parts of a batch have added entries of their own
+            p.grad = None if p.grad is None else p.grad.coalesce()
+        gradients = [entries(g) for p in self.parameters.values() if (g := p.grad) is not None]
         norms = torch.stack([full(torch.linalg.vector_norm(g)) for g in gradients])
         scale = (limit / (torch.linalg.vector_norm(norms) + 1e-6)).clamp(max=1.0)
         torch._foreach_mul_([local(g) for g in gradients], scale)

@@ -76,7 +76,8 @@ def _make(kind: Callable[..., nn.Module], *arguments: Any, **options: Any) -> nn
 def auc(known: Known, options: Mapping[str, Any]) -> nn.Module:
     """The paper's saddle objective, of which there is one for each task, and one for groups."""
     if known.groups is not None:
-        return _make(GroupedAUCLoss, *known.groups, prior=known.prior, **options)
+        prior = None if known.prior == known.data_prior else known.prior
+        return _make(GroupedAUCLoss, *known.groups, prior=prior, **options)
     _refuse_groups(known, "auc")
     kinds = {"binary": AUCLoss, "multiclass": MulticlassAUCLoss, "multilabel": MultilabelAUCLoss}
     if known.task != "binary" and known.prior is None:
