@@ -1,6 +1,6 @@
 """LibAUC 2.0.1 timed the same way, by an interpreter of its own environment (`make bench`).
 
-Prints one JSON object: its loss against BCEWithLogitsLoss, its optimizer's step against fused
+Prints one JSON object: its losses against BCEWithLogitsLoss, its optimizer's step against fused
 AdamW, its AUC against scikit-learn's, its import against torch's.
 """
 
@@ -11,7 +11,9 @@ from typing import Any
 
 import bench_import
 import torch
-from _libauc import AfterSigmoid, pesg_alone
+from _libauc import AfterSigmoid, Partial, pesg_alone
+from _libauc import pairwise as pairwise_loss
+from _memory import grown
 from _timing import against, alternate
 from _workloads import SHAPES, batch, forward_backward, parameters
 from libauc.metrics import auc_roc_score
@@ -33,6 +35,28 @@ def loss() -> dict[str, Any]:
             "AUCMLoss": forward_backward(AfterSigmoid(CPU), scores, target),
         }
         found[f"N = {n:,}"] = against("BCEWithLogitsLoss", alternate(runs, rounds=11, calls=50))
+    torch.set_num_threads(threads)
+    return found
+
+
+def pairwise() -> dict[str, Any]:
+    """The losses over all pairs, and the partial AUC's, over BCEWithLogitsLoss on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    names = {"squared_hinge": "squared_hinge", "square": "squared", "logistic": "logistic"}
+    found: dict[str, Any] = {}
+    for n, rounds, calls in ((128, 11, 50), (8192, 3, 1)):
+        scores, target = batch(n)
+        losses = {"BCEWithLogitsLoss": nn.BCEWithLogitsLoss(), "max_fpr 0.1": Partial(n, CPU)}
+        losses |= {name: pairwise_loss(theirs) for name, theirs in names.items()}
+        runs = {name: forward_backward(loss, scores, target) for name, loss in losses.items()}
+        medians = alternate(runs, rounds=rounds, calls=calls)
+        found[f"N = {n:,}"] = against("BCEWithLogitsLoss", medians)
+    for name in ("squared_hinge", "logistic"):
+        loss = pairwise_loss(name)
+        found.setdefault("memory", {})[name] = grown(
+            lambda n, loss=loss: forward_backward(loss, *batch(n)), (4096, 16_384)
+        )
     torch.set_num_threads(threads)
     return found
 
@@ -65,6 +89,7 @@ if __name__ == "__main__":
         json.dumps(
             {
                 "loss": loss(),
+                "pairwise": pairwise(),
                 "optimizer": optimizer(),
                 "metric": metric(),
                 "import": bench_import.measure("libauc.losses.auc, libauc.optimizers.pesg"),

@@ -64,6 +64,25 @@ def losses() -> list[Row]:
     return [*known, Row(f"``AUCLoss()``, prior unknown, {BCE}, N = 128", place)]
 
 
+def pairs() -> list[Row]:
+    """The losses over pairs on one thread, and how their memory grows."""
+    rows = [
+        Row(f"``PairwiseAUCLoss`` {BCE}, {n}", ("pairwise", n, "squared_hinge", "ratio"),
+            Goal(goal), libauc("pairwise", n, "squared_hinge"))
+        for n, goal in (("N = 128", 5.0), ("N = 8,192", 12.0))
+    ]  # fmt: skip
+    for name, title in (("logistic", '"logistic"'), ("squared_hinge, max_fpr 0.1", "max_fpr=0.1")):
+        theirs = libauc("pairwise", "N = 8,192", name.removeprefix("squared_hinge, "))
+        place = ("pairwise", "N = 8,192", name, "ratio")
+        rows.append(Row(f"``PairwiseAUCLoss({title})`` {BCE}, N = 8,192", place, None, theirs))
+    for name in ("squared_hinge", "logistic"):
+        peer = (("LibAUC", ("libauc", "pairwise", "memory", name, "exponent")),)
+        place = ("pairwise", "memory", name, "exponent")
+        title = f'memory of ``PairwiseAUCLoss("{name}")``, exponent in N'
+        rows.append(Row(title, place, Goal(LINEAR.high), peer))
+    return rows
+
+
 def optimizers() -> list[Row]:
     """Steps with fixed gradients."""
     rows = []
@@ -136,7 +155,7 @@ def reading() -> list[Row]:
 
 
 CPU_ROWS = [
-    *losses(), *optimizers(), *metrics(), *fits(), *growth(), *reading(),
+    *losses(), *pairs(), *optimizers(), *metrics(), *fits(), *growth(), *reading(),
     Row("``import aucmax`` over ``import torch``", ("import", "import", "aucmax", "ratio"),
         Goal(1.05), libauc("import", "import", "libauc.losses.auc, libauc.optimizers.pesg")),
 ]  # fmt: skip

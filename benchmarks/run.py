@@ -21,6 +21,7 @@ import bench_growth
 import bench_import
 import bench_loss
 import bench_optim
+import bench_pairwise
 import bench_reading
 import performance_page
 import torch
@@ -30,6 +31,7 @@ from performance_rows import CPU_ROWS
 HERE = Path(__file__).parent
 GROUPS: dict[str, Callable[[], dict[str, Any]]] = {
     "loss": bench_loss.measure,
+    "pairwise": bench_pairwise.measure,
     "optimizer": bench_optim.measure,
     "metric": bench_auc.measure,
     "fit": bench_fit.measure,

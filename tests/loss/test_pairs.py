@@ -83,10 +83,12 @@ def test_tensor_operations_agree(name, grouped):
         close(x, y)
 
 
-def test_blocks_change_nothing(monkeypatch):
-    given_ = (*rows(40, 3), Surrogate("logistic"))
+@pytest.mark.parametrize("many", [1, 30, 10**6])
+def test_blocks_change_nothing(monkeypatch, many):
+    given_ = (*rows(60, 3), Surrogate("logistic"))
     whole = pair_sums_of_arrays(*given_, curved=True)
-    monkeypatch.setattr(pairs, "BLOCK", 7)
+    for name, value in (("LIST", 15), ("TABLE", (5, 3)), ("MANY", many)):
+        monkeypatch.setattr(pairs, name, value)
     for x, y in zip(pair_sums_of_arrays(*given_, curved=True), whole, strict=True):
         close(x, y)
 

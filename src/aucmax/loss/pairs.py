@@ -14,6 +14,7 @@ surrogates are no polynomials, and their pairs are gone through in blocks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,14 @@ from aucmax.loss import _pairs_gpu
 from aucmax.loss.surrogates import DEGREES, curvature, value_and_slope
 from aucmax.loss.surrogates import Surrogate as Surrogate
 
-BLOCK = 1 << 16
-"""Pairs that are worked on at a time, and so bound the memory."""
+LIST = 1 << 16
+"""Pairs that are worked on at a time as a list."""
+
+TABLE = 64, 256
+"""Positives and negatives whose pairs are worked on at a time as a table: it fits the cache."""
+
+MANY = 1 << 10
+"""Pairs of a segment from which on tables cost less than lists."""
 
 
 def pair_sums(
@@ -95,7 +102,7 @@ def pair_sums_of_arrays(
     segments: Any = None
     work = _by_running_sums if surrogate.name in DEGREES else _by_blocks
     if group is not None or work is _by_blocks:
-        segments = _Segments(np.zeros(rows) if group is None else group, scores.size // rows)
+        segments = _Segments(group, scores.size // rows, rows)
         scores, positive, negative = (x.reshape(-1) for x in (scores, positive, negative))
     terms, gradient, curve = work(scores, positive, negative, segments, surrogate, curved)
     if segments is None:
@@ -110,10 +117,13 @@ def pair_sums_of_arrays(
 class _Segments:
     """Rows whose pairs count together: those of a group in one of the columns, laid end to end."""
 
-    def __init__(self, group: Any, columns: int) -> None:
-        names, of_rows = np.unique(group, return_inverse=True)
-        self.count = columns * len(names)
-        self.of_rows = (of_rows + len(names) * np.arange(columns)[:, None]).reshape(-1)
+    def __init__(self, group: Any, columns: int, rows: int) -> None:
+        groups, of_rows = 1, np.zeros(rows, np.int64)
+        if group is not None:
+            names, of_rows = np.unique(group, return_inverse=True)
+            groups = len(names)
+        self.count = columns * groups
+        self.of_rows = (of_rows + groups * np.arange(columns)[:, None]).reshape(-1)
         self.sizes = np.bincount(self.of_rows, minlength=self.count)
 
     def sum(self, x: Any) -> Any:
@@ -124,6 +134,41 @@ class _Segments:
         """Rows segment by segment, those of one in the order that they had."""
         kind = np.uint16 if self.count <= 1 << 16 else np.int64  # NumPy sorts short ones in O(n)
         return rows[self.of_rows[rows].astype(kind).argsort(kind="stable")]
+
+    def tables(self, positives: Any, negatives: Any) -> Iterator[tuple[Any, Any]]:
+        """Rows of either class of which all pairs count, from segments with many pairs."""
+        p, n, many = self._pairs(positives, negatives)
+        p_ends, n_ends = p.cumsum(), n.cumsum()
+        for k in np.flatnonzero(many):
+            for a in range(p_ends[k] - p[k], p_ends[k], TABLE[0]):
+                i = positives[a : min(a + TABLE[0], p_ends[k])]
+                for b in range(n_ends[k] - n[k], n_ends[k], TABLE[1]):
+                    yield i, negatives[b : min(b + TABLE[1], n_ends[k])]
+
+    def lists(self, positives: Any, negatives: Any) -> Iterator[tuple[Any, Any]]:
+        """The rows of pair after pair, from the other segments: groups are small, but many."""
+        *_, many = self._pairs(positives, negatives)
+        positives, negatives = (x[~many[self.of_rows[x]]] for x in (positives, negatives))
+        _, sizes, _ = self._pairs(positives, negatives)
+        # Pairs are numbered positive by positive: those of one from start to end, with the
+        # negatives from first on.
+        of_positives = self.of_rows[positives]
+        first = (sizes.cumsum() - sizes)[of_positives]
+        end = sizes[of_positives].cumsum()
+        start = end - sizes[of_positives]
+        pairs = int(end[-1]) if len(end) else 0
+        for low in range(0, pairs, LIST):
+            high = min(low + LIST, pairs)
+            one, other = end.searchsorted((low, high - 1), "right")
+            inside = slice(one, other + 1)
+            counts = np.minimum(end[inside], high) - np.maximum(start[inside], low)
+            number = np.repeat((first - start)[inside], counts) + np.arange(low, high)
+            yield np.repeat(positives[inside], counts), negatives[number]
+
+    def _pairs(self, positives: Any, negatives: Any) -> tuple[Any, Any, Any]:
+        """Rows of either class in each segment, and whether they make many pairs."""
+        p, n = (np.bincount(self.of_rows[x], minlength=self.count) for x in (positives, negatives))
+        return p, n, p * n >= MANY
 
 
 def _by_running_sums(
@@ -189,31 +234,27 @@ def _running_sums(weight: Any, x: Any, segments: Any) -> tuple[Any, Any]:
 def _by_blocks(
     s: Any, p: Any, n: Any, segments: Any, surrogate: Surrogate, curved: bool
 ) -> tuple[Any, Any, Any]:
-    """Terms of the sums, gradient and curvature, pair after pair."""
-    positives, negatives = (segments.in_turn(np.flatnonzero(x)) for x in (p, n))
-    of_positives = segments.of_rows[positives]
-    sizes = np.bincount(segments.of_rows[negatives], minlength=segments.count)
-    # Pairs are numbered positive by positive: those of one from start to end, with the negatives
-    # from first on.
-    first = (sizes.cumsum() - sizes)[of_positives]
-    end = sizes[of_positives].cumsum()
-    start = end - sizes[of_positives]
+    """Terms of the sums, gradient and curvature, one block of pairs after the other."""
+    s = surrogate.scale * s
     terms, gradient, curve = np.zeros(len(s)), np.zeros(len(s)), np.zeros(len(s) if curved else 0)
-    pairs = int(end[-1]) if len(end) else 0
-    for low in range(0, pairs, BLOCK):
-        high = min(low + BLOCK, pairs)
-        one, other = end.searchsorted((low, high - 1), "right")
-        inside = slice(one, other + 1)
-        counts = np.minimum(end[inside], high) - np.maximum(start[inside], low)
-        i = np.repeat(positives[inside], counts)
-        j = negatives[np.repeat((first - start)[inside], counts) + np.arange(low, high)]
-        z = surrogate.scale * (s[i] - s[j])
-        weight = p[i] * n[j]
+    positives, negatives = (segments.in_turn(np.flatnonzero(x)) for x in (p, n))
+    for i, j in segments.tables(positives, negatives):
+        z = s[i, None] - s[j]
         value, slope = value_and_slope(z, surrogate)
-        slope *= surrogate.scale * weight
+        terms[i] += p[i] * (value @ n[j])
+        gradient[i] += p[i] * (slope @ n[j])
+        gradient[j] -= n[j] * (p[i] @ slope)
+        if curved:
+            bend = curvature(z, surrogate)
+            curve[i] += p[i] * (bend @ n[j])
+            curve[j] += n[j] * (p[i] @ bend)
+    for i, j in segments.lists(positives, negatives):
+        z, weight = s[i] - s[j], p[i] * n[j]
+        value, slope = value_and_slope(z, surrogate)
+        slope *= weight
         terms += np.bincount(i, value * weight, len(s))
         gradient += np.bincount(i, slope, len(s)) - np.bincount(j, slope, len(s))
         if curved:
-            bend = curvature(z, surrogate) * (surrogate.scale**2 * weight)
+            bend = curvature(z, surrogate) * weight
             curve += np.bincount(i, bend, len(s)) + np.bincount(j, bend, len(s))
-    return terms, gradient, curve
+    return terms, gradient * surrogate.scale, curve * surrogate.scale**2

@@ -93,46 +93,49 @@ def _square(z: Any, surrogate: Surrogate) -> tuple[Any, Any]:
     return short * short, -2.0 * short
 
 
-def _sigma(z: Any) -> tuple[Any, Any, Any]:
-    """sigma(z), sigma(-z) and log sigma(z), each to full precision, from one exponential."""
+def _sigma(z: Any) -> tuple[Any, Any]:
+    """sigma(-z) and -log sigma(z), each to full precision whatever z is."""
+    xp = torch if isinstance(z, Tensor) else np
+    size = abs(z)
+    small = xp.exp(-size)
+    return xp.where(z >= 0, small, 1.0) / (1.0 + small), xp.log1p(small) + 0.5 * (size - z)
+
+
+def _bell(z: Any) -> Any:
+    """sigma(z) sigma(-z), likewise."""
     xp = torch if isinstance(z, Tensor) else np
     small = xp.exp(-abs(z))
-    right = z >= 0
     whole = 1.0 + small
-    up, down = xp.where(right, 1.0, small) / whole, xp.where(right, small, 1.0) / whole
-    return up, down, z * ~right - xp.log1p(small)
+    return small / (whole * whole)
 
 
 def _logistic(z: Any, surrogate: Surrogate) -> tuple[Any, Any]:
-    _, down, log_up = _sigma(z)
-    return -log_up, -down
+    down, value = _sigma(z)
+    return value, -down
 
 
 def _sigmoid(z: Any, surrogate: Surrogate) -> tuple[Any, Any]:
-    up, down, _ = _sigma(z)
-    return down, -up * down
+    xp = torch if isinstance(z, Tensor) else np
+    small = xp.exp(-abs(z))
+    whole = 1.0 + small
+    return xp.where(z >= 0, small, 1.0) / whole, -small / (whole * whole)
 
 
 def _generalized(z: Any, surrogate: Surrogate) -> tuple[Any, Any]:
     xp = torch if isinstance(z, Tensor) else np
-    _, down, log_up = _sigma(z)
-    less = xp.expm1(surrogate.q * log_up)  # sigma^q - 1
+    down, cost = _sigma(z)
+    less = xp.expm1(-surrogate.q * cost)  # sigma^q - 1
     return less / -surrogate.q, -(less + 1.0) * down
 
 
-def _logistic_curvature(z: Any, surrogate: Surrogate) -> Any:
-    up, down, _ = _sigma(z)
-    return up * down
-
-
 def _sigmoid_curvature(z: Any, surrogate: Surrogate) -> Any:
-    up, down, _ = _sigma(z)
-    return up * down * (up - down)
+    return _bell(z) * (1.0 - 2.0 * _sigma(z)[0])
 
 
 def _generalized_curvature(z: Any, surrogate: Surrogate) -> Any:
-    up, down, _ = _sigma(z)
-    return up**surrogate.q * down * (up - surrogate.q * down)
+    down, cost = _sigma(z)
+    xp = torch if isinstance(z, Tensor) else np
+    return xp.exp(-surrogate.q * cost) * down * (1.0 - (1.0 + surrogate.q) * down)
 
 
 _Function = Callable[[Any, Surrogate], Any]
@@ -140,7 +143,7 @@ _FUNCTIONS: dict[str, tuple[_Function, _Function]] = {  # value and slope, curva
     "squared_hinge": (_squared_hinge, lambda z, surrogate: 2.0 * (z < surrogate.margin)),
     "hinge": (_hinge, lambda z, surrogate: 0.0 * z),
     "square": (_square, lambda z, surrogate: 0.0 * z + 2.0),
-    "logistic": (_logistic, _logistic_curvature),
+    "logistic": (_logistic, lambda z, surrogate: _bell(z)),
     "sigmoid": (_sigmoid, _sigmoid_curvature),
     "generalized": (_generalized, _generalized_curvature),
 }
