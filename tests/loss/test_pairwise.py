@@ -285,6 +285,7 @@ def test_bad_options(options, said):
         ({"target": torch.ones(3)}, r"target must have shape \(4,\)"),
         ({"scores": torch.tensor([0.0, 1.0, float("nan"), 2.0])}, "scores must be finite.*1 NaN"),
         ({"scores": np.zeros(4)}, "scores must be a tensor, found ndarray"),
+        ({"scores": torch.ones(()), "target": torch.ones(())}, r"scores must.*of shape \(\)"),
         ({"weight": -torch.ones(4)}, "weight must be non-negative"),
         ({"weight": torch.ones(5)}, r"weight must have shape \(4,\), found \(5,\)"),
     ],

@@ -25,7 +25,8 @@ def pair_sums(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """:func:`aucmax.loss.pairs.pair_sums`, in the precision of the scores or better."""
     tiled = not checks.tracing() and kernels.usable_on(scores)
-    if surrogate.name in DEGREES and not (tiled and scores.shape[1] <= TILES):
+    summed = surrogate.name in DEGREES and scores.device.type != "mps"  # which has no float64
+    if summed and not (tiled and scores.shape[1] <= TILES):
         return _by_running_sums(scores, positive, negative, group, surrogate)
     if not tiled:
         return _by_blocks(scores, positive, negative, group, surrogate)
@@ -37,11 +38,11 @@ def pair_sums(
         return pairs.pair_sums(*rows, group, options)
     key = (positive > 0).to(torch.uint8 if group is None else torch.int64)
     if group is not None:
-        key += 2 * group
+        key += 2 * group.long()
     key, order = key.sort(stable=True)
     low, high = (torch.searchsorted(key, key ^ 1, right=right) for right in (False, True))
     scores, positive, negative = (x.gather(1, order) for x in rows)
-    group = None if group is None else group.expand_as(order).gather(1, order)
+    group = None if group is None else group[order]
     sums, mass, slope = pairs.pair_sums(
         scores, positive, negative, group, options, pairs.Ranges(low, high)
     )
@@ -93,7 +94,7 @@ def _by_running_sums(
     first = torch.arange(0, columns * n, n, device=scores.device)[:, None]
     last = first + (n - 1)
     if group is not None:
-        ranked, by_group = group.expand_as(order).gather(1, order).sort(stable=True)
+        ranked, by_group = group[order].sort(stable=True)
         order = order.gather(1, by_group)
         begun, ended = (torch.searchsorted(ranked, ranked, right=x) for x in (False, True))
         first, last = first + begun, first + (ended - 1)
@@ -120,7 +121,7 @@ def _by_blocks(
     scores: Tensor, positive: Tensor, negative: Tensor, group: Tensor | None, surrogate: Surrogate
 ) -> tuple[Tensor, Tensor, Tensor]:
     columns, n = scores.shape
-    sums, mass = (scores.new_zeros(columns, dtype=torch.float64) for _ in range(2))
+    sums, mass = (scores.new_zeros(columns) for _ in range(2))
     gradient = torch.zeros_like(scores)
     rows = max(1, BLOCK // (columns * n))
     for k in range(0, n, rows):
@@ -131,8 +132,8 @@ def _by_blocks(
         z = surrogate.scale * (scores[:, i, None] - scores[:, None, :])
         phi, slope = value_and_slope(z, surrogate)
         slope = surrogate.scale * w * slope
-        sums += (w * phi).sum((1, 2), dtype=torch.float64)
-        mass += w.sum((1, 2), dtype=torch.float64)
+        sums += (w * phi).sum((1, 2))
+        mass += w.sum((1, 2))
         gradient[:, i] += slope.sum(2)
         gradient -= slope.sum(1)
-    return sums.to(scores.dtype), mass.to(scores.dtype), gradient
+    return sums, mass, gradient

@@ -142,7 +142,7 @@ class PairwiseAUCLoss(RankingLoss):
         check_tensors(scores, target)
         return (
             scores.shape in (target.shape, (*target.shape, 1))
-            and scores.numel() == len(scores) > 0
+            and scores.numel() == scores.shape[:1].numel() > 0
             and distributed.world_size() == 1
             and self.max_fpr == 1.0
             and self.min_tpr == 0.0
