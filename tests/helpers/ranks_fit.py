@@ -2,25 +2,30 @@
 
     torchrun --nproc-per-node 2 tests/helpers/ranks_fit.py FOLDER CASE [CASE ...]
 
-Started by test_fit_ranks.py, which runs the same cases in one process.
+Started by test_fit_ranks.py, which runs the same cases in one process. Without torchrun it forks
+into two ranks, so that torch is imported but once.
 """
 
 import math
 import os
 import signal
+import socket
 import sys
 import time
 from datetime import timedelta
 from pathlib import Path
 
 import torch
+import torch._dynamo  # which every optimizer imports
 import torch.distributed as dist
+import torch.distributed.checkpoint.state_dict  # which checkpoints of sharded models import
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, Dataset
 
 import aucmax
+import aucmax.train
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.stages import Stage
 
@@ -413,5 +418,22 @@ def main():
         dist.destroy_process_group()
 
 
+def fork_into_two_ranks():
+    """What torchrun does for a script; returns in the ranks alone."""
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    ranks = []
+    for rank in "01":
+        pid = os.fork()
+        if pid == 0:
+            os.environ["RANK"] = os.environ["LOCAL_RANK"] = rank
+            return
+        ranks.append(pid)
+    sys.exit(any([os.waitpid(pid, 0)[1] for pid in ranks]))
+
+
 if __name__ == "__main__":
+    if "RANK" not in os.environ:
+        fork_into_two_ranks()
     main()

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.xdist_group("ranks")  # the launches serve all tests of
 
 
 @contextmanager
-def started(folder, *cases, slow=False, options=()):
+def started(folder, *cases, slow=False, by=(sys.executable,)):
     """Two ranks at work on cases; none of them outlives the block."""
     pids = folder / f"pids {time.time_ns()}"
     pids.mkdir()
@@ -39,7 +39,7 @@ def started(folder, *cases, slow=False, options=()):
     environment |= {"SLOW": str(pids / "slow"), "PIDS": str(pids)}
     if slow:
         (pids / "slow").touch()
-    command = [*TORCHRUN, *options, str(SCRIPT), str(folder), *cases]
+    command = [*by, str(SCRIPT), str(folder), *cases]
     with (pids / "log").open("w") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     process.pids = pids
@@ -68,7 +68,7 @@ def rank_pids(process):
 
 
 def kill_all(process):
-    """SIGKILL for torchrun and every rank, at once and without a word."""
+    """SIGKILL for the launch and every rank, at once and without a word."""
     process.kill()
     process.wait()
     for _, pid in rank_pids(process):
@@ -373,7 +373,7 @@ def killed(folder):
 def told_group(folder):
     """What is left after SIGTERM for torchrun, and what it said."""
     out = folder / "plain/told"
-    with started(folder, "plain/told", slow=True) as process:
+    with started(folder, "plain/told", slow=True, by=TORCHRUN) as process:
         wait_until(lambda: newest(out) > 0, process)
         process.terminate()
         status, log = end_of(process)
@@ -410,7 +410,8 @@ def resumed(sharded):
 def restarted(folder):
     """A run under torchrun's restarts, whose first rank, the one that writes, is killed."""
     out = folder / "ddp/restarted"
-    with started(folder, "ddp/restarted", slow=True, options=["--max-restarts=1"]) as process:
+    again = [*TORCHRUN, "--max-restarts=1"]
+    with started(folder, "ddp/restarted", slow=True, by=again) as process:
         wait_until(lambda: newest(out) > 0, process)
         os.kill(dict(rank_pids(process))[0], signal.SIGKILL)
         status, log = end_of(process)
