@@ -15,7 +15,6 @@ import pytest
 import torch
 from fit_child import make_model, make_rows, train
 from fit_helpers import (
-    Trainer,
     assert_same_run,
     configure,
     contents,
@@ -29,7 +28,7 @@ from torch import nn
 import aucmax
 from aucmax import checkpoint
 
-pytestmark = pytest.mark.xdist_group("damage")
+pytestmark = pytest.mark.xdist_group("trainer")
 NAME = "ppd-sg, arrays"
 BEGUN = dict.fromkeys(("ppd-sg", "ppd-adagrad", "pga", "oauc"), 1)
 """How many batches a, b and alpha begin with, where as few as can be are asked for."""
@@ -48,12 +47,6 @@ def one_thread():
 def undisturbed():
     yield
     fit_child.pace.update(fit_child.UNDISTURBED)
-
-
-@pytest.fixture(scope="module")
-def trainer(tmp_path_factory):
-    with Trainer(tmp_path_factory.mktemp("trainer")) as trainer:
-        yield trainer
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from fit_helpers import (
-    Trainer,
     assert_same_run,
     configure,
     finished,
@@ -20,18 +19,12 @@ from fit_helpers import (
 
 from aucmax import checkpoint
 
-pytestmark = pytest.mark.xdist_group("signals")
+pytestmark = pytest.mark.xdist_group("trainer")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 IN_WORKERS = ["ppd-sg, Dataset, 2 workers", "adamw, DataLoader with a generator, 2 workers"]
 FAR_AWAY = 10**6
 LONGEST_WAIT = 30
 DEADLY_ROW = 77
-
-
-@pytest.fixture(scope="module")
-def trainer(tmp_path_factory):
-    with Trainer(tmp_path_factory.mktemp("trainer")) as trainer:
-        yield trainer
 
 
 @pytest.fixture(scope="module")
