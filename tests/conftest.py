@@ -1,5 +1,6 @@
 """Settings that every test shares."""
 
+import gc
 import importlib
 import os
 import re
@@ -11,19 +12,31 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # models here are small, and ever
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import pytest
-import torch
-from hypothesis import settings
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported, by whichever test
 
-settings.register_profile("aucmax", deadline=None, max_examples=50)
-settings.load_profile("aucmax")
+def pytest_configure(config):
+    if getattr(config.option, "numprocesses", None):
+        return  # the process that hands tests out runs none: nothing need be imported
+    import torch
+    from hypothesis import settings
+
+    if not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported, by whichever test
+    settings.register_profile("aucmax", deadline=None, max_examples=50)
+    settings.load_profile("aucmax")
+    gc.disable()  # until all is imported, which is never looked through again
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
 def fresh_compiler():
     """Nothing that was compiled before, so that no test depends on another's recompilations."""
+    import torch
+
     with warnings.catch_warnings():  # torch's own, on the first import
         warnings.simplefilter("ignore")
         importlib.import_module("torch._inductor.compile_fx")
