@@ -384,7 +384,6 @@ STOPS = {
 }
 ALONE = {"evaluate": evaluated, "batch norm": with_batch_norm}
 RUNS = {
-    "ddp": ("ddp", "norm and dropout"),
     "fsdp": ("fsdp", "norm and dropout"),
     "plain": ("ddp", "plain"),
     "local": ("ddp", "norm and dropout"),
@@ -430,7 +429,7 @@ def fork_into_two_ranks():
             os.environ["RANK"] = os.environ["LOCAL_RANK"] = rank
             return
         ranks.append(pid)
-    sys.exit(any([os.waitpid(pid, 0)[1] for pid in ranks]))
+    sys.exit(max(os.waitpid(pid, 0)[1] != 0 for pid in ranks))
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def replicated(folder):
     cases = [case for case in EQUAL if case != hardest]
     stops = ["local/whole", "local/crashed", "local/told"]
     local = [*stops, *ranks_fit.LOCAL, *ranks_fit.ONE_LOCAL_STEP]
-    return Launched(folder, "ddp/whole", "plain/whole", *ranks_fit.ALONE, *cases, *local, hardest)
+    return Launched(folder, "plain/whole", *ranks_fit.ALONE, *cases, *local, hardest)
 
 
 def assert_close(found, wanted, atol=1e-6):
@@ -370,13 +370,18 @@ def killed(folder):
 
 
 @pytest.fixture(scope="module")
-def told_group(folder):
-    """What is left after SIGTERM for torchrun, and what it said."""
-    out = folder / "plain/told"
-    with started(folder, "plain/told", slow=True, by=TORCHRUN) as process:
+def troubled(folder):
+    """What is left of a group that lost a rank, was restarted, and got SIGTERM; what it said."""
+    out = folder / "plain/troubled"
+    again = [*TORCHRUN, "--max-restarts=1"]
+    with started(folder, "plain/troubled", slow=True, by=again) as process:
         wait_until(lambda: newest(out) > 0, process)
+        os.kill(dict(rank_pids(process))[0], signal.SIGKILL)  # the rank that writes
+        saved = newest(out)
+        wait_until(lambda: newest(out) > saved, process)
         process.terminate()
         status, log = end_of(process)
+    assert len(rank_pids(process)) == 4
     shutil.copytree(out, folder / "plain/from two")
     return status, log, newest(out)
 
@@ -394,9 +399,9 @@ def begun_alone(folder):
 
 
 @pytest.fixture(scope="module")
-def sharded(folder, killed, told_group, begun_alone):
+def sharded(folder, killed, troubled, begun_alone):
     """Whole runs of sharded models and, in the same processes, all runs to go on with."""
-    cases = ["plain/told", "plain/from one", "fsdp/told", "fsdp/killed"]
+    cases = ["plain/troubled", "plain/from one", "fsdp/told", "fsdp/killed"]
     damaged = [str(copy.relative_to(folder)) for copy in killed]
     return Launched(folder, "fsdp/whole", *SHARDED, *cases, *damaged)
 
@@ -404,19 +409,6 @@ def sharded(folder, killed, told_group, begun_alone):
 @pytest.fixture(scope="module")
 def resumed(sharded):
     return sharded
-
-
-@pytest.fixture(scope="module")
-def restarted(folder):
-    """A run under torchrun's restarts, whose first rank, the one that writes, is killed."""
-    out = folder / "ddp/restarted"
-    again = [*TORCHRUN, "--max-restarts=1"]
-    with started(folder, "ddp/restarted", slow=True, by=again) as process:
-        wait_until(lambda: newest(out) > 0, process)
-        os.kill(dict(rank_pids(process))[0], signal.SIGKILL)
-        status, log = end_of(process)
-    assert len(rank_pids(process)) == 4
-    return status, log
 
 
 def assert_undisturbed(folder, found, wanted):
@@ -430,13 +422,6 @@ def assert_undisturbed(folder, found, wanted):
         assert_equal(one["model"], two["model"])
         assert_equal(one["loss"], two["loss"])
         assert_same_history(one["history"], two["history"])
-
-
-def test_a_group_that_loses_a_rank_goes_on_and_ends_the_same(replicated, restarted, folder):
-    status, log = restarted
-    assert status == 0, log
-    assert log.count("going on from step") == 1
-    assert_undisturbed(folder, "ddp/restarted", "ddp/whole")
 
 
 def test_a_sharded_run_that_was_killed_ends_the_same(sharded, resumed, folder):
@@ -453,16 +438,17 @@ def test_a_damaged_shard_is_skipped_and_named(sharded, resumed, killed, folder, 
     assert_undisturbed(folder, case, "fsdp/whole")
 
 
-def test_sigterm_stops_all_ranks_at_one_step_and_the_run_goes_on(
-    replicated, resumed, told_group, folder
+def test_a_group_that_loses_a_rank_and_then_gets_sigterm_goes_on_after_both(
+    replicated, resumed, troubled, folder
 ):
-    status, log, step = told_group
+    status, log, step = troubled
     assert status != 0
+    assert log.count("going on from step") == 1
     assert f"stopped by SIGTERM after step {step}" in log
     assert 0 < step < KEPT_STEPS
     assert f"going on from step {step} " in resumed.log
-    assert resumed["plain/told"]
-    assert_undisturbed(folder, "plain/told", "plain/whole")
+    assert resumed["plain/troubled"]
+    assert_undisturbed(folder, "plain/troubled", "plain/whole")
 
 
 def test_sigterm_for_one_rank_stops_all_and_a_sharded_run_goes_on(resumed, folder):
@@ -475,7 +461,7 @@ def test_sigterm_for_one_rank_stops_all_and_a_sharded_run_goes_on(resumed, folde
     assert_undisturbed(folder, "fsdp/told", "fsdp/whole")
 
 
-def test_one_process_goes_on_with_what_two_ranks_began(replicated, told_group, folder):
+def test_one_process_goes_on_with_what_two_ranks_began(replicated, troubled, folder):
     found = ranks_fit.run(folder, "plain/from two")
     wanted = replicated["plain/whole"][0]
     assert_close(found["model"], wanted["model"])
