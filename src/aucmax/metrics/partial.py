@@ -24,7 +24,7 @@ def partial_auc(
 
     .. math::
         \int_0^\beta \bigl(\mathrm{ROC}(u) - \alpha\bigr)_+ \, du, \qquad
-        \beta = \texttt{max_fpr}, \quad \alpha = \texttt{min_tpr},
+        \beta = \text{max_fpr}, \quad \alpha = \text{min_tpr},
 
     from 0 to :math:`\beta (1 - \alpha)`. One-way (:math:`\alpha = 0`), divided by :math:`\beta`, it
     is the probability that a random positive scores above a random one of the highest
@@ -68,7 +68,7 @@ def tpr_at_fpr(scores: Values, target: Values, fpr: float, weight: Values | None
 
     .. math::
         \max_t \; P(s \ge t \mid y = 1) \quad \text{with} \quad P(s \ge t \mid y = 0) \le
-        \texttt{fpr}.
+        \text{fpr}.
 
     A threshold that exists reaches it: nothing is interpolated, and rows of equal scores are
     flagged together. ``fpr`` is from 0 to 1; other arguments as in :func:`roc_auc`.
