@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import ranks_core
 from reference import auc as reference
+from reference import pairwise
 from reference.average_precision import RunningAveragePrecision, squared_hinge
 from reference.objective import batch_loss, sigmoid
 from reference.prior import UnbiasedPrior
@@ -84,6 +85,23 @@ def test_positives_are_ranked_among_the_rows_of_all_ranks(ranks):
     assert len(reference.known) > 3
     for row, known in reference.known.items():
         assert states[0][row] == pytest.approx(known, rel=1e-10)
+
+
+def test_pairs_are_those_of_all_ranks(ranks):
+    memory = pairwise.Memory(3)
+    for step, sizes in enumerate(ranks_core.SIZES):
+        turns = sorted((k, rank) for rank, n in enumerate(sizes) for k in range(n))
+        parts = [ranks_core.batches(rank)[step] for rank in (0, 1)]
+        groups = [ranks_core.row_numbers(rank)[step] % 2 for rank in (0, 1)]
+        scores, y, weight = (np.array([parts[rank][i][k] for k, rank in turns]) for i in range(3))
+        rows = (scores, weight * y, weight * (1 - y), [groups[rank][k] for k, rank in turns])
+        value, gradient = pairwise.pairwise_loss("squared_hinge", *rows, memory.rows)
+        memory.add(*rows)
+        assert value > 0
+        for rank, found in enumerate(ranks):
+            wanted = [2 * x for x, (_, owner) in zip(gradient, turns, strict=True) if owner == rank]
+            assert found["pairs"]["values"][step] == pytest.approx(value, rel=1e-10)
+            np.testing.assert_allclose(found["pairs"]["gradients"][step], wanted, atol=1e-10)
 
 
 @pytest.mark.parametrize("case", ranks_core.cases())

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from aucmax import AUCLoss, AveragePrecisionLoss, StreamingPrior
+from aucmax import AUCLoss, AveragePrecisionLoss, PairwiseAUCLoss, StreamingPrior
 from aucmax.metrics import StreamingAUC
 
 SIZES = [(5, 3), (1, 8), (4, 4)]  # labels in each step on rank 0 and on rank 1
@@ -70,6 +70,18 @@ def rank_positives(rank):
     return {**found, "estimates": loss.estimates[:, 0].T.tolist()}
 
 
+def compare_pairs(rank):
+    """Values and gradients of each step, in groups, with a memory."""
+    loss, found = PairwiseAUCLoss(memory=3), {"values": [], "gradients": []}
+    for (scores, y, weight), group in zip(batches(rank), row_numbers(rank), strict=True):
+        s = torch.tensor(scores, requires_grad=True)
+        value = loss(s, *map(torch.tensor, (y, weight)), group=torch.tensor(group % 2))
+        value.backward()
+        found["values"].append(value.item())
+        found["gradients"].append(s.grad.tolist())
+    return found
+
+
 def cases():
     """For each case a list with the (scores, target, weight) of either rank."""
     rng = np.random.default_rng(0)
@@ -102,6 +114,7 @@ def main(folder, rank):
     dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=2)
     known = count_labels(rank)
     known["average precision"] = rank_positives(rank)
+    known["pairs"] = compare_pairs(rank)
     known["auc"] = {name: stream_scores(*parts[rank]) for name, parts in cases().items()}
     Path(folder, f"{rank}.json").write_text(json.dumps(known), encoding="utf-8")
     dist.barrier()
