@@ -37,6 +37,16 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     return total
 
 
+def sum_with_gradient(x: Tensor) -> Tensor:
+    """The same, differentiable: every rank's gradient reaches every rank's ``x``."""
+    if world_size() == 1:
+        return x
+    from torch.distributed.nn.functional import all_reduce
+
+    total: Tensor = all_reduce(x)  # type: ignore[no-untyped-call]
+    return total
+
+
 def concat_over_ranks(x: Tensor, counts: list[int] | None = None) -> Tensor:
     """Every rank's ``x``, joined along the first dimension in rank order.
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.objective import sigmoid
-from reference.partial import members, partial_risk, saddle
+from reference.partial import centred, members, partial_risk, saddle
 from sklearn.metrics import roc_auc_score
 
 import aucmax
@@ -54,7 +54,7 @@ def batches(draw):
 
 fprs = st.sampled_from([0.1, 0.5, 1.0]) | st.floats(0.01, 1.0)
 tprs = st.sampled_from([0.0, 0.5, 0.9]) | st.floats(0.0, 0.99)
-links = st.sampled_from(["sigmoid", "identity"])
+links = st.sampled_from(["centred", "sigmoid", "identity"])
 
 
 # ---- The mathematics ---------------------------------------------------------------------------
@@ -67,10 +67,14 @@ def test_at_the_optimum_it_is_the_pairwise_risk_of_the_hardest(batch, fpr, tpr, 
     loss = at_its_best(*batch, max_fpr=fpr, min_tpr=tpr, margin=margin, link=link)
     value, (d_scores, *d_saddle) = evaluate(loss, *batch)
     h = sigmoid(scores) if link == "sigmoid" else scores
-    slope = h * (1 - h) if link == "sigmoid" else 1.0
+    in_centre = 0.0
+    if link == "centred":
+        h, in_centre = centred(scores, y, members(scores, y, fpr, tpr, weight), weight)
     risk, d_h = partial_risk(h, scores, y, margin, fpr, tpr, weight)
+    expected = d_h if link == "identity" else d_h * h * (1 - h)
+    expected = expected - in_centre * expected.sum()
     np.testing.assert_allclose(value, risk, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(d_scores, d_h * slope, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(d_scores, expected, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(d_saddle, 0.0, atol=1e-10)
 
 
@@ -78,7 +82,7 @@ def test_at_the_optimum_it_is_the_pairwise_risk_of_the_hardest(batch, fpr, tpr, 
 @given(batches(), fprs, tprs, st.tuples(*[st.floats(-2, 2)] * 3), st.floats(0.05, 0.95))
 def test_elsewhere_it_is_the_saddle_objective(batch, fpr, tpr, point, p):
     scores, y, weight = batch
-    loss = at_its_best(*batch, max_fpr=fpr, min_tpr=tpr, prior=p).eval()
+    loss = at_its_best(*batch, max_fpr=fpr, min_tpr=tpr, prior=p, link="sigmoid").eval()
     for parameter, value in zip((loss.a, loss.b, loss.alpha), point, strict=True):
         parameter.data.fill_(value)
     inside = members(scores, y, fpr, tpr, weight)
@@ -90,7 +94,8 @@ def test_elsewhere_it_is_the_saddle_objective(batch, fpr, tpr, point, p):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_of_all_rows_it_is_the_auc_loss(prior, weighted):
     rng = np.random.default_rng(0)
-    losses = [PartialAUCLoss(1.0, prior=prior).double(), AUCLoss(prior).double()]
+    partial = PartialAUCLoss(1.0, prior=prior, link="sigmoid")
+    losses = [partial.double(), AUCLoss(prior).double()]
     for _ in range(3):
         y = (np.arange(12) % 4 == 0).astype(float)
         weight = rng.uniform(0.5, 2, 12) if weighted else None
@@ -101,7 +106,7 @@ def test_of_all_rows_it_is_the_auc_loss(prior, weighted):
             np.testing.assert_allclose(ours, auc, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("link", ["sigmoid", "identity"])
+@pytest.mark.parametrize("link", ["centred", "sigmoid", "identity"])
 def test_gradcheck(link):
     rng = np.random.default_rng(1)
     scores, y = rng.normal(size=16), np.arange(16) % 4 == 0
@@ -119,26 +124,39 @@ def test_gradcheck(link):
 
 
 @pytest.mark.parametrize("only", [0, 1])
-def test_a_batch_of_one_class_is_that_classs_part(only):
+def test_a_batch_without_a_pair_counts_nothing(only):
     scores, y = np.linspace(-1, 1, 10), np.arange(10) % 2
     loss = at_its_best(scores, y, max_fpr=0.2, min_tpr=0.6)
-    value, (d_scores, *_) = evaluate(loss, scores, np.full(10, only))
-    assert math.isfinite(value)
-    in_share = scores >= 0.7 if only == 0 else scores <= -0.3
-    assert (d_scores != 0).tolist() == in_share.tolist()
+    value, gradients = evaluate(loss, scores, np.full(10, only))
+    assert value == 0.0
+    assert all((g == 0.0).all() for g in gradients)
+    few = np.array([-1.0, 1.0])  # the negative is not among the top
+    assert evaluate(loss, few, np.array([0, 1]))[0] == 0.0
 
 
-def test_batches_add_up_to_the_whole():
-    """Also those in which no negative is hard: its mean over all batches is the objective."""
+def test_batches_have_the_objective_on_average():
     rng = np.random.default_rng(2)
-    y = np.arange(400) % 4 == 0
+    y = np.arange(400) % 2
     scores = rng.normal(size=400) + y
-    loss = at_its_best(scores, y, max_fpr=0.1).eval()
-    whole, (of_whole, *_) = evaluate(loss, scores, y)
-    parts = [evaluate(loss, scores[k : k + 8], y[k : k + 8]) for k in range(0, 400, 8)]
-    assert np.mean([value for value, _ in parts]) == pytest.approx(whole, rel=1e-10)
-    joined = np.concatenate([d for _, (d, *_) in parts]) / 50
-    np.testing.assert_allclose(joined, of_whole, atol=1e-12)
+    loss = at_its_best(scores, y, max_fpr=0.1, link="sigmoid").eval()
+    whole = evaluate(loss, scores, y)[0]
+    drawn = [
+        np.concatenate([rng.choice(200, 8) * 2, rng.choice(200, 8) * 2 + 1]) for _ in range(600)
+    ]
+    values = np.array([evaluate(loss, scores[rows], y[rows])[0] for rows in drawn])
+    values = values[values != 0]
+    assert 0.3 < len(values) / 600 < 0.8  # most others have no hard negative
+    assert abs(values.mean() - whole) < 3 * values.std() / math.sqrt(len(values))
+
+
+def test_a_shift_of_all_scores_changes_nothing():
+    rng = np.random.default_rng(3)
+    y = np.arange(40) % 2
+    scores = rng.normal(size=40) + y
+    found = [evaluate(at_its_best(x, y, max_fpr=0.2), x, y) for x in (scores, scores + 50)]
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-10)
+    np.testing.assert_allclose(found[0][1][0], found[1][1][0], atol=1e-12)
+    assert found[0][1][0].sum() == pytest.approx(0.0, abs=1e-12)
 
 
 # ---- The running thresholds --------------------------------------------------------------------
@@ -184,7 +202,7 @@ def test_it_begins_with_the_first_rows_of_the_class_and_stands_still_in_evaluati
 
 def test_equal_scores_are_inside_in_part():
     """A model whose last layer begins at zero."""
-    loss = PartialAUCLoss(0.25, prior=0.5).double()
+    loss = PartialAUCLoss(0.25, prior=0.5, link="sigmoid").double()
     y = torch.arange(8) % 2
     value, (d_scores, *_) = evaluate(loss, np.zeros(8), y.numpy())
     expected, (of_auc, *_) = evaluate(AUCLoss(0.5).double(), np.zeros(8), y.numpy())
@@ -193,7 +211,7 @@ def test_equal_scores_are_inside_in_part():
     assert loss.hard_negatives.threshold.item() == 0.0
 
 
-def test_a_threshold_that_lags_cannot_give_a_batch_ten_times_its_weight():
+def test_t_weighs_one_however_many_rows_a_threshold_that_lags_lets_in():
     loss = PartialAUCLoss(0.1, prior=0.5, link="identity").double()
     y = torch.arange(200) % 2
     scores = torch.linspace(-1, 1, 200).double()
@@ -201,7 +219,7 @@ def test_a_threshold_that_lags_cannot_give_a_batch_ten_times_its_weight():
     far = (scores.detach() + 5).requires_grad_()
     loss(far, y).backward()
     weight = far.grad[y == 0] / (2 * (far.detach()[y == 0] - loss.b.detach() + 1))
-    assert weight.sum().item() == pytest.approx((10 + 3 * math.sqrt(10) + 1) / 10, rel=1e-6)
+    assert weight.sum().item() == pytest.approx(1.0, rel=1e-6)
 
 
 # ---- Training ----------------------------------------------------------------------------------
@@ -261,7 +279,10 @@ def test_it_beats_cross_entropy_at_the_top(name):
         ({"min_tpr": 1.0}, r"min_tpr must be a share in \[0, 1\), found 1\.0"),
         ({"min_tpr": -0.1}, r"min_tpr must be .*found -0\.1"),
         ({"prior": 1.0}, r"prior must be a share strictly between 0 and 1.*found 1"),
-        ({"link": "softmax"}, r"link must be one of 'sigmoid', 'identity', found 'softmax'"),
+        (
+            {"link": "softmax"},
+            r"link must be one of 'centred', 'sigmoid', 'identity', found 'softmax'",
+        ),
     ],
     ids=str,
 )

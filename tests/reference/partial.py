@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .objective import pairwise_risk
+from .objective import pairwise_risk, sigmoid
 
 
 def top_share(scores, weight, share):
@@ -32,12 +32,21 @@ def partial_risk(h, scores, y, margin, max_fpr, min_tpr, weight=None):
     return pairwise_risk(h, y, margin, counted)
 
 
+def centred(scores, y, inside, weight=None):
+    """The sigmoid of scores minus the mean score of T, and the centre's slope in each score."""
+    weight = np.ones(len(y)) if weight is None else weight
+    of_t = weight * inside * (y == 0)
+    slope = of_t / of_t.sum()
+    return sigmoid(scores - slope @ scores), slope
+
+
 def saddle(h, y, inside, point, p, margin, max_fpr, min_tpr, weight=None):
-    """The objective of a batch at any a, b, alpha, from how much of each row counts."""
+    """The objective of a batch at any a, b, alpha: means over S and T, by the prior if whole."""
     a, b, alpha = point
     weight = np.ones(len(y)) if weight is None else weight
-    share = weight / weight.sum() * inside
-    in_s, in_t = share * (y == 1) / (p * (1 - min_tpr)), share * (y == 0) / ((1 - p) * max_fpr)
+    in_s, in_t = weight * inside * (y == 1), weight * inside * (y == 0)
+    in_s = in_s / (in_s.sum() if min_tpr > 0 else p * weight.sum())
+    in_t = in_t / (in_t.sum() if max_fpr < 1 else (1 - p) * weight.sum())
     value = in_s @ ((h - a) ** 2 - 2 * (margin + alpha) * h)
     value += in_t @ ((h - b) ** 2 + 2 * (margin + alpha) * h)
     return margin**2 + value - alpha**2

@@ -66,6 +66,7 @@ class AUCLoss(SaddleLoss):
 
     prior: float | StreamingPrior
     _fused = True  # whether there are kernels for it
+    _links: tuple[str, ...] = ("sigmoid", "identity")
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class AUCLoss(SaddleLoss):
         alpha_min: float | None = None,
         debug: bool = False,
     ) -> None:
-        super().__init__((1,), ("sigmoid", "identity"), margin, link, normalize, alpha_min, debug)
+        super().__init__((1,), self._links, margin, link, normalize, alpha_min, debug)
         self.prior = StreamingPrior() if prior is None else checks.share("prior", prior)
         self._watch = _ShareWatch()
         self.repeats = 1  # scores that an ensemble gives for each label

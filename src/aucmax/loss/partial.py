@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from aucmax import checks, distributed
-from aucmax.loss._inputs import flatten, means_of_classes
+from aucmax.loss._inputs import (
+    check_binary_shapes,
+    check_binary_values,
+    computable,
+    flatten,
+    means_of_classes,
+)
 from aucmax.loss.base import ExactState
 from aucmax.loss.binary import AUCLoss
-from aucmax.loss.objective import saddle_objective
-
-TINY = 1e-30
-"""What a sum of weights is at least, where it divides."""
+from aucmax.loss.objective import LINKS, saddle_objective
 
 
 class PartialAUCLoss(AUCLoss):
@@ -34,16 +38,19 @@ class PartialAUCLoss(AUCLoss):
     of the scores (:class:`TopShare`), which follow the batches in training mode. No gradient goes
     through them: rows on a boundary have one score and so one loss, and may be exchanged.
 
-    :math:`E_T` is estimated by a **sum** over the batch's rows in T, divided by the weight that is
-    expected there, ``max_fpr (1 - prior)`` of the batch's. So batches with few hard negatives, or
-    none, add up to the right objective, which means over each batch's own T would not. Only where
-    T holds more rows than chance explains, since the scores ran ahead of the threshold, is it
-    scaled down: a step must not be ten times as long for that. The gradient is as noisy as if S
-    and T were the whole batch: with a small ``max_fpr`` take large batches and small steps, and
-    begin with a model that was trained on cross-entropy (``pretrain`` of :func:`aucmax.fit`).
+    The link "centred" takes the sigmoid of a score minus the mean score of T, gradients included.
+    A plain sigmoid of the scores themselves pushes positives up harder than T down, whose slopes
+    are smaller there, until all are near one and nothing moves: large steps end so. Centred, the
+    top of the negatives stays where the slope is, and a shift of all scores changes nothing.
+
+    Means over S and T are those of the batch's own rows, however many the threshold lets in; a
+    batch without any has no pair and counts nothing. A class of which all counts is estimated as
+    by :class:`AUCLoss`, with the prior: with ``max_fpr=1, min_tpr=0, link="sigmoid"`` the two are
+    one. The gradient is as noisy as if S and T were the whole batch: with a small ``max_fpr`` take
+    larger batches and smaller steps, a third perhaps, or add cross-entropy.
 
     ``reset_primal`` and ``reset_dual`` set the thresholds too, exactly, to those of the given rows.
-    With ``max_fpr=1, min_tpr=0`` it is :class:`AUCLoss`. The cost is O(N), without sorting.
+    The cost is O(N), without sorting.
 
     Args:
         max_fpr: the largest false positive rate that counts, in (0, 1].
@@ -51,7 +58,7 @@ class PartialAUCLoss(AUCLoss):
             AUC.
         prior: the share of positives **in the batches**, or None, as for :class:`AUCLoss`.
         margin: m, by how much the positives in S should outrank the negatives in T.
-        link: "sigmoid" or "identity".
+        link: "centred", "sigmoid" or "identity".
         alpha_min: as for :class:`AUCLoss`.
         debug: check values on accelerators too, at the price of a synchronization per call.
 
@@ -60,15 +67,16 @@ class PartialAUCLoss(AUCLoss):
 
     Example:
         >>> import torch, aucmax
-        >>> loss = aucmax.PartialAUCLoss(max_fpr=0.5, prior=0.2, link="identity")
+        >>> loss = aucmax.PartialAUCLoss(max_fpr=0.5, link="identity")
         >>> scores, y = torch.tensor([0.5, 1.0, 0.0, -1.0, -2.0]), torch.tensor([1, 0, 0, 0, 0])
         >>> loss.reset_primal(scores, y)
         >>> loss.reset_dual(scores, y)
-        >>> round(loss(scores, y).item(), 4)  # ((1 - 0.5 + 1)^2 + (1 - 0.5 + 0)^2) / 2
-        1.25
+        >>> loss.a.item(), loss.b.item(), loss.alpha.item()  # means over S and T, their distance
+        (0.5, 0.5, 0.0)
     """
 
     _fused = False
+    _links = ("centred", "sigmoid", "identity")
 
     def __init__(
         self,
@@ -77,7 +85,7 @@ class PartialAUCLoss(AUCLoss):
         *,
         prior: float | None = None,
         margin: float = 1.0,
-        link: str = "sigmoid",
+        link: str = "centred",
         alpha_min: float | None = None,
         debug: bool = False,
     ) -> None:
@@ -94,36 +102,71 @@ class PartialAUCLoss(AUCLoss):
     def _by_tensor_operations(
         self, scores: Tensor, labels: Tensor, weight: Tensor | None
     ) -> Tensor:
-        flat = scores.detach().reshape(-1)
-        positives = labels if weight is None else weight * labels
-        negatives = 1.0 - labels if weight is None else weight * (1.0 - labels)
-        in_s = self.hard_positives(-flat, positives).to(labels.dtype)
-        in_t = self.hard_negatives(flat, negatives).to(labels.dtype)
-        whole = self._terms(lambda x: x.to(labels.dtype))
-        terms = whole._replace(
-            positive=whole.positive / self.hard_positives.share * in_s,
-            negative=whole.negative / self.hard_negatives.share * in_t,
-        )
-        h = self._linked(scores).reshape(-1)
+        s = scores.to(labels.dtype).reshape(-1)
+        w = torch.ones_like(labels) if weight is None else weight
+        positive, negative = w * labels, w * (1.0 - labels)
+        hard_positives = self.hard_positives(-s.detach(), positive, w.sum())
+        hard_negatives = self.hard_negatives(s.detach(), negative, w.sum())
+        terms, pairs = self._terms(lambda x: x.to(labels.dtype)), torch.ones_like(w[0])
+        if self.min_tpr > 0.0:
+            terms = terms._replace(positive=hard_positives.coefficients().to(labels.dtype))
+            pairs = pairs * (hard_positives.mass > 0.0)
+        if self.max_fpr < 1.0:
+            terms = terms._replace(negative=hard_negatives.coefficients().to(labels.dtype))
+        if self.max_fpr < 1.0 or self.link == "centred":
+            pairs = pairs * (hard_negatives.mass > 0.0)
+        h = self._linked_around(s, negative, hard_negatives, joined=self.training)
         a, b, alpha = (x.reshape(()).to(h.dtype) for x in (self.a, self.b, self.alpha))
-        return saddle_objective(h, labels, a, b, alpha, terms, self.margin, weight)
+        return pairs * saddle_objective(h, labels, a, b, alpha, terms, self.margin, weight)
+
+    def _linked_around(
+        self, s: Tensor, negative: Tensor, hard: HardRows, joined: bool = False
+    ) -> Tensor:
+        """Flat scores after the link; ``joined``: the centre is that of all ranks."""
+        if self.link != "centred":
+            return LINKS[self.link](s)
+        own = (negative * hard.inside.to(s.dtype) * s).sum()
+        total = distributed.sum_with_gradient(own) if joined else own
+        return torch.sigmoid(s - total / hard.mass.where(hard.mass > 0.0, 1.0).to(s.dtype))
 
     def _class_means(
         self, scores: Tensor, target: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Over S and T, whose thresholds are set on the way."""
-        super()._class_means(scores, target, weight)  # raises unless all is well
-        h = self._linked(scores.detach()).reshape(-1)
-        flat, labels = flatten(scores, h.dtype), flatten(target, h.dtype)
-        w = torch.ones_like(h) if weight is None else flatten(weight, h.dtype)
-        in_s = self.hard_positives.reset(-flat, w * labels)
-        in_t = self.hard_negatives.reset(flat, w * (1.0 - labels))
-        return means_of_classes(h, labels, w * torch.where(labels > 0, in_s, in_t), "examples")
+        check_binary_shapes(scores, target, weight)
+        s = flatten(scores, computable(scores.dtype))
+        labels = flatten(target, s.dtype)
+        w = torch.ones_like(s) if weight is None else flatten(weight, s.dtype)
+        check_binary_values(s, labels, w)
+        means_of_classes(s, labels, w, "examples")  # raises if a class is missing
+        in_s = self.hard_positives.reset(-s, w * labels).inside
+        hard = self.hard_negatives.reset(s, w * (1.0 - labels))
+        h = self._linked_around(s, w * (1.0 - labels), hard)
+        inside = torch.where(labels > 0, in_s, hard.inside).to(s.dtype)
+        return means_of_classes(h, labels, w * inside, "examples")
 
     def extra_repr(self) -> str:
         """Show the options."""
         shares = f"max_fpr={self.max_fpr:g}, min_tpr={self.min_tpr:g}"
         return f"{shares}, {super().extra_repr()}"
+
+
+class HardRows(NamedTuple):
+    """The rows of a batch in a share of their class.
+
+    Attributes:
+        inside: (N,), how much of each row is in it, from 0 to 1.
+        mass: their weight, over all ranks.
+        total: the weight of all rows of all classes, over all ranks.
+    """
+
+    inside: Tensor
+    mass: Tensor
+    total: Tensor
+
+    def coefficients(self) -> Tensor:
+        """What makes a mean over all rows one over these; zero if there are none."""
+        return self.inside * (self.total / self.mass).where(self.mass > 0.0, 0.0)
 
 
 class TopShare(ExactState):
@@ -161,34 +204,29 @@ class TopShare(ExactState):
         self.register_buffer("distance", torch.tensor(0.0, dtype=torch.float64))
 
     @torch.no_grad()
-    def forward(self, scores: Tensor, mass: Tensor) -> Tensor:
-        """How much of each row is in it, by the threshold from before this batch; then move it.
+    def forward(self, scores: Tensor, mass: Tensor, total: Tensor) -> HardRows:
+        """Who of a batch is in the share, by the threshold before it; then the threshold moves.
 
         Args:
             scores: (N,), those of rows of other classes among them.
             mass: (N,), the rows' weights, 0 for other classes.
+            total: the weight of all rows, other classes' too.
         """
-        if self.share == 1.0:
-            return torch.ones_like(scores)
-        scores, mass = scores.to(self.threshold.dtype), mass.to(self.threshold.dtype)
+        dtype = self.threshold.dtype
+        scores, mass = scores.to(dtype), mass.to(dtype)
         own = torch.stack([mass.sum(), mass @ scores, mass @ scores.square()])
         begun = ~self.threshold.isnan()
-        threshold = self.threshold.where(begun, self._first(own)[0])
-        inside, away = self._inside(scores, threshold)
-        rest = torch.stack([mass.square().sum(), mass @ inside, mass @ away.abs()])
+        inside, away = self._inside(scores, self.threshold.where(begun, self._first(own)[0]))
+        rest = [mass.square().sum(), mass @ inside, mass @ away.abs(), total.to(dtype)]
+        sums = torch.cat([own, torch.stack(rest)])
         if self.training:
-            self._move(distributed.sum_over_ranks(torch.cat([own, rest])), begun)
-        return inside * self._trust(own[0], *rest[:2])
+            sums = distributed.sum_over_ranks(sums)
+            self._move(sums, begun)
+        return HardRows(inside, sums[4], sums[6])
 
     def _inside(self, scores: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
         away = scores - threshold
         return (away > 0).to(away.dtype) + self.boundary * (away == 0), away
-
-    def _trust(self, total: Tensor, squares: Tensor, inside: Tensor) -> Tensor:
-        """1, or less where more of the batch is inside than three deviations and a row explain."""
-        rows = total / squares.clamp_min(TINY)  # per unit of weight
-        expected = self.share * total * rows
-        return ((expected + 3.0 * expected.sqrt() + 1.0) / (inside * rows + TINY)).clamp(max=1.0)
 
     def _first(self, sums: Tensor) -> tuple[Tensor, Tensor]:
         """The quantile of a normal distribution of the same moments, and its deviation."""
@@ -198,9 +236,11 @@ class TopShare(ExactState):
 
     def _move(self, sums: Tensor, begun: Tensor) -> None:
         """Towards the quantile; ``sums`` are those of all ranks."""
-        total, _, _, squares, inside, distances = sums
+        if self.share == 1.0:
+            return
+        total, _, _, squares, inside, distances, _ = sums
         # n / (n + n_0) with n = total^2 / squares, over the total; zero for a batch without rows.
-        each = total / (total.square() + self.FEW_ROWS * squares).clamp_min(TINY)
+        each = total / (total.square() + self.FEW_ROWS * squares).clamp_min(1e-300)
         step = self.RATE / math.sqrt(self.share * (1.0 - self.share))
         moved = self.threshold + step * self.distance * each * (inside - self.share * total)
         wider = self.distance + self.MEMORY * each * (distances - total * self.distance)
@@ -216,21 +256,20 @@ class TopShare(ExactState):
             getattr(self, name).copy_(value)  # in place, as a captured graph needs it
 
     @torch.no_grad()
-    def reset(self, scores: Tensor, mass: Tensor) -> Tensor:
-        """Set the threshold exactly to that of these rows; returns how much of each is in it."""
-        if self.share == 1.0:
-            return torch.ones_like(scores)
+    def reset(self, scores: Tensor, mass: Tensor) -> HardRows:
+        """Set the threshold exactly to that of these rows, some of which have weight."""
         exact, mass = scores.to(self.threshold.dtype), mass.to(self.threshold.dtype)
         ordered = exact.argsort(descending=True)
         filled = mass[ordered].cumsum(0)
         wanted = self.share * filled[-1]
-        threshold = exact[ordered[(filled < wanted).sum()]]  # of the row that fills the share
-        on_it = mass @ (exact == threshold).to(mass.dtype)
-        above = mass @ (exact > threshold).to(mass.dtype)
-        self.threshold.copy_(threshold)
-        self.boundary.copy_(((wanted - above) / on_it).clamp(0.0, 1.0))
-        self.distance.copy_(mass @ (exact - threshold).abs() / mass.sum())
-        return self._inside(exact, self.threshold)[0]
+        if self.share < 1.0:
+            threshold = exact[ordered[(filled < wanted).sum()]]  # of the row that fills the share
+            on_it = mass @ (exact == threshold).to(mass.dtype)
+            above = mass @ (exact > threshold).to(mass.dtype)
+            self.threshold.copy_(threshold)
+            self.boundary.copy_(((wanted - above) / on_it).clamp(0.0, 1.0))
+            self.distance.copy_(mass @ (exact - threshold).abs() / filled[-1])
+        return HardRows(self._inside(exact, self.threshold)[0], wanted, filled[-1])
 
     def extra_repr(self) -> str:
         """Show the share."""

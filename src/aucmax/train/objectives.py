@@ -57,7 +57,7 @@ class Objective:
     Attributes:
         make: from what is known of the data and the options to a loss.
         compares_rows: whether it compares the rows of a batch, so that whole groups must be in it.
-        has_link: whether its loss has the option ``link``, "sigmoid" if nothing is said.
+        has_link: whether its loss has the option ``link``.
     """
 
     make: Callable[[Known, Mapping[str, Any]], nn.Module]
