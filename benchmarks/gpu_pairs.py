@@ -76,16 +76,16 @@ def bounds(device: Device) -> Iterator[tuple[str, Table]]:
         scores, target = batch(device.size(n, 40), device.device)
         group = None if groups == 1 else torch.arange(len(target), device=device.device) % groups
         given = scores.detach()[None], target[None], 1.0 - target[None], group
-        works: dict[str, Work] = {"sort": sums(given, 0), "tiles": sums(given, n)}
+        works: dict[str, Work] = {"sort": sums(given, 0), "tiles": sums(given, n * n)}
         title = f"N = {n:,}, groups: {groups}"
         yield title, device.compare(title, works, "sort", captured=IN_A_GRAPH)
 
 
 def sums(given: tuple[Any, ...], most: int) -> Work:
-    """By tiles up to so many rows."""
+    """By tiles up to so many pairs."""
 
     def run() -> None:
-        with mock.patch.object(_pairs_gpu, "TILES", most):
+        with mock.patch.object(_pairs_gpu, "PAIRS", most):
             _pairs_gpu.pair_sums(*given, Surrogate())
 
     return run

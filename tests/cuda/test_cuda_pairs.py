@@ -45,7 +45,7 @@ def value_and_gradient(loss, scores, target, weight, group):
 @pytest.mark.parametrize("name", SURROGATES)
 def test_sums_are_those_of_the_cpu(name, columns, grouped, tiled, dtype, monkeypatch) -> None:
     if not tiled:
-        monkeypatch.setattr(_pairs_gpu, "TILES", 0)
+        monkeypatch.setattr(_pairs_gpu, "PAIRS", 0)
     *given, group = rows(columns, 700, dtype)
     group = group if grouped else None
     surrogate = Surrogate(name, **OPTIONS)
@@ -74,7 +74,7 @@ def test_a_loss_has_the_numbers_of_the_cpu(n, weighted, dtype) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-@pytest.mark.parametrize("n", [100, 1000, 10_000])
+@pytest.mark.parametrize("n", [100, 1000, 15_000])
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_do_not_wait_for_the_device(name: str, n: int) -> None:
     loss, given = LOSSES[name]().cuda(), [x.cuda() for x in batch(n)]
@@ -87,7 +87,7 @@ def test_losses_do_not_wait_for_the_device(name: str, n: int) -> None:
             torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("n", [100, 1000, 10_000])
+@pytest.mark.parametrize("n", [100, 1000, 15_000])
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_are_captured_in_a_graph(name: str, n: int) -> None:
     loss, twin = LOSSES[name]().cuda(), LOSSES[name]().cuda()

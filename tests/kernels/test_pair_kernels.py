@@ -35,9 +35,10 @@ def check(found, expected, close):
 @pytest.mark.parametrize("name", SURROGATES)
 def test_sums_are_those_of_the_cpu(name, grouped, tiled, monkeypatch):
     """Many rows are sorted: hinges to be added up, the others so that tiles can be left out."""
-    monkeypatch.setattr(_pairs_gpu, "TILES", 100 if tiled else 0)
+    if not tiled:
+        monkeypatch.setattr(_pairs_gpu, "PAIRS", 0)
     monkeypatch.setattr(tiles, "shape", lambda n: tiles.Shape(16, 16, 1))
-    *given, group = rows(2, 40)
+    *given, group = rows(2, 24)
     group = group if grouped else None
     surrogate = Surrogate(name, **OPTIONS)
     there = [x.to(DEVICE) for x in given], group if group is None else group.to(DEVICE)
@@ -52,8 +53,8 @@ def test_sums_are_those_of_the_cpu(name, grouped, tiled, monkeypatch):
 def test_an_offset_costs_no_digits(name, monkeypatch):
     *given, _ = rows(1, 30, torch.float32, far=4096.0)
     expected = pair_sums(*(x.double() for x in given), None, Surrogate(name))
-    for most in (100, 0):
-        monkeypatch.setattr(_pairs_gpu, "TILES", most)
+    for most in (_pairs_gpu.PAIRS, 0):
+        monkeypatch.setattr(_pairs_gpu, "PAIRS", most)
         found = _pairs_gpu.pair_sums(*(x.to(DEVICE) for x in given), None, Surrogate(name))
         check(found, expected, CLOSE[torch.float32])
 
