@@ -154,8 +154,18 @@ def reading() -> list[Row]:
     return rows
 
 
+def boosting() -> list[Row]:
+    """A hundred trees on a hundred thousand rows."""
+    of = ("boosting", "100,000 rows, 100 trees")
+    beside = tuple(
+        (title, (*of, f"AUCObjective, {title}", "ratio")) for title in ("hinge", "max_fpr 0.1")
+    )
+    title = "LightGBM with ``AUCObjective`` over its binary objective, 100,000 rows"
+    return [Row(title, (*of, "AUCObjective", "ratio"), Goal(3.0), beside)]
+
+
 CPU_ROWS = [
-    *losses(), *pairs(), *optimizers(), *metrics(), *fits(), *growth(), *reading(),
+    *losses(), *pairs(), *optimizers(), *metrics(), *fits(), *growth(), *boosting(), *reading(),
     Row("``import aucmax`` over ``import torch``", ("import", "import", "aucmax", "ratio"),
         Goal(1.05), libauc("import", "import", "libauc.losses.auc, libauc.optimizers.pesg")),
 ]  # fmt: skip

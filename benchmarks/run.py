@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import bench_auc
+import bench_boosting
 import bench_fit
 import bench_growth
 import bench_import
@@ -35,6 +36,7 @@ GROUPS: dict[str, Callable[[], dict[str, Any]]] = {
     "optimizer": bench_optim.measure,
     "metric": bench_auc.measure,
     "fit": bench_fit.measure,
+    "boosting": bench_boosting.measure,
     "growth": bench_growth.measure,
     "import": bench_import.measure,
     "reading": bench_reading.measure,

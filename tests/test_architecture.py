@@ -29,7 +29,7 @@ LAYERS = [
     ["signals", "search"],
     ["kernels"],
     ["stages", "metrics", "loss", "optim"],
-    ["sharding", "data", "models", "history"],
+    ["sharding", "data", "models", "history", "boosting"],
     ["checkpoint"],
     ["train"],
     ["judge"],
@@ -44,6 +44,7 @@ MAY_IMPORT_ELSEWHERE = {  # what is not aucmax or Python's own
     "loss": {"torch", "numpy"},
     "stages": {"torch", "numpy"},
     "metrics": {"torch", "numpy"},
+    "boosting": {"numpy"},
 }
 MAY_IMPORT = {"optim": {"checks", "kernels"}}
 

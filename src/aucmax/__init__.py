@@ -88,7 +88,8 @@ _LATER = {
 command hears Ctrl-C while torch is still being loaded."""
 
 _PACKAGES = (
-    "data", "history", "judge", "loss", "metrics", "models", "optim", "paper", "stages", "tables",
+    "boosting", "data", "history", "judge", "loss", "metrics", "models", "optim", "paper", "stages",
+    "tables",
 )  # fmt: skip
 
 
