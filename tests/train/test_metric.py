@@ -121,6 +121,9 @@ def test_a_name_carries_numbers(name):
     scores, weight = torch.randn(len(Y), generator=generator), torch.rand(len(Y)) + 0.1
     expected = function(scores, Y, **numbers, weight=weight)
     assert metric(Scored(scores[:, None], Y, weight), "binary") == expected
+    other = torch.randn(len(Y), generator=generator)
+    test = getattr(metrics, f"{function.__name__}_test")(scores, other, Y, **numbers, weight=weight)
+    assert metric.test(scores, other, Y, weight, torch.zeros(len(Y))) == test
     classes, table = torch.arange(90) % 3, torch.randn(90, 3, generator=generator)
     share = table.double().softmax(-1)
     of_classes = [function(share[:, k], (classes == k).long(), **numbers) for k in range(3)]
@@ -166,6 +169,11 @@ def test_pairs_within_groups():
         expected.append(metrics.grouped_auc(*columns))
     found = metric(Scored(scores, y, None, group), "multilabel")
     assert found == pytest.approx(sum(expected) / len(expected))
+    a, b = scores[:, 0], scores[:, 1]
+    labels = y[:, 0].nan_to_num()
+    assert metric.test(a, b, labels, None, group) == metrics.grouped_auc_test(a, b, labels, group)
+    assert METRICS["roc_auc"].test(a, b, labels, None, group) == metrics.delong_test(a, b, labels)
+    assert find_metric(smallest_gap).test(a, b, labels) is None
     with pytest.raises(ValueError, match="rows must have groups for the metric grouped_auc, found"):
         metric(Scored(scores[:, 0], y[:, 0].nan_to_num(), None), "binary")
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from aucmax.metrics import _gpu
-from aucmax.metrics._rows import Values, has_both_classes, read_rows
+from aucmax.metrics._rows import Rows, Values, has_both_classes, read_rows
 
 ROUNDING = 1e-12
 """Relative: sums of weights that exceed a bound by less do not exceed it."""
@@ -31,8 +31,11 @@ def read_curve(scores: Values, target: Values, weight: Values | None = None) -> 
     if tensors is not None and (counts := _gpu.counts_above(*tensors)) is not None:
         return Curve(*counts, 1.0 if tensors[2] is None else float(tensors[2].max()))
     rows = read_rows(scores, target, weight)
-    if not has_both_classes(rows.positive):
-        return None
+    return curve_of(rows) if has_both_classes(rows.positive) else None
+
+
+def curve_of(rows: Rows) -> Curve:
+    """That of rows on the CPU."""
     hits, alarms, _ = rows.counts_above()
     unit = 1.0 if rows.weight is None else float(rows.weight.max())
     return Curve(torch.from_numpy(hits), torch.from_numpy(alarms), unit)

@@ -36,14 +36,20 @@ class Rows(NamedTuple):
 
         The highest score comes first; weights are relative to the largest.
         """
-        order = np.argsort(self.scores)[::-1]
-        ranked, positive = self.scores[order], self.positive[order]
-        last_of_ties = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
+        order, last_of_ties = self.ranked()
+        positive = self.positive[order]
         w = np.ones(len(order)) if self.weight is None else self.weight[order] / self.weight.max()
         positives, negatives = (
             np.cumsum(np.where(side, w, 0.0))[last_of_ties] for side in (positive, ~positive)
         )
-        return positives, negatives, ranked[last_of_ties].astype(np.float64)
+        thresholds = self.scores[order[last_of_ties]]
+        return positives, negatives, thresholds.astype(np.float64)
+
+    def ranked(self) -> tuple[Array, Array]:
+        """The rows from the highest score down, and where in them each distinct score ends."""
+        order = np.argsort(self.scores)[::-1]
+        ranked = self.scores[order]
+        return order, np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
 
 
 def read_rows(

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from aucmax import checks
 from aucmax.metrics import _gpu
 from aucmax.metrics._pairs import Placements, placements, placements_by_weight
 from aucmax.metrics._rows import Array, Floats, Values, has_both_classes, read_rows
-
-
-class AUCInterval(NamedTuple):
-    """An AUC, its confidence interval and DeLong's standard error."""
-
-    auc: float
-    low: float
-    high: float
-    standard_error: float
-    level: float
-
-
-class DeLongTest(NamedTuple):
-    """Two AUCs, their difference a - b, and how surprising that is if the truth is zero."""
-
-    auc_a: float
-    auc_b: float
-    difference: float
-    standard_error: float
-    z: float
-    p_value: float
+from aucmax.metrics.uncertainty import (
+    NO_TEST,
+    ConfidenceInterval,
+    PairedTest,
+    check_level,
+    comparison,
+    effective_rows,
+    interval,
+    no_interval,
+    variance_of_mean,
+)
 
 
 def roc_auc_interval(
     scores: Values, target: Values, level: float = 0.95, weight: Values | None = None
-) -> AUCInterval:
+) -> ConfidenceInterval:
     r"""The AUC with DeLong's standard error and a confidence interval (``level`` in (0, 1)).
 
     A positive's *placement* :math:`p_i` is the share of negatives below it, a negative's
@@ -79,7 +67,7 @@ def roc_auc_interval(
 
 def delong_test(
     scores_a: Values, scores_b: Values, target: Values, weight: Values | None = None
-) -> DeLongTest:
+) -> PairedTest:
     r"""Tests whether two models that score the same rows have the same AUC (DeLong et al., 1988).
 
     With placements as in :func:`roc_auc_interval`, the variance of the difference of the AUCs is
@@ -101,61 +89,6 @@ def delong_test(
         return NO_TEST
     a, b = models
     return comparison(a.auc, b.auc, *_variance(a.wins - b.wins, a.losses - b.losses, weights))
-
-
-NO_TEST = DeLongTest(*[math.nan] * 6)
-
-
-def no_interval(level: float) -> AUCInterval:
-    """That of rows that lack a class."""
-    return AUCInterval(math.nan, math.nan, math.nan, math.nan, level)
-
-
-def check_level(level: float) -> float:
-    """Return the level of confidence if it is one."""
-    return checks.number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
-
-
-def interval(auc: float, variance: float | None, k: float, level: float) -> AUCInterval:
-    """The interval of :func:`roc_auc_interval`, with k the rows of the smallest class.
-
-    Without a variance, which one row of a class cannot give, Hoeffding's bound serves.
-    """
-    tail = (1 - level) / 2
-    bound = auc * (1 - auc) / k
-    variance = bound if variance is None else variance
-    if auc in (0, 1):
-        edge = tail ** (1 / k)
-        low, high = (edge, 1.0) if auc else (0.0, 1 - edge)
-        return AUCInterval(auc, low, high, math.sqrt(variance), level)
-    from statistics import NormalDist  # here, for it takes longer to import than the rest
-
-    centre, sigma = math.log(auc / (1 - auc)), math.sqrt((k * variance + bound) / (k + 1))
-    half = -NormalDist().inv_cdf(tail) * sigma / (auc * (1 - auc))
-    low, high = ((1 + math.tanh((centre + side) / 2)) / 2 for side in (-half, half))
-    return AUCInterval(auc, min(low, auc), max(high, auc), math.sqrt(variance), level)
-
-
-def comparison(auc_a: float, auc_b: float, variance: float | None, k: float) -> DeLongTest:
-    """The test of :func:`delong_test`, with k the rows of the smallest class."""
-    difference, error = auc_a - auc_b, math.sqrt(variance or 0.0)
-    if difference == 0:
-        return DeLongTest(auc_a, auc_b, 0.0, error, z=0.0, p_value=1.0)
-    error = error or math.sqrt(1 / k)
-    z = difference / error
-    return DeLongTest(auc_a, auc_b, difference, error, z, math.erfc(abs(z) / math.sqrt(2)))
-
-
-def effective_rows(weight: Floats) -> float:
-    """As many rows of one weight would tell as much (Kish)."""
-    return float(weight.sum() ** 2 / (weight @ weight))
-
-
-def variance_of_mean(values: Floats, weight: Floats) -> float:
-    """Of a weighted mean; equal values give zero, equal weights the sample variance over n."""
-    shares, n = weight / weight.sum(), len(values)
-    values = values - values[0]
-    return float(n / (n - 1) * np.sum((shares * (values - shares @ values)) ** 2))
 
 
 def _placements_by_model(

@@ -10,10 +10,11 @@ import numpy as np
 from aucmax.checks import check_weights
 from aucmax.metrics._pairs import placements, placements_by_weight, share_won
 from aucmax.metrics._rows import Array, Floats, Values, read_array, read_column, warn_nan
-from aucmax.metrics.delong import (
+from aucmax.metrics.roc import roc_auc
+from aucmax.metrics.uncertainty import (
     NO_TEST,
-    AUCInterval,
-    DeLongTest,
+    ConfidenceInterval,
+    PairedTest,
     check_level,
     comparison,
     effective_rows,
@@ -21,7 +22,6 @@ from aucmax.metrics.delong import (
     no_interval,
     variance_of_mean,
 )
-from aucmax.metrics.roc import roc_auc
 
 
 def hand_till(scores: Values, target: Values, weight: Values | None = None) -> float:
@@ -62,7 +62,7 @@ def hand_till(scores: Values, target: Values, weight: Values | None = None) -> f
 
 def hand_till_interval(
     scores: Values, target: Values, level: float = 0.95, weight: Values | None = None
-) -> AUCInterval:
+) -> ConfidenceInterval:
     r"""Hand and Till's M with its standard error and a confidence interval.
 
     DeLong's variance, carried over: M is a mean of AUCs, so a row's placements in all of them add
@@ -95,7 +95,7 @@ def hand_till_interval(
 
 def hand_till_test(
     scores_a: Values, scores_b: Values, target: Values, weight: Values | None = None
-) -> DeLongTest:
+) -> PairedTest:
     """Tests whether two models that score the same rows have the same M.
 
     As :func:`delong_test`, with the variance of :func:`hand_till_interval`.

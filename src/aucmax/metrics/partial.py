@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from aucmax import checks
 from aucmax.metrics._curve import ROUNDING, Curve, read_curve
-from aucmax.metrics._rows import Values
+from aucmax.metrics._moves import (
+    Moves,
+    by_derivative,
+    class_errors,
+    effective_by_class,
+    interval_of,
+    paired_test_of,
+    rows_above,
+)
+from aucmax.metrics._rows import Rows, Values
+from aucmax.metrics.uncertainty import ConfidenceInterval, PairedTest
 
 
 def partial_auc(
@@ -87,6 +99,118 @@ def tpr_at_fpr(scores: Values, target: Values, fpr: float, weight: Values | None
     return float((hits * within).max() / hits[-1])
 
 
+def partial_auc_interval(
+    scores: Values,
+    target: Values,
+    max_fpr: float = 1.0,
+    min_tpr: float = 0.0,
+    level: float = 0.95,
+    weight: Values | None = None,
+) -> ConfidenceInterval:
+    r"""The partial AUC with its standard error and a confidence interval (``level`` in (0, 1)).
+
+    The variance is DeLong's, restricted to the range (He and Escobar, 2008). A positive moves the
+    area A by its *placement* in the range. A negative inside it moves A by the part of the
+    positives above it, less that at the bound, for it pushes another one out. One-way, with
+    :math:`t` for the score at :math:`\beta` and a tie counting half:
+
+    .. math::
+        p_i = \bigl(\beta - P(s \ge s_i \mid y = 0)\bigr)_+, \qquad
+        q_j = \mathbb{1}[s_j \ge t] \bigl(P(s > s_j \mid y = 1) - P(s > t \mid y = 1)\bigr).
+
+    They are the derivatives of A by the rows' shares of their class, which is how they are
+    computed for two-way areas and weights too. :math:`V = S_p^2 / n_+ + S_q^2 / n_-`, and the
+    interval is that of :func:`roc_auc_interval` for :math:`A / (\beta (1 - \alpha))`, with
+    :math:`k = \min((1 - \alpha) n_+, \beta n_-)`. Arguments as in :func:`partial_auc`.
+
+    Example:
+        >>> from aucmax.metrics import partial_auc_interval
+        >>> scores, target = [0.1, 0.4, 0.35, 0.8, 0.9], [0, 0, 1, 1, 1]
+        >>> value, low, high, *_ = partial_auc_interval(scores, target, max_fpr=0.5)
+        >>> print(f"{value:.3f} [{low:.3f}, {high:.3f}]")
+        0.333 [0.015, 0.496]
+    """
+    max_fpr, min_tpr = check_range(max_fpr, min_tpr)
+    metric = partial(_area_with_moves, max_fpr=max_fpr, min_tpr=min_tpr)
+    return interval_of(metric, scores, target, level, weight)
+
+
+def partial_auc_test(
+    scores_a: Values,
+    scores_b: Values,
+    target: Values,
+    max_fpr: float = 1.0,
+    min_tpr: float = 0.0,
+    weight: Values | None = None,
+) -> PairedTest:
+    """Tests whether two models that score the same rows have the same partial AUC.
+
+    As :func:`delong_test`, with what :func:`partial_auc_interval` has for placements.
+
+    Example:
+        >>> from aucmax.metrics import partial_auc_test
+        >>> a, b = [0.1, 0.4, 0.35, 0.8, 0.9, 0.2], [0.1, 0.2, 0.35, 0.8, 0.3, 0.5]
+        >>> test = partial_auc_test(a, b, [0, 0, 1, 1, 1, 0], max_fpr=0.4)
+        >>> print(f"{test.difference:.2f}, p = {test.p_value:.2f}")
+        0.11, p = 0.72
+    """
+    max_fpr, min_tpr = check_range(max_fpr, min_tpr)
+    metric = partial(_area_with_moves, max_fpr=max_fpr, min_tpr=min_tpr)
+    return paired_test_of(metric, scores_a, scores_b, target, weight)
+
+
+def tpr_at_fpr_interval(
+    scores: Values,
+    target: Values,
+    fpr: float,
+    level: float = 0.95,
+    weight: Values | None = None,
+) -> ConfidenceInterval:
+    r"""The true positive rate at a false one, with its standard error and a confidence interval.
+
+    The threshold t depends on the negatives, so both classes add to the variance, with r for the
+    slope of the ROC curve at ``fpr`` = f:
+
+    .. math::
+        V = \frac{\mathrm{TPR} (1 - \mathrm{TPR})}{n_+ - 1} + r^2 \frac{f (1 - f)}{n_- - 1}.
+
+    The slope is that between the points one standard error of f to the left and to the right. The
+    interval is that of :func:`roc_auc_interval` with :math:`k = n_+`. Arguments as in
+    :func:`tpr_at_fpr`, and ``level`` in (0, 1).
+
+    Example:
+        >>> from aucmax.metrics import tpr_at_fpr_interval
+        >>> scores, target = [0.1, 0.4, 0.35, 0.8, 0.9, 0.2], [0, 0, 1, 1, 1, 0]
+        >>> value, low, high, *_ = tpr_at_fpr_interval(scores, target, 0.1)
+        >>> print(f"{value:.3f} [{low:.3f}, {high:.3f}]")
+        0.667 [0.107, 0.971]
+    """
+    metric = partial(_tpr_with_moves, fpr=check_fpr(fpr))
+    return interval_of(metric, scores, target, level, weight)
+
+
+def tpr_at_fpr_test(
+    scores_a: Values,
+    scores_b: Values,
+    target: Values,
+    fpr: float,
+    weight: Values | None = None,
+) -> PairedTest:
+    """Tests whether two models find as much at the same false positive rate.
+
+    As :func:`delong_test`, with the variance of :func:`tpr_at_fpr_interval`.
+
+    Example:
+        >>> from aucmax.metrics import tpr_at_fpr_test
+        >>> a, b = [0.1, 0.4, 0.35, 0.8, 0.9, 0.2], [0.1, 0.2, 0.35, 0.8, 0.3, 0.5]
+        >>> test = tpr_at_fpr_test(a, b, [0, 0, 1, 1, 1, 0], 0.1)
+        >>> print(f"{test.difference:.2f}, p = {test.p_value:.2f}")
+        0.33, p = 0.32
+    """
+    metric = partial(_tpr_with_moves, fpr=check_fpr(fpr))
+    return paired_test_of(metric, scores_a, scores_b, target, weight)
+
+
 def check_range(max_fpr: float, min_tpr: float = 0.0) -> tuple[float, float]:
     """Return both rates if they are some."""
     max_fpr = checks.number(
@@ -106,9 +230,31 @@ def area_within(curve: Curve, max_fpr: float, min_tpr: float) -> Tensor:
     start = curve.hits.new_zeros(1)
     tpr, fpr = (torch.cat([start, sums / sums[-1]]) for sums in (curve.hits, curve.alarms))
     width, rise = fpr.diff(), tpr.diff()
-    # Lines that go straight up have no width, and those along have no rise: no 0 / 0.
-    inside = ((max_fpr - fpr[:-1]) / width.where(width > 0, 1.0)).clamp(0, 1)
+    # Of both ends of a line the smaller is taken, so that a point at the very bound has one
+    # derivative. Lines that go straight up have no width, those along no rise: no 0 / 0.
+    inside = fpr.clamp(max=max_fpr).diff()
     low = tpr[:-1] - min_tpr
-    high = (low + inside * rise).clamp(min=0)
+    high = (low + rise * inside / width.where(width > 0, 1.0)).clamp(min=0)
     above = (high / (high - low).where(low < 0, 1.0)).where(low < 0, 1.0)  # of the line's width
-    return (width * inside * above * (low.clamp(min=0) + high)).sum() / 2
+    return (inside * above * (low.clamp(min=0) + high)).sum() / 2
+
+
+def _area_with_moves(rows: Rows, max_fpr: float, min_tpr: float) -> Moves:
+    value, moves = by_derivative(rows, lambda curve: area_within(curve, max_fpr, min_tpr))
+    positives, negatives = effective_by_class(rows)
+    largest = max_fpr * (1 - min_tpr)
+    k = min(positives * (1 - min_tpr), negatives * max_fpr)
+    return Moves(min(value, largest), moves, k, largest)
+
+
+def _tpr_with_moves(rows: Rows, fpr: float) -> Moves:
+    hits, alarms, _ = rows.counts_above()
+    within = alarms <= fpr * (1 + ROUNDING) * alarms[-1]
+    flagged = rows_above(rows, within.astype(np.float64))
+    positives, negatives = effective_by_class(rows)
+    step = max(class_errors(flagged, rows)[1], 1 / negatives)
+    ends = max(0.0, fpr - step), min(1.0, fpr + step)
+    tprs = np.interp(ends, np.append(0, alarms / alarms[-1]), np.append(0, hits / hits[-1]))
+    slope = (tprs[1] - tprs[0]) / (ends[1] - ends[0])
+    value = float((hits * within).max() / hits[-1])
+    return Moves(value, np.where(rows.positive, 1.0, -slope) * flagged, positives)

@@ -131,8 +131,6 @@ def _scored(options: Options, result: FitResult, task: str) -> Scored:
 
 def _p_value(options: Options, best: Scored, other: Scored) -> float:
     """Of a paired test on the validation rows; nan if the metric has none."""
-    test = getattr(options.measure, "test", None)
-    if test is None:
-        return math.nan
     rows = (best.scores.reshape(-1), other.scores.reshape(-1), *best[1:])
-    return float(test(*rows).p_value)
+    test = options.measure.test(*rows)
+    return math.nan if test is None else test.p_value

@@ -49,6 +49,8 @@ class Metric:
         numbers: the arguments that a name gives after "@", each with its words in the label; the
             first must be there.
         check: raises unless these numbers are right.
+        paired: tests whether two models differ, of the scores of both and else as ``binary``; None
+            if there is no such test.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Metric:
     needs_group: bool = False
     numbers: tuple[tuple[str, str], ...] = ()
     check: Callable[..., object] | None = None
+    paired: Callable[..., metrics.PairedTest] | None = None
 
     def history_key(self, part: str, iterate: str) -> str:
         """Where a record has the value: part is "train", "valid" or "test"."""
@@ -94,6 +97,7 @@ class Metric:
         return replace(
             self, name=name, label=label, key=name, numbers=(),
             binary=partial(_with_numbers, self.binary, given),
+            paired=self.paired and partial(_with_numbers, self.paired, given),
         )  # fmt: skip
 
     def __call__(self, scored: Scored, task: str) -> float:
@@ -123,13 +127,29 @@ class Metric:
             ]
         return math.fsum(map(self._of_two_classes, columns)) / len(columns)
 
+    def test(
+        self,
+        scores_a: Tensor,
+        scores_b: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        group: Tensor | None = None,
+    ) -> metrics.PairedTest | None:
+        """Whether two models that score the same rows of two classes differ; None if none tells."""
+        if self.paired is None:
+            return None
+        return self.paired(scores_a, scores_b, target, *self._more(weight, group))
+
     def _of_two_classes(self, scored: Scored) -> float:
-        scores, target, weight, group = scored
+        return float(self.binary(*scored[:2], *self._more(scored.weight, scored.group)))
+
+    def _more(self, weight: Tensor | None, group: Tensor | None) -> tuple[Tensor | None, ...]:
+        """What the functions take after the labels."""
         if not self.needs_group:
-            return float(self.binary(scores, target, weight))
+            return (weight,)
         if group is None:
             raise ValueError(f"rows must have groups for the metric {self.name}, found none")
-        return float(self.binary(scores, target, group, weight))
+        return group, weight
 
 
 def _with_numbers(
@@ -157,30 +177,33 @@ def _number(text: str) -> float | str:
         return text
 
 
-ROC_AUC = Metric("roc_auc", "AUC", "auc", metrics.roc_auc, metrics.hand_till)
+ROC_AUC = Metric(
+    "roc_auc", "AUC", "auc", metrics.roc_auc, metrics.hand_till, paired=metrics.delong_test
+)
 METRICS = {
     metric.name: metric
     for metric in (
         ROC_AUC,
         Metric(
             "average_precision", "average precision", "average_precision",
-            metrics.average_precision,
+            metrics.average_precision, paired=metrics.average_precision_test,
         ),
         Metric(
             "grouped_auc", "AUC within groups", "grouped_auc", metrics.grouped_auc,
-            needs_group=True,
+            needs_group=True, paired=metrics.grouped_auc_test,
         ),
         Metric(
             "partial_auc", "partial AUC", "partial_auc", metrics.partial_auc,
             numbers=(("max_fpr", "FPR <= {}"), ("min_tpr", "TPR >= {}")), check=check_range,
+            paired=metrics.partial_auc_test,
         ),
         Metric(
             "tpr_at_fpr", "TPR", "tpr_at_fpr", metrics.tpr_at_fpr,
-            numbers=(("fpr", "FPR <= {}"),), check=check_fpr,
+            numbers=(("fpr", "FPR <= {}"),), check=check_fpr, paired=metrics.tpr_at_fpr_test,
         ),
         Metric(
             "precision_at", "precision", "precision_at", metrics.precision_at,
-            numbers=(("share", "top {}"),), check=check_share,
+            numbers=(("share", "top {}"),), check=check_share, paired=metrics.precision_at_test,
         ),
     )
 }  # fmt: skip

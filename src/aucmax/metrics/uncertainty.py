@@ -1,0 +1,114 @@
+"""How sure a metric is, and whether two differ: what all intervals and tests are made of."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from aucmax import checks
+from aucmax.metrics._rows import Floats
+
+
+class ConfidenceInterval(NamedTuple):
+    """The value of a metric, its confidence interval and its standard error."""
+
+    value: float
+    low: float
+    high: float
+    standard_error: float
+    level: float
+
+    @property
+    def auc(self) -> float:
+        """The value, of an AUC."""
+        return self.value
+
+
+class PairedTest(NamedTuple):
+    """Two models' values, their difference a - b, and how surprising it is if the truth is zero."""
+
+    value_a: float
+    value_b: float
+    difference: float
+    standard_error: float
+    z: float
+    p_value: float
+
+    @property
+    def auc_a(self) -> float:
+        """The value of the first, of AUCs."""
+        return self.value_a
+
+    @property
+    def auc_b(self) -> float:
+        """The value of the second, of AUCs."""
+        return self.value_b
+
+
+NO_TEST = PairedTest(*[math.nan] * 6)
+
+
+def no_interval(level: float) -> ConfidenceInterval:
+    """That of rows that lack a class."""
+    return ConfidenceInterval(math.nan, math.nan, math.nan, math.nan, level)
+
+
+def check_level(level: float) -> float:
+    """Return the level of confidence if it is one."""
+    return checks.number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
+
+
+def interval(
+    value: float, variance: float | None, k: float, level: float, largest: float = 1.0
+) -> ConfidenceInterval:
+    """The interval of :func:`roc_auc_interval`, with k the rows of the smallest class.
+
+    Without a variance, which one row of a class cannot give, Hoeffding's bound serves.
+
+    Args:
+        value: of the metric, from 0 to ``largest``, which takes the place of 1.
+        variance: of the value.
+        k: as many independent rows tell about as much.
+        level: of confidence.
+        largest: that the metric can be.
+    """
+    tail, share = (1 - level) / 2, value / largest
+    bound = share * (1 - share) / k
+    relative = bound if variance is None else variance / largest**2
+    error = largest * math.sqrt(relative)
+    if share in (0, 1):
+        edge = tail ** (1 / k)
+        low, high = (edge, 1.0) if share else (0.0, 1 - edge)
+        return ConfidenceInterval(value, low * largest, high * largest, error, level)
+    from statistics import NormalDist  # here, for it takes longer to import than the rest
+
+    centre, sigma = math.log(share / (1 - share)), math.sqrt((k * relative + bound) / (k + 1))
+    half = -NormalDist().inv_cdf(tail) * sigma / (share * (1 - share))
+    low, high = (largest * (1 + math.tanh((centre + side) / 2)) / 2 for side in (-half, half))
+    return ConfidenceInterval(value, min(low, value), max(high, value), error, level)
+
+
+def comparison(
+    value_a: float, value_b: float, variance: float | None, k: float, largest: float = 1.0
+) -> PairedTest:
+    """The test of :func:`delong_test`, with arguments as of :func:`interval`."""
+    difference, error = value_a - value_b, math.sqrt(variance or 0.0)
+    if difference == 0:
+        return PairedTest(value_a, value_b, 0.0, error, z=0.0, p_value=1.0)
+    error = error or largest * math.sqrt(1 / k)
+    z = difference / error
+    return PairedTest(value_a, value_b, difference, error, z, math.erfc(abs(z) / math.sqrt(2)))
+
+
+def effective_rows(weight: Floats) -> float:
+    """As many rows of one weight would tell as much (Kish)."""
+    return float(weight.sum() ** 2 / (weight @ weight))
+
+
+def variance_of_mean(values: Floats, weight: Floats) -> float:
+    """Of a weighted mean; equal values give zero, equal weights the sample variance over n."""
+    shares, n = weight / weight.sum(), len(values)
+    values = values - values[0]
+    return float(n / (n - 1) * np.sum((shares * (values - shares @ values)) ** 2))

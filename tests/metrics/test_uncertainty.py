@@ -1,0 +1,208 @@
+"""Intervals and paired tests of every metric: against the bootstrap, by their laws, in coverage."""
+
+import importlib
+import math
+from functools import partial
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aucmax import metrics
+from aucmax.metrics import ConfidenceInterval, PairedTest, delong_test, roc_auc_interval
+
+few = settings(deadline=None, max_examples=25)
+GROUPS = np.arange(480) // 12  # of the rows below
+METRICS = {
+    "partial_auc": {"max_fpr": 0.2},
+    "two-way": {"max_fpr": 0.4, "min_tpr": 0.3},
+    "tpr_at_fpr": {"fpr": 0.2},
+    "precision_at": {"share": 0.15},
+    "count": {"share": 60},
+    "average_precision": {},
+}
+OTHER_NAMES = {"two-way": "partial_auc", "count": "precision_at"}
+
+
+def functions(name):
+    """The metric, its interval and its test, with their numbers."""
+    own = OTHER_NAMES.get(name, name)
+    return [
+        partial(getattr(metrics, own + ending), **METRICS[name])
+        for ending in ("", "_interval", "_test")
+    ]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Scores of two models that have much in common, labels and weights."""
+    random = np.random.default_rng(0)
+    y, shared = np.arange(480) % 4 == 0, random.standard_normal(480)
+    a, b = (0.6 * shared + 0.8 * random.standard_normal(480) + g * y for g in (1.2, 1.0))
+    return a, b, y, random.lognormal(0, 0.5, 480)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", METRICS)
+def test_errors_are_those_of_the_bootstrap(rows, name, weighted):
+    """Rows of each class are drawn again, each with its weight."""
+    metric, interval, paired = functions(name)
+    a, b, y, w = rows
+    if name == "count":
+        w = w / w.mean()  # a count is of weight: drawn rows have as much but for chance
+    random, classes = np.random.default_rng(1), [np.flatnonzero(y), np.flatnonzero(~y)]
+    values = []
+    for _ in range(150):
+        drawn = np.concatenate([random.choice(part, len(part)) for part in classes])
+        weight = w[drawn] if weighted else None
+        values.append([metric(x[drawn], y[drawn], weight=weight) for x in (a, b)])
+    first, second = np.array(values).T
+    weight = w if weighted else None
+    found = interval(a, y, weight=weight)
+    assert found.value == pytest.approx(metric(a, y, weight=weight), rel=1e-12)
+    assert found.standard_error == pytest.approx(first.std(), rel=0.2)
+    test = paired(a, b, y, weight=weight)
+    assert test.standard_error == pytest.approx((first - second).std(), rel=0.25)
+    assert test.difference == pytest.approx(found.value - metric(b, y, weight=weight), rel=1e-12)
+    assert test.z == pytest.approx(test.difference / test.standard_error)
+    assert test.p_value == pytest.approx(2 * NormalDist().cdf(-abs(test.z)))
+
+
+def test_errors_within_groups_are_those_of_drawn_groups(rows):
+    a, b, y, w = rows
+    a = a + np.random.default_rng(2).standard_normal(40)[GROUPS] * y  # some groups are easier
+    random, values = np.random.default_rng(1), []
+    for _ in range(150):
+        drawn = random.choice(40, 40)
+        index = np.concatenate([np.flatnonzero(g == GROUPS) for g in drawn])
+        group = np.repeat(np.arange(40), 12)
+        values.append(
+            [metrics.grouped_auc(x[index], y[index], group, w[index]) for x in (a, b)]
+            + [metrics.grouped_auc(a[index], y[index], group, mean=True)]
+        )
+    first, second, mean = np.array(values).T
+    found = metrics.grouped_auc_interval(a, y, GROUPS, weight=w)
+    assert found.value == metrics.grouped_auc(a, y, GROUPS, w)
+    assert found.standard_error == pytest.approx(first.std(), rel=0.15)
+    test = metrics.grouped_auc_test(a, b, y, GROUPS, w)
+    assert test.standard_error == pytest.approx((first - second).std(), rel=0.15)
+    alike = metrics.grouped_auc_interval(a, y, torch.tensor(GROUPS), mean=True)
+    assert alike.standard_error == pytest.approx(mean.std(), rel=0.15)
+
+
+def test_a_single_group_says_next_to_nothing_of_others(rows):
+    a, b, y, _ = rows
+    found = metrics.grouped_auc_interval(a, y, np.zeros(480))
+    assert found.high - found.low > 0.8
+    assert metrics.grouped_auc_test(a, b, y, np.zeros(480)).p_value > 0.9
+
+
+@few
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
+def test_the_whole_range_is_delongs(seed, ties, weighted):
+    random = np.random.default_rng(seed)
+    y = np.arange(random.integers(5, 40)) % 4 == 0
+    a, b = random.standard_normal((2, len(y))) + y
+    a, b = (a.round(), b.round()) if ties else (a, b)
+    w = random.random(len(y)) + 0.1 if weighted else None
+    close = partial(pytest.approx, rel=1e-9, abs=1e-12)
+    assert metrics.partial_auc_interval(a, y, weight=w) == close(roc_auc_interval(a, y, weight=w))
+    assert metrics.partial_auc_test(a, b, y, weight=w) == close(delong_test(a, b, y, w))
+
+
+@few
+@given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(METRICS)), st.booleans())
+def test_intervals_hold_the_value_and_tests_are_antisymmetric(seed, name, ties):
+    metric, interval, paired = functions(name)
+    random = np.random.default_rng(seed)
+    y = np.arange(random.integers(60, 80)) < random.integers(1, 59)
+    a, b = random.standard_normal((2, len(y))) + y
+    a, b = (a.round(), b.round()) if ties else (a, b)
+    found = interval(a, y)
+    assert type(found) is ConfidenceInterval
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    assert found.low < found.high
+    assert found.value == pytest.approx(metric(a, y), rel=1e-12)
+    assert interval(a, y, weight=np.full(len(y), 1.0)) == pytest.approx(found, rel=1e-9, abs=1e-12)
+    wider = interval(a, y, level=0.99)
+    assert wider.low <= found.low
+    assert wider.high >= found.high
+    ab, ba = paired(a, b, y), paired(b, a, y)
+    assert type(ab) is PairedTest
+    assert (ab.z, ab.difference) == (-ba.z, -ba.difference)
+    assert paired(a, a, y)[2:] == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_separated_classes_have_an_interval():
+    x, y = np.arange(110.0), np.arange(110) >= 100
+    edge = 0.025**0.1  # Clopper and Pearson's for ten of ten
+    for name in METRICS.keys() - {"count", "precision_at"}:
+        low, high = functions(name)[1](x, y)[1:3]
+        assert low / high == pytest.approx(0.025 ** (1 / 7) if name == "two-way" else edge)
+    found = metrics.precision_at_interval(x, y, 10)
+    assert found[:3] == (1.0, pytest.approx(edge), 1.0)
+    found = metrics.precision_at_interval(x, y, 20)  # at most half of them can be positive
+    assert found[:3] == (0.5, pytest.approx(edge / 2), 0.5)
+
+
+@pytest.fixture
+def coverage(monkeypatch):
+    """The benchmark, whose simulation shows more."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    return importlib.import_module("metric_coverage")
+
+
+def test_intervals_cover_the_truth_and_tests_keep_their_level(coverage):
+    """Errors that are wrong by a quarter fail, in either direction."""
+    for metric in coverage.METRICS:
+        row = coverage.simulate(metric, positives=50, repetitions=120, seed=0)
+        assert row.coverage >= 0.9, row
+        assert 0.85 <= row.error_over_sd <= 1.2, row
+        assert row.test_size <= 0.1, row
+
+
+def test_what_has_no_value_has_no_interval_and_no_test():
+    x, ones = np.arange(4.0), np.ones(4)
+    for name in METRICS:
+        _, interval, paired = functions(name)
+        with pytest.warns(UserWarning, match="4 positives and 0 negatives") as record:
+            assert np.isnan(interval(x, ones)[:4]).all()
+        assert record[0].filename == __file__
+        with pytest.warns(UserWarning, match="4 positives"):
+            assert np.isnan(paired(x, x, ones)).all()
+    y = np.arange(4) % 2
+    with pytest.warns(UserWarning, match="share is 9 rows of 4"):
+        assert math.isnan(metrics.precision_at_interval(x, y, 9).low)
+    with pytest.warns(UserWarning, match="no group has both"):
+        assert math.isnan(metrics.grouped_auc_interval(x, y, y).low)
+    with pytest.warns(UserWarning, match="no group has both"):
+        assert math.isnan(metrics.grouped_auc_test(x, x, y, y).p_value)
+
+
+def test_wrong_input_of_intervals_and_tests_is_named():
+    x, y = np.arange(4.0), np.arange(4) % 2
+    for name in METRICS:
+        _, interval, paired = functions(name)
+        with pytest.raises(ValueError, match="level must be"):
+            interval(x, y, level=95)
+        with pytest.raises(ValueError, match=r"scores_b.*1 NaN"):
+            paired(x, [math.nan, 0, 0, 0], y)
+    with pytest.raises(ValueError, match=r"scores_b.*1 NaN"):
+        metrics.grouped_auc_test(x, [math.nan, 0, 0, 0], y, [0, 0, 1, 1])
+    with pytest.raises(ValueError, match="max_fpr must be"):
+        metrics.partial_auc_interval(x, y, 0)
+    with pytest.raises(ValueError, match="fpr must be"):
+        metrics.tpr_at_fpr_test(x, x, y, 2)
+    with pytest.raises(ValueError, match="share must be"):
+        metrics.precision_at_interval(x, y, 0)
+
+
+def test_older_names_stay():
+    assert metrics.AUCInterval is ConfidenceInterval
+    assert metrics.DeLongTest is PairedTest
+    found = roc_auc_interval([0.0, 1.0, 2.0], [0, 1, 1])
+    assert found.auc == found.value == 1.0
