@@ -52,11 +52,15 @@ CASES = {
     "pga, stream": case("pga", "stream", optimizer_options={"radius": 5.0, "dual_radius": 1.0}),
     "pga, Dataset": case("pga", "dataset", positives=0.25, accumulate=2),
     "oauc, stream": case("oauc", "stream"),
-    "oauc, DataLoader with a generator": case("oauc", "seeded loader"),
-    "sgd, Dataset, 2 workers": case("sgd", "dataset", 2, clip_norm=1.0),
+    "sgd, average precision, 2 workers": case("sgd", "dataset", 2, clip_norm=1.0, objective="ap"),
     "adagrad, DataLoader": case("adagrad", "loader"),
     "adamw, DataLoader with a generator, 2 workers": case("adamw", "seeded loader", 2),
     "adamw, arrays": case("adamw"),
+    "adamw, pairs with a memory, groups": case(
+        "adamw", "groups", objective="pairwise+ce", loss_options={"memory": 20}
+    ),
+    "ppd-sg, groups": case("ppd-sg", "groups", rule="growing", loss_options={"sparse": True}),
+    "ppd-sg, partial": case("ppd-sg", rule="growing", objective="partial"),
 }
 
 
@@ -111,6 +115,8 @@ def stream(seed=5):
 def make_train(kind, workers=0, **trouble):
     if kind == "arrays":
         return make_rows()
+    if kind == "groups":
+        return (*make_rows(), None, np.arange(ROWS) // 8)
     if kind == "stream":
         return stream()
     dataset = Noisy(**trouble)

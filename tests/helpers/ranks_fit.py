@@ -129,6 +129,11 @@ def of_method(method, data, **options):
     return lambda: ending(train(network(), data(), method=method, **extra, **options))
 
 
+def grouped():
+    """Rows in 60 groups, some of one class."""
+    return (*rows(), None, torch.arange(360) // 6)
+
+
 def rare():
     return rows(share=0.05)
 
@@ -356,6 +361,13 @@ EQUAL = {
     "uneven validation": validated(uneven_rows),
     "one-sided validation": validated(one_sided_rows),
     "weights, many zero": counting_weights,
+    "pairs, weights, accumulate": of_method(
+        "adamw", weighted, objective="pairwise+ce", loss_options={"memory": 24}, accumulate=2
+    ),
+    "pairs in groups": of_method("sgd", grouped, objective="pairwise"),
+    "groups": of_method("ppd-sg", grouped),
+    "average precision": of_method("adamw", rare, objective="ap", positives=0.5),
+    "partial": of_method("ppd-sg", weighted, objective="partial"),
 }
 SHARDED = {
     **{f"fsdp, {m}": sharded(m) for m in ("ppd-sg", "ppd-adagrad", "pga", "adamw")},

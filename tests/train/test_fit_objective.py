@@ -70,6 +70,7 @@ def test_several_classes():
         ({"objective": "ranking"}, "objective must be one of .*, found 'ranking'"),
         ({"objective": "auc+auc"}, "objective must name each part once"),
         ({"objective": "auc+-1*ce"}, "the factor of 'ce' must be"),
+        ({"objective": "auc+half*ce"}, "the factor of 'ce' must be"),
         ({"objective": "auc", "loss": AUCLoss(0.2)}, "objective must not be given beside"),
         ({"objective": "ce", "loss_options": {"margin": 2}}, "loss_options must fit CrossEntropy"),
         ({"time_limit": 0}, "time_limit must be"),
@@ -167,3 +168,19 @@ def test_a_run_that_ended_by_the_clock_is_done(tmp_path):
     first = train(steps=50, eval_every=5, time_limit=1e-6, out=tmp_path)
     again = train(steps=50, eval_every=5, time_limit=1e-6, out=tmp_path)
     assert (again.steps, again.reason) == (first.steps, first.reason)
+
+
+@pytest.mark.parametrize(
+    "objective", ["pairwise+0.5*ce", "partial", "ap", "gce", "smoothed", "focal"]
+)
+def test_every_objective_learns(objective):
+    assert train(nn.Linear(4, 1), method="adamw", objective=objective, lr=0.05).auc > 0.75
+
+
+@pytest.mark.parametrize("objective", ["pairwise+ce", "ap", "auc+ce"])
+def test_several_labels_and_members_are_columns(objective):
+    labels = torch.stack([Y, 1 - Y], 1)
+    assert train(nn.Linear(4, 2), labels, method="adamw", objective=objective, lr=0.05).auc > 0.75
+    pair = Pair()
+    pair.scores_per_row = 2
+    assert train(pair, method="adamw", objective=objective, lr=0.05).auc > 0.75

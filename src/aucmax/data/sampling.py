@@ -72,6 +72,7 @@ class BatchSampler:
         seed = checks.count("seed", seed, least=0)
         self.positives = positives
         self.batch = self.left_out = 0
+        self.grouped = group is not None
         if group is not None:
             if positives is not None or replacement:
                 raise ValueError(

@@ -137,7 +137,7 @@ class _SampledSource(BatchSource):
         """Part k of the sequence; parts interleave the rows of a batch, so that all are alike."""
         batch, part = divmod(k, self.parts)
         rows = self.sampler.rows(batch)
-        if self.parts > 1 and getattr(self.sampler, "grouped", False):  # a group should stay whole
+        if self.parts > 1 and self.sampler.grouped:  # a group should stay whole
             rows = rows.chunk(self.parts)[part]
         elif self.parts > 1:
             rows = rows[part :: self.parts]

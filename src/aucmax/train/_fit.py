@@ -54,7 +54,7 @@ def fit(options: Options) -> FitResult:  # noqa: D417
             a name in :data:`aucmax.train.metrics.METRICS`, or a function of raw scores, labels
             and weights (or None) of all rows, of shape (N,) each; for several classes it gets a
             row of probabilities each, for several labels one label at a time. None is "roc_auc",
-            and "grouped_auc" for arrays that carry groups.
+            and "grouped_auc" where ``valid`` is arrays that carry groups.
         loss: one of your own in place of the method's; called with scores and labels.
         optimizer: one of your own, built on the parameters of model and ``loss``; its step sizes
             are left alone unless ``stages`` are given.

@@ -12,6 +12,7 @@ from torch import Tensor
 from aucmax import checkpoint, distributed
 from aucmax.data.sources import BatchSource
 from aucmax.history import History, read
+from aucmax.loss import GroupedAUCLoss
 from aucmax.signals import Stopped
 from aucmax.stages import Stage
 from aucmax.train._captured import make_step
@@ -269,7 +270,12 @@ class Loop:
         self.step.meet()
         distributed.average_buffers(options.model)
         probe = self.samples.probe()
-        saddle = {name: _plain(getattr(phase.saddle, name, None)) for name in ("a", "b", "alpha")}
+        by_group = isinstance(phase.saddle, GroupedAUCLoss)  # of thousands the mean is enough
+        saddle = {
+            name: None if x is None else _plain(x.mean() if by_group else x)
+            for name in ("a", "b", "alpha")
+            for x in [getattr(phase.saddle, name, None)]
+        }
         ends = at.step >= self.total and phase.how.averages_stages
         values = self.judge.evaluate(phase, at.step, probe, end_stage=ends)
         gained = self.judge.best.step == at.step or phase is not self.phases[-1]
@@ -397,9 +403,7 @@ class Loop:
         self._open.close()
 
 
-def _plain(x: Tensor | None) -> Any:
-    """A number, a list, or None."""
-    if x is None:
-        return None
+def _plain(x: Tensor) -> Any:
+    """A number or a list."""
     values = x.detach().double().cpu()
     return values.item() if values.numel() == 1 else values.tolist()

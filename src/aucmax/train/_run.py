@@ -90,6 +90,8 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
     board = out / "tensorboard" if out is not None and options.tensorboard else None
     total = options.pretrain + options.steps
     reporter = Reporter(total, options.measure, options.progress, board)
+    if left_out := getattr(getattr(source, "sampler", None), "left_out", 0):
+        reporter.note(f"{left_out:,} rows are left out: their groups have one class, and no pairs")
     folder = None if out is None else RunFolder(out, config, reporter.note, mesh_of(model))
     phases = make_phases(options, known)
     losses = [part for phase in phases for part in phase.loss.modules()]

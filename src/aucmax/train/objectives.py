@@ -5,6 +5,7 @@ To add one, write its loss in :mod:`aucmax.loss` and give it a row in :data:`OBJ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -158,7 +159,11 @@ def parts_of(objective: str) -> list[tuple[str, float]]:
                 f"objective must be one of {', '.join(map(repr, OBJECTIVES))} or a sum of them "
                 f"such as 'auc+ce' or 'pairwise+0.5*ce', found {objective!r}"
             )
-        parts.append((name, checks.positive(f"the factor of {name!r}", factor) if factor else 1.0))
+        try:
+            weight = float(factor or 1)
+        except ValueError:
+            weight = math.nan
+        parts.append((name, checks.positive(f"the factor of {name!r}", weight)))
     if len({name for name, _ in parts}) < len(parts):
         raise ValueError(f"objective must name each part once, found {objective!r}")
     return parts

@@ -89,7 +89,8 @@ class Options:
         self.where: torch.device = find_device(self.device)
         self.folder: Path | None = None if self.out is None else Path(self.out)
         if self.metric is None:
-            self.metric = "grouped_auc" if has_groups(self.train) else "roc_auc"
+            judged = self.train if self.valid is None else self.valid
+            self.metric = "grouped_auc" if has_groups(judged) else "roc_auc"
         self.measure: Metric = find_metric(self.metric)
         self.optimizer_options = dict(self.optimizer_options or {})
         self.loss_options = dict(self.loss_options or {})
