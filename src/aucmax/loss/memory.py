@@ -39,8 +39,8 @@ class ScoreMemory(ExactState):
         saved = state_dict.get(f"{prefix}position")
         if isinstance(saved, Tensor) and saved.ndim == 3:
             self._resize(saved.shape[1])
-            self.is_empty = False
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self.is_empty = not bool(self.weight.any())
 
     def joined(
         self, scores: Tensor, positive: Tensor, negative: Tensor, group: Tensor | None
@@ -74,7 +74,7 @@ class ScoreMemory(ExactState):
         """
         weight = torch.stack([positive, negative])
         last = weight.shape[2] - 1
-        count = (weight > 0).cumsum(2)
+        count = ((weight > 0) & scores.isfinite()).cumsum(2)  # a NaN would stay for long
         total = count[:, :, -1:]
         turn = (torch.arange(self.size, device=weight.device) - self.position) % self.size
         number = turn + (total - 1 - turn).div(self.size, rounding_mode="floor") * self.size
@@ -97,3 +97,7 @@ class ScoreMemory(ExactState):
                 setattr(self, name, x)
             else:
                 getattr(self, name).copy_(x)  # in place, as a captured graph needs it
+
+    def extra_repr(self) -> str:
+        """Show the size."""
+        return f"size={self.size}"
