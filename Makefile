@@ -15,8 +15,8 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 test: $(READY)   ## Lint, type-check, build the docs, run the tests
-	$(MAKE) --no-print-directory --jobs=2 lint types docs
-	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory --jobs=3 types docs unit
 
 lint: $(READY)   ## ruff: style and formatting
 	$(BIN)/ruff check .
