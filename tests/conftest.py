@@ -22,7 +22,7 @@ def pytest_configure(config):
 
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported, by whichever test
-    settings.register_profile("aucmax", deadline=None, max_examples=50)
+    settings.register_profile("aucmax", deadline=None, max_examples=25)
     settings.load_profile("aucmax")
     gc.disable()  # until all is imported, which is never looked through again
 
