@@ -21,17 +21,10 @@ pytestmark = pytest.mark.xdist_group("core_ranks")
 def ranks(tmp_path_factory):
     """What each of two ranks knows."""
     folder = tmp_path_factory.mktemp("ranks")
-    children = [
-        subprocess.Popen(
-            [sys.executable, ranks_core.__file__, str(folder), str(rank)],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    errors = [child.communicate(timeout=300)[1] for child in children]
-    assert [child.returncode for child in children] == [0, 0], "\n".join(errors)
+    command = [sys.executable, ranks_core.__file__, str(folder)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
 
 
