@@ -1,13 +1,23 @@
 """Tables whose rows carry groups: only rows of the same one are compared, and none is cut."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aucmax import AUCClassifier
+from aucmax import AUCClassifier, metrics
+from aucmax.cli import main
+from aucmax.cli._tables import summary
+from aucmax.judge.evaluation import Evaluation
+from aucmax.tables import evaluate_file, fit_file, tune_file, write_report
 from aucmax.tables.encoder import Encoded
+from aucmax.tables.fit import TableFile
+from aucmax.tables.labeled import read_labeled
+from aucmax.tables.search import read_folds
 from aucmax.tables.split import are_compared, hold_out
+
+pytestmark = pytest.mark.xdist_group("groups")
 
 
 def quick(**options):
@@ -96,8 +106,229 @@ GROUPS = np.array([f"ward {i % 12}" for i in range(120)])
         (GROUPS[:50], {}, "groups must have a value for each of 120 rows, found 50"),
         ([None, *GROUPS[1:]], {}, "groups must have no missing values .* found 1 among 120"),
         (Y, {}, "groups must have one with rows of two classes, found 2 with rows of one class"),
+        (None, {"metric": "grouped_auc"}, "groups must be given for the metric 'grouped_auc'"),
+        (GROUPS, {"objective": "pairwise", "balanced": True}, "balanced must be False for rows in"),
+        (GROUPS, {"objective": "partial"}, "groups must go with"),
     ],
 )
 def test_groups_that_cannot_be(groups, options, message):
     with pytest.raises(ValueError, match=message):
         quick(**options).fit(X, Y, groups=groups)
+
+
+def wards(rows=900, seed=0, numbers=range(45)):
+    """Wards differ in how many are ill, which a column tells; within one it misleads."""
+    random = np.random.default_rng(seed)
+    ward = random.choice(numbers, rows)
+    prevalence = np.random.default_rng(7).normal(size=100)[ward] * 3
+    sign = random.normal(size=rows)
+    ill = random.random(rows) < 1 / (1 + np.exp(-(prevalence + 1.2 * sign - 1)))
+    return pd.DataFrame(
+        {
+            "ward": [f"w{k}" for k in ward],
+            "sign": sign,
+            "crowd": prevalence + random.normal(size=rows),
+            "w": 1.0 + (np.arange(rows) % 3),
+            "ill": np.where(ill, "yes", "no"),
+        }
+    )
+
+
+@pytest.mark.parametrize("objective", ["auc", "pairwise"])
+def test_training_within_groups_beats_cross_entropy_there(objective):
+    table, new = wards(), wards(600, seed=1, numbers=range(50, 90))
+    within = {}
+    for name in ("ce", objective):
+        model = quick(objective=name, max_steps=90, width=16)
+        model.fit(table[["sign", "crowd"]], table["ill"], groups=table["ward"])
+        assert model.metric_ == "grouped_auc"
+        assert np.isnan(model.validation_auc_)
+        assert 0.5 < model.validation_score_ < 1
+        about = new[["sign", "crowd"]], new["ill"]
+        within[name] = model.score(*about, groups=new["ward"])
+        of_ward = metrics.grouped_auc(
+            model.decision_function(about[0]), new["ill"] == "yes", new["ward"]
+        )
+        assert within[name] == pytest.approx(of_ward, abs=1e-12)
+    assert within[objective] > within["ce"] + 0.02
+
+
+def test_several_classes_rank_within_groups_by_pairs(tmp_path):
+    random = np.random.default_rng(0)
+    y, group = random.integers(3, size=240), random.integers(20, size=240)
+    x = random.normal(size=(240, 2)) + y[:, None]
+    with pytest.raises(ValueError, match="groups must go with two classes"):
+        quick().fit(x, y, groups=group)
+    model = quick(objective="pairwise").fit(x, y, groups=group)
+    assert model.score(x, y, groups=group) > 0.6
+    assert AUCClassifier.load(model.save(tmp_path / "m")).metric_ == "grouped_auc"
+
+
+def test_where_no_group_may_be_held_out_it_is_said():
+    with pytest.warns(UserWarning, match="no rows are held out: 1 groups, none of which may be"):
+        model = quick(max_steps=4).fit(X, Y, groups=np.zeros(120))
+    assert model.rows_["valid"] == [0, 0]
+
+
+def test_options_reach_the_loss_of_their_part():
+    model = quick(objective="partial+ce", metric="partial_auc@0.2", max_steps=4).fit(X, Y)
+    assert model._loss_options() == {"max_fpr": 0.2, "link": "identity"}
+    model = quick(objective="ce+partial", metric="partial_auc@0.2,0.5", max_steps=4)
+    model.set_params(loss_options={"smoothing": 0.1, "partial": {"margin": 0.5}}).fit(X, Y)
+    bounds = {"max_fpr": 0.2, "min_tpr": 0.5}
+    of_partial = {"margin": 0.5, "link": "identity", **bounds}
+    assert model._loss_options() == {"smoothing": 0.1, "partial": of_partial}
+    model.set_params(loss_options={"partial": {"max_fpr": 0.3}})
+    assert model._loss_options() == {"partial": {"max_fpr": 0.3, "link": "identity"}}
+    with pytest.raises(ValueError, match="loss_options must fit PairwiseAUCLoss"):
+        quick(objective="pairwise", loss_options={"prior": 0.1}).fit(X, Y)
+
+
+# ---- the commands --------------------------------------------------------------------------------
+
+QUICK = {"max_steps": 30, "members": 2, "width": 8, "n_jobs": 1, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model of wards, its data, and new rows of other wards."""
+    place = tmp_path_factory.mktemp("wards")
+    wards().to_csv(place / "a.csv", index=False)
+    wards(400, seed=1, numbers=range(50, 80)).to_csv(place / "new.csv", index=False)
+    fitted = fit_file(place / "a.csv", "ill", out=place / "m", group="ward", weight="w", **QUICK)
+    return place, fitted
+
+
+def run(capsys, *arguments):
+    main([str(x) for x in arguments])
+    return capsys.readouterr()
+
+
+def refused(capsys, *arguments):
+    """The one line that a command says before it ends with 2."""
+    with pytest.raises(SystemExit) as end:
+        main([str(x) for x in arguments])
+    out, err = capsys.readouterr()
+    (line,) = err.strip().splitlines()
+    assert (end.value.code, out) == (2, "")
+    return line.removeprefix("aucmax: error: ")
+
+
+def test_a_file_is_judged_within_groups(folder):
+    place, fitted = folder
+    found = fitted.evaluation
+    assert "ward" not in fitted.model.feature_names_in_
+    train, test = TableFile((str(place / "a.csv"),), "ill", group="ward", weight="w").split()
+    assert not {*train.group} & {*test.group}
+    assert found.parts["test"].rows == len(test.classes)
+    within = metrics.grouped_auc(found.probability, test.classes, test.group, test.weight)
+    assert found.groups.auc.value == pytest.approx(within, abs=1e-9)
+    assert found.groups.auc.low < within < found.groups.auc.high
+    assert (found.groups.column, found.groups.count) == ("ward", len({*test.group}))
+    assert 0 < found.groups.compared <= found.groups.count
+    assert found.metric == fitted.model.metric_ == "grouped_auc"
+    assert all(peer.grouped_auc is not None for peer in found.peers)
+    again = Evaluation.read(place / "m")
+    assert again.groups == found.groups
+    assert again.peers == found.peers
+    assert AUCClassifier.load(place / "m").metric == "grouped_auc"
+
+
+def test_what_is_said_of_groups(folder, capsys):
+    place, fitted = folder
+    text = summary(fitted.evaluation)
+    auc = fitted.evaluation.groups.auc
+    assert f"AUC within groups {auc.value:.4f}, 95% interval {auc.low:.4f} to" in text
+    assert "how often a 'yes' is ranked above a 'no' of the same 'ward'; " in text
+    assert "against logistic regression, AUC within groups 0." in text
+    assert "note: rows are compared with others of the same 'ward' alone: 45 groups, " in text
+    page = write_report(place / "m").read_text()
+    assert "AUC within groups" in page
+    assert "those of the same “ward”" in " ".join(page.split())
+    out, err = run(capsys, "evaluate", place / "m", place / "new.csv")
+    assert "AUC within groups 0." in out
+    assert "'ward'" not in err
+    out, err = run(capsys, "predict", place / "m", place / "new.csv", "--out", place / "p.csv")
+    assert "'ward'" not in err + out
+
+
+def test_groups_are_not_needed_later_and_may_be_called_otherwise(folder, capsys):
+    place, _ = folder
+    new = pd.read_csv(place / "new.csv")
+    new.drop(columns=["ward", "w"]).to_csv(place / "none.csv", index=False)
+    out, err = run(capsys, "evaluate", place / "m", place / "none.csv")
+    assert "within groups" not in out
+    assert "rows of all groups are compared here; in training those of the same 'ward'" in err
+    run(capsys, "predict", place / "m", place / "none.csv", "--out", place / "p.csv")
+    new.rename(columns={"ward": "site"}).to_csv(place / "site.csv", index=False)
+    here = evaluate_file(place / "m", place / "site.csv", group="site")
+    there = evaluate_file(place / "m", place / "new.csv")
+    assert here.groups.auc == there.groups.auc
+    assert here.groups.column == "site"
+    new.assign(ward=new["ill"]).to_csv(place / "one.csv", index=False)
+    alone = evaluate_file(place / "m", place / "one.csv")
+    assert alone.groups is None
+    assert "no group of 'ward' has rows of several labels" in " ".join(alone.notes)
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "said"),
+    [
+        ("ill", (), "group must be another column than the target, found 'ill' for both"),
+        ("w", ("--weight", "w"), "group must be another column than the weight, found 'w'"),
+        ("key", ("--id", "key"), "id must be another column than the group, found 'key'"),
+        ("wrad", (), "group must be a column of "),
+        ("gaps", (), "group must be a column without missing values, found 2 in 'gaps', the first"),
+        ("marks", ("--na-values", "none"), "found 1 in 'marks', the first in row 4"),
+        ("key", (), "group must be a column with rows of several labels in one group, found 60"),
+        ("ill2", (), "found 2 groups, 0 of them with both labels in 'ill2'"),
+        ("one", (), "group must leave whole groups to keep apart"),
+        ("ward", ("--streaming",), "--group must not be given with --streaming"),
+    ],
+)
+def test_group_columns_that_cannot_be(tmp_path, capsys, column, options, said):
+    table = wards(60).assign(key=[f"k{k}" for k in range(60)], one="a")
+    table["ill2"] = table["ill"]
+    table["gaps"] = table["ward"].where(table.index % 40 != 5, None).replace("w1", "NA")
+    table.loc[table["gaps"] == "NA", "gaps"] = "w2"
+    table["marks"] = table["ward"].where(table.index != 3, "none")
+    table.to_csv(tmp_path / "a.csv", index=False)
+    call = "fit", tmp_path / "a.csv", "--target", "ill", "--out", tmp_path / "m"
+    assert said in refused(capsys, *call, "--group", column, *options)
+    assert not (tmp_path / "m").exists()
+
+
+def test_large_numbers_are_groups_as_they_are_written(tmp_path):
+    """In double precision they would be one."""
+    table = wards(60)
+    table["ward"] = 2**60 + np.arange(60) % 30
+    for name, write in (("a.csv", table.to_csv), ("a.parquet", table.to_parquet)):
+        write(tmp_path / name, index=False)
+        rows = read_labeled(tmp_path / name, "ill", group="ward")
+        assert len({*rows.group}) == 30
+
+
+def test_folds_do_not_cut_groups(folder):
+    place, _ = folder
+    tuned = tune_file(
+        place / "a.csv", "ill", out=place / "t", group="ward", trials=2, workers=1, compare=False,
+        progress=False, max_steps=6, members=2, width=8, blocks=1,
+    )  # fmt: skip
+    file = TableFile((str(place / "a.csv"),), "ill", group="ward")
+    train, _, folds = read_folds(file, file.digest)
+    parts = [{*train.group[fold]} for fold in folds]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == len({*train.group})
+    assert tuned.tuning.metric.name == "grouped_auc"
+    assert "balanced" not in tuned.tuning.searched
+    assert tuned.tuning.best.test_auc == tuned.fitted.evaluation.groups.auc.value
+
+
+def test_the_top_of_the_list_is_trained_for_as_it_is_judged(folder, capsys):
+    place, _ = folder
+    fitted = fit_file(
+        place / "a.csv", "ill", out=place / "top", objective="partial", metric="partial_auc@0.1",
+        compare=False, **QUICK | {"max_steps": 4},
+    )  # fmt: skip
+    assert "the objective 'partial' is trained for the metric's range, max_fpr 0.1" in (
+        fitted.evaluation.notes
+    )

@@ -83,7 +83,7 @@ def test_the_defaults_come_first_and_the_best_is_taken(tuned):
     trials, own = tuning.trials, AUCClassifier(**SMALL).get_params()
     first = trials[0].options
     assert len(trials) == 3
-    assert first == {name: own[name] for name in first} | {"lr": 2e-3}
+    assert first == {name: own[name] for name in first} | {"lr": 2e-3, "metric": "roc_auc"}
     assert {"objective", "lr", "weight_decay", "dropout", "balanced"} <= set(first)
     assert len({json.dumps(trial.options) for trial in trials}) == 3
     assert all(trial.validation_score == np.mean(trial.folds) for trial in trials)

@@ -48,7 +48,7 @@ Threshold = Annotated[
     _named("VALUE|cost=R|recall=S|precision=S"),
 ]
 Names = Annotated[tuple[str, ...], _named("COLUMN ...")]
-Metric = Annotated[MetricName, tyro.conf.arg(metavar="|".join(FORMS))]
+Metric = Annotated[MetricName | None, _named("|".join(FORMS))]
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,12 @@ def fit(
     out: Folder = None,
     drop: Names = (),
     weight: Column = None,
+    group: Column = None,
     id_column: Id = None,
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
     objective: ObjectiveName = "auc+ce",
-    metric: Metric = "roc_auc",
+    metric: Metric = None,
     threshold: Threshold = None,
     test_share: float = 0.2,
     time_limit: Seconds = None,
@@ -102,14 +103,19 @@ def fit(
         drop: Columns to leave out.
         weight: How much each row counts, a number of at least 0: in training, and in every AUC,
             share and cost. It is not trained on, and predict does not need it.
+        group: Which rows belong together, such as those of a patient, a site or a query: only rows
+            of the same group are compared, and none is cut when rows are kept apart. It is not
+            trained on, and predict does not need it.
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
-        objective: What training makes small: the AUC objective, cross-entropy, or both.
+        objective: What training makes small. For the AUC: auc, pairwise, ce (cross-entropy); for
+            the top of the list: partial (with --metric partial_auc@0.1 that part of it), and ap
+            for average precision; for wrong labels: auc, gce. Sums too, such as pairwise+0.5*ce.
         metric: What the model is chosen by, on rows that it does not train on, and when to stop:
             the AUC, or its part up to a false positive rate (partial_auc@0.1), what is found at
             one (tpr_at_fpr@0.01), precision of the first rows (precision_at@100 or @0.05) or
-            average precision.
+            average precision. By default the AUC, with --group that within groups.
         threshold: From which probability on a row gets the positive label: a number; cost=5, if a
             missed one costs as much as 5 false alarms; recall=0.9 or precision=0.5, if so much is
             wanted of the rows that stop the training; proba for 0.5; or balanced, the default,
@@ -127,15 +133,24 @@ def fit(
     from aucmax.tables import fit_file, fit_stream, preview_file, preview_stream
 
     given: dict[str, Any] = {
-        "positive": positive, "out": out, "drop": drop, "weight": weight, "id_column": id_column,
-        "exact_labels": exact_labels, "reading": reading, "time_limit": time_limit, "seed": seed,
-        "objective": objective, "metric": metric, "threshold": threshold or "balanced",
-        "device": device, "progress": not quiet,
+        "positive": positive, "out": out, "drop": drop, "weight": weight, "group": group,
+        "id_column": id_column, "exact_labels": exact_labels, "reading": reading,
+        "time_limit": time_limit, "seed": seed, "objective": objective, "metric": metric,
+        "threshold": threshold or "balanced", "device": device, "progress": not quiet,
         "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
+    if streaming:
+        if group is not None:
+            raise ValueError(
+                f"--group must not be given with --streaming, whose batches are rows as they come, "
+                f"not whole groups, found {group!r}"
+            )
+        del given["group"]
     with _cores(threads):
         if dry_run:
-            about = ("positive", "drop", "weight", "id_column", "exact_labels", "reading")
+            about = given.keys() & {
+                "positive", "drop", "weight", "group", "id_column", "exact_labels", "reading",
+            }  # fmt: skip
             look = preview_stream if streaming else preview_file
             print(preview_in_words(look(data, target, **{x: given[x] for x in about})))
             return
@@ -171,7 +186,7 @@ def _say_all(fitted: Fitted, text: str, quiet: bool) -> None:
     where = f"The model is in {fitted.folder}, its report is {fitted.report}"
     if quiet:
         evaluation = fitted.evaluation
-        print(_auc_in_words(evaluation.auc, len(evaluation.labels)), where, sep="\n")
+        print(*_aucs_in_words(evaluation), where, sep="\n")
         return
     print(text)
     if fitted.replaced:
@@ -186,10 +201,11 @@ def tune(
     out: Folder = None,
     drop: Names = (),
     weight: Column = None,
+    group: Column = None,
     id_column: Id = None,
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
-    metric: Metric = "roc_auc",
+    metric: Metric = None,
     threshold: Threshold = None,
     trials: int = 30,
     workers: Count = None,
@@ -213,6 +229,7 @@ def tune(
         drop: Columns to leave out.
         weight: How much each row counts, a number of at least 0: in training, and in every AUC,
             share and cost. It is not trained on, and predict does not need it.
+        group: Which rows belong together, as in aucmax fit; folds do not cut a group either.
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
@@ -230,14 +247,15 @@ def tune(
     from aucmax.tables import tune_file
 
     fitted, tuning = tune_file(
-        data, target, positive=positive, out=out, drop=drop, weight=weight, id_column=id_column,
-        exact_labels=exact_labels, reading=reading, metric=metric,
+        data, target, positive=positive, out=out, drop=drop, weight=weight, group=group,
+        id_column=id_column, exact_labels=exact_labels, reading=reading, metric=metric,
         threshold=threshold or "balanced", trials=trials, workers=workers,
         test_share=test_share, time_limit=time_limit, seed=seed, device=device,
         progress=not quiet,
         command=shlex.join(["aucmax", *sys.argv[1:]]),
     )  # fmt: skip
-    _say_all(fitted, f"{summary(fitted.evaluation)}\n\n{in_words(tuning)}", quiet)
+    within = fitted.evaluation.compared_auc is not fitted.evaluation.auc
+    _say_all(fitted, f"{summary(fitted.evaluation)}\n\n{in_words(tuning, within)}", quiet)
     if not quiet:
         print(f"The trials are {fitted.folder / 'tuning.json'}")
 
@@ -299,6 +317,7 @@ def evaluate(
     model: Model,
     data: Files,
     weight: Column = None,
+    group: Column = None,
     reading: Reading = AS_FOUND,
     device: str = "auto",
     threads: Count = None,
@@ -310,6 +329,7 @@ def evaluate(
         model: The folder that aucmax fit made.
         data: A file with the target's column, or several.
         weight: How much each row counts, a number of at least 0; by default all count alike.
+        group: Which rows belong together; by default the column that fit was told, if it is there.
         reading: How the files are written.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
         threads: At most so many cores; by default what torch takes.
@@ -318,15 +338,17 @@ def evaluate(
     from aucmax.tables import evaluate_file
 
     with _cores(threads):
-        evaluation = evaluate_file(model, data, weight=weight, device=device, reading=reading)
+        evaluation = evaluate_file(
+            model, data, weight=weight, group=group, device=device, reading=reading
+        )
     if quiet:
-        print(_auc_in_words(evaluation.auc, len(evaluation.labels)))
+        print(*_aucs_in_words(evaluation), sep="\n")
         return
     _tell(evaluation.notes)
     rows, labels = evaluation.rows, evaluation.labels
     counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
     print(f"{sum(rows.counts):,} rows: {counts}")
-    print(_auc_in_words(evaluation.auc, len(labels)))
+    print(*_aucs_in_words(evaluation), sep="\n")
     if isinstance(rows, BinaryRows):
         at, (negatives, positives) = rows.at_threshold, rows.counts
         found, alone = f"{at.hits:,} of {positives:,}", f"{at.left_alone:,} of {negatives:,}"
@@ -392,22 +414,24 @@ def summary(evaluation: Evaluation) -> str:
         lines.append(f"and {more} more columns: --dry-run lists all")
     lines += ["", *(f"note: {note}" for note in evaluation.notes)]
     lines.append(f"{train:,} rows to train on, {valid:,} to stop by, {test:,} to judge by")
-    rows, auc = evaluation.rows, evaluation.auc
+    rows, auc = evaluation.rows, evaluation.compared_auc
+    within = auc is not evaluation.auc
     if isinstance(rows, BinaryRows):
         share = words.percent(rows.base_rate).replace(words.NO_BREAK, "")
         about = f"{rows.counts[1]:,} of {test:,}"
         by = "" if rows.weight is None else ", by weight,"
         lines.append(f"{share} of the rows to judge by{by} are {rows.yes!r} ({about})")
-    lines.append(_auc_in_words(auc, len(evaluation.labels)))
+    lines += _aucs_in_words(evaluation)
     if evaluation.metric != ROC_AUC.name and evaluation.score is not None:
         peers = "".join(f", of {x.name} {x.score:.4f}" for x in evaluation.peers)
         label = metric_in_records(evaluation.metric).label
         lines.append(f"{label} {evaluation.score:.4f}{peers}")
     for x in evaluation.peers:
         if x.p_value is None:
-            lines.append(f"{x.name}: {_auc_in_words(x.auc)}")
+            lines.append(f"{x.name}: {_auc_in_words(x.compared_auc, within=within)}")
         else:
-            lines.append(_against(x.name, auc.value, x.auc.value, x.p_value))
+            aucs = auc.value, x.compared_auc.value
+            lines.append(_against(x.name, *aucs, x.p_value, within))
     if not evaluation.is_enough:
         lines.append(words.too_few(evaluation, repr))
     if isinstance(rows, BinaryRows):
@@ -451,8 +475,8 @@ def preview_in_words(preview: Preview) -> str:
     return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
 
 
-def in_words(tuning: Tuning) -> str:
-    """The best options, and how they do beside the defaults."""
+def in_words(tuning: Tuning, within: bool = False) -> str:
+    """The best options, and how they do beside the defaults, perhaps within groups."""
     best, defaults, trials = tuning.best, tuning.defaults, len(tuning.trials)
     chosen = {name: best.options[name] for name in tuning.searched}
     shown = ", ".join(
@@ -472,16 +496,33 @@ def in_words(tuning: Tuning) -> str:
     ours, theirs, p_value = best.test_auc, defaults.test_auc, defaults.p_value
     if ours and theirs:
         if p_value is None:
-            lines.append(f"the defaults: AUC {theirs:.4f}")
+            lines.append(f"the defaults: AUC{WITHIN * within} {theirs:.4f}")
         else:
-            lines.append(_against("the defaults", ours, theirs, p_value))
+            lines.append(_against("the defaults", ours, theirs, p_value, within))
     return "\n".join(lines)
 
 
-def _auc_in_words(auc: Interval, classes: int = 2) -> str:
+def _aucs_in_words(evaluation: Evaluation) -> list[str]:
+    """A line on the AUC, and one on that within groups if rows have some."""
+    groups, labels = evaluation.groups, evaluation.labels
+    which = ", the mean over pairs of classes (Hand and Till)" if len(labels) > 2 else ""
+    lines = [_auc_in_words(evaluation.auc) + which]
+    if groups is not None and groups.auc is not None:
+        has = "has" if groups.compared == 1 else "have"
+        lines.append(
+            f"{_auc_in_words(groups.auc, within=True)}: how often a {labels[1]!r} is ranked above "
+            f"a {labels[0]!r} of the same {groups.column!r}; {groups.compared:,} of "
+            f"{words.plural(groups.count, 'group')} {has} both"
+        )
+    return lines
+
+
+def _auc_in_words(auc: Interval, within: bool = False) -> str:
     interval = f"{auc.level:.0%} interval {auc.low:.4f} to {auc.high:.4f}"
-    which = ", the mean over pairs of classes (Hand and Till)" if classes > 2 else ""
-    return f"AUC {auc.value:.4f}, {interval}{which}"
+    return f"AUC{WITHIN * within} {auc.value:.4f}, {interval}"
+
+
+WITHIN = " within groups"
 
 
 def _threshold_in_words(rows: BinaryRows, rule: Rule, by: str) -> str:
@@ -495,11 +536,11 @@ def _threshold_in_words(rows: BinaryRows, rule: Rule, by: str) -> str:
     )
 
 
-def _against(name: str, ours: float, theirs: float, p_value: float) -> str:
+def _against(name: str, ours: float, theirs: float, p_value: float, within: bool = False) -> str:
     said = compare_aucs(ours, theirs, p_value)
     return (
-        f"against {name}, AUC {theirs:.4f}: {ours - theirs:+.4f}, p = {p_value:.2g}, "
-        f"{'no clear difference' if said == 'same' else said}"
+        f"against {name}, AUC{WITHIN * within} {theirs:.4f}: {ours - theirs:+.4f}, "
+        f"p = {p_value:.2g}, {'no clear difference' if said == 'same' else said}"
     )
 
 

@@ -33,6 +33,23 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Groups:
+    """Test rows in groups, within which alone they are compared.
+
+    Attributes:
+        column: that names a row's group.
+        count: how many groups there are.
+        compared: how many of them have rows of several labels.
+        auc: the share of pairs within groups that are ranked right; None of several labels.
+    """
+
+    column: str
+    count: int
+    compared: int
+    auc: Interval | None
+
+
+@dataclass(frozen=True)
 class Peer:
     """Another model on the same test rows.
 
@@ -44,6 +61,7 @@ class Peer:
         seconds: to fit it; None if unknown.
         score: on the test rows, by the metric of the evaluation; None of several labels, or if
             unknown.
+        grouped_auc: on the test rows, within groups; None if the model is not judged so.
     """
 
     name: str
@@ -51,6 +69,12 @@ class Peer:
     p_value: float | None
     seconds: float | None = None
     score: float | None = None
+    grouped_auc: Interval | None = None
+
+    @property
+    def compared_auc(self) -> Interval:
+        """That of the test: within groups, if the model is judged so."""
+        return self.grouped_auc or self.auc
 
 
 @dataclass(frozen=True)
@@ -137,6 +161,7 @@ class Evaluation:
         versions: of the software, and the day.
         weight: of the test rows, all above 0; None if they count alike.
         weight_column: that held it; None if there was none.
+        groups: of the test rows; None if they have none.
         id_column: that names a row, which predictions carry; None if there is none.
         files: SHA-256 of the files that the model was fitted to, empty if unknown.
     """
@@ -160,13 +185,15 @@ class Evaluation:
     versions: Mapping[str, str] = field(default_factory=dict)
     weight: NDArray[np.float64] | None = None
     weight_column: str | None = None
+    groups: Groups | None = None
     id_column: str | None = None
     files: str = ""
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high"):
-            value = getattr(self.auc, name)
-            number(f"auc.{name}", value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
+            for auc in (self.auc, self.compared_auc):
+                value = getattr(auc, name)
+                number(f"auc.{name}", value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
         inside = "a number strictly between 0 and 1"
         number("auc.level", self.auc.level, inside, lambda x: 0 < x < 1)
         p, y, count = self.probability, self.classes, len(self.labels)
@@ -208,6 +235,11 @@ class Evaluation:
         no, yes = self.labels
         about = self.threshold, level, no, yes, weight
         return BinaryRows(self.probability, self.classes == 1, *about)
+
+    @property
+    def compared_auc(self) -> Interval:
+        """What models are compared by: the AUC, within groups if rows have some."""
+        return (self.groups and self.groups.auc) or self.auc
 
     @property
     def is_enough(self) -> bool:
@@ -254,6 +286,7 @@ class Evaluation:
                 {"name": x.name, "auc": x.auc.value, "low": x.auc.low, "high": x.auc.high}
                 | {"p_value": x.p_value, "seconds": x.seconds}
                 | {"score": x.score}
+                | ({"grouped_auc": asdict(x.grouped_auc)} if x.grouped_auc else {})
                 for x in self.peers
             ],
             "importance": [asdict(column) for column in self.importance],
@@ -265,6 +298,7 @@ class Evaluation:
             "command": self.command,
             "made": dict(self.versions),
             "weight_column": self.weight_column,
+            "groups": self.groups and asdict(self.groups),
             "id_column": self.id_column,
             "files": self.files,
         }
@@ -290,6 +324,7 @@ class Evaluation:
             if not several and counts is not None:
                 counts = (rows - counts, counts)
             parts[part] = Part(rows, tuple(counts) if counts else None)
+        groups = content.get("groups")
         by_precision = content.get("metric") == "average_precision"
         compared = are_enough(np.bincount(content["classes"], minlength=2).tolist())
         return cls(
@@ -308,6 +343,7 @@ class Evaluation:
                     x["p_value"] if compared else None,
                     x["seconds"],
                     x.get("score", x.get("average_precision") if by_precision else None),
+                    _interval(x.get("grouped_auc")),
                 )
                 for x in content["peers"]
             ),
@@ -321,6 +357,7 @@ class Evaluation:
             versions=content["made"],
             weight=content.get("weight"),
             weight_column=content.get("weight_column"),
+            groups=groups and Groups(**{**groups, "auc": _interval(groups["auc"])}),
             id_column=content.get("id_column"),
             files=content.get("files", ""),
         )
@@ -351,3 +388,7 @@ class Evaluation:
         content = checkpoint.load(folder, NAME)
         arrays = {name: content[name].numpy() for name in ARRAYS if name in content}
         return cls.from_dict({**content, **arrays})
+
+
+def _interval(content: Mapping[str, float] | None) -> Interval | None:
+    return None if content is None else Interval(**content)

@@ -41,6 +41,19 @@ class Interval:
         auc = of_rows(scores, classes, level, weight)
         return cls(auc.auc, auc.low, auc.high, level)
 
+    @classmethod
+    def of_grouped_auc(
+        cls,
+        scores: Floats,
+        classes: NDArray[np.int64],
+        group: NDArray[np.int64],
+        level: float = 0.95,
+        weight: Floats | None = None,
+    ) -> Interval:
+        """The AUC of pairs within groups, two classes; groups, not rows, are taken as drawn."""
+        found = metrics.grouped_auc_interval(scores, classes, group, level=level, weight=weight)
+        return cls(found.value, found.low, found.high, level)
+
 
 def wilson(hits: Floats, rows: float | Floats, level: float) -> tuple[Floats, Floats]:
     """Wilson's interval of a share; it stays in [0, 1] and is no point at its ends."""

@@ -29,6 +29,7 @@ def compare_with_peers(
     ours: NDArray[np.float64],
     weights: Weights = (None, None),
     metric: str = "roc_auc",
+    group: NDArray[np.int64] | None = None,
 ) -> tuple[list[Peer], list[str]]:
     """Fit logistic regression and gradient boosting, and compare them with us on the test rows.
 
@@ -41,6 +42,7 @@ def compare_with_peers(
         ours: our scores of the test rows, (N,), or probabilities of several classes, (N, c).
         weights: of the rows of ``train`` and of ``test``.
         metric: the name of another one to compare them by.
+        group: of the rows of ``test``, within which models are compared.
 
     Returns:
         The peers, and notes: one that cannot cope with the table is left out.
@@ -70,7 +72,7 @@ def compare_with_peers(
             notes.append(f"not compared with {name}: {str(error).splitlines()[0]}")
             continue
         seconds = round(time.perf_counter() - began, 3)
-        peers.append(compare(name, scores, truth, ours, seconds, weights[1], metric))
+        peers.append(compare(name, scores, truth, ours, seconds, weights[1], metric, group))
     return peers, notes
 
 
@@ -82,19 +84,25 @@ def compare(
     seconds: float | None = None,
     weight: NDArray[np.float64] | None = None,
     metric: str = "roc_auc",
+    group: NDArray[np.int64] | None = None,
 ) -> Peer:
     """The AUC of a peer's scores, and how likely chance alone makes the difference to ours.
 
     The p value is that of DeLong's paired test; of several classes, of the same test carried over
-    to Hand and Till's AUC; None if a class has too few rows.
+    to Hand and Till's AUC; with groups and two classes, of the AUC within groups; None if a class
+    has too few rows.
     """
-    binary, p_value = ours.ndim == 1, None
-    if are_enough(np.bincount(truth, minlength=2).tolist()):
+    binary, within = ours.ndim == 1, None
+    if binary and group is not None:
+        within = Interval.of_grouped_auc(scores, truth, group, weight=weight)
+        test = metrics.grouped_auc_test(ours, scores, truth, group, weight)
+    else:
         paired_test = metrics.delong_test if binary else metrics.hand_till_test
-        p_value = paired_test(ours, scores, truth, weight).p_value
+        test = paired_test(ours, scores, truth, weight)
+    p_value = test.p_value if are_enough(np.bincount(truth, minlength=2).tolist()) else None
     score = score_by(metric, scores, truth, weight) if binary else None
     auc = Interval.of_auc(scores, truth, weight=weight)
-    return Peer(name, auc, p_value, seconds, score)
+    return Peer(name, auc, p_value, seconds, score, within)
 
 
 def one_hot(

@@ -69,6 +69,7 @@ def shared(evaluation: Evaluation) -> Content:
         "rows": rows,
         "enough": evaluation.is_enough,
         "weight_column": evaluation.weight_column,
+        "within": evaluation.groups if evaluation.compared_auc is not evaluation.auc else None,
         "multiclass": isinstance(rows, MulticlassRows),
         "auc": auc,
         "auc_interval": interval,
@@ -81,12 +82,13 @@ def shared(evaluation: Evaluation) -> Content:
 def answer(evaluation: Evaluation, rows: Rows) -> Content:
     """What the AUC says, the numbers to remember, and whether other models do as well."""
     auc = evaluation.auc
-    verdict = words.verdict(auc.value, evaluation.peers)
+    verdict = words.verdict(evaluation.compared_auc.value, evaluation.peers)
     if not evaluation.is_enough:
         verdict = f"{capitalized(too_few(evaluation))}."
     more_heads, lines = _beside_peers(evaluation)
     content = {
         "interval": auc,
+        "grouped_auc": words.auc_texts(evaluation.compared_auc),
         "few": FEW,
         "verdict": verdict,
         "significant": SIGNIFICANT,
@@ -110,7 +112,7 @@ def answer(evaluation: Evaluation, rows: Rows) -> Content:
 
 def _beside_peers(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
     """Heads and lines of a table, this model's first; without tests if the rows are too few."""
-    ours, digits = evaluation.auc.value, words.decimals(evaluation.auc)
+    ours, digits = evaluation.compared_auc.value, words.decimals(evaluation.compared_auc)
     tests = ["Difference", "p value"] if evaluation.is_enough else []
     metric = []
     if evaluation.metric != ROC_AUC.name and evaluation.score is not None:
@@ -118,12 +120,12 @@ def _beside_peers(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
 
     def line(name: str, model: Evaluation | Peer, *tested: str) -> list[str]:
         shown = [*tested[: len(tests)], *[words.score(model.score)][: len(metric)]]
-        auc = words.auc_texts(model.auc, digits)
+        auc = words.auc_texts(model.compared_auc, digits)
         return [name, *auc, *shown, words.seconds_text(model.seconds)]
 
     lines = [line("this model", evaluation, UNKNOWN, UNKNOWN)]
     for peer in evaluation.peers:
-        difference = words.signed(ours - peer.auc.value, digits)
+        difference = words.signed(ours - peer.compared_auc.value, digits)
         lines.append(line(short(peer.name), peer, difference, words.p_text(peer.p_value)))
     return [*tests, *metric], lines
 
@@ -254,11 +256,12 @@ def importance(evaluation: Evaluation, rows: Rows) -> Content:
     """The columns that the model uses most."""
     columns = sorted(evaluation.importance, key=lambda x: -x.drop)
     top, rest = columns[: figures.MOST_BARS], columns[figures.MOST_BARS :]
-    drawing = None
+    drawing, others = None, words.other_columns(rest) if rest else ""
+    by = "AUC within groups" if shared(evaluation)["within"] else "AUC"
     if top:
-        label, height = "Loss of AUC by shuffled column", 0.7 + 0.23 * len(top)
+        label, height = f"Loss of {by} by shuffled column", 0.7 + 0.23 * len(top)
         drawing = figures.draw("importance", label, figures.importance, top, height=height)
-    return {"drawing": drawing, "others": words.other_columns(rest) if rest else ""}
+    return {"drawing": drawing, "others": others, "by": by}
 
 
 @section("Data", "The data")

@@ -183,8 +183,8 @@ def verdict(ours: float, peers: Sequence[Peer]) -> str:
             "would have done as well."
         )
     names: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    for peer in sorted(peers, key=lambda x: -x.auc.value):
-        names[compare_aucs(ours, peer.auc.value, peer.p_value)].append(peer.name)
+    for peer in sorted(peers, key=lambda x: -x.compared_auc.value):
+        names[compare_aucs(ours, peer.compared_auc.value, peer.p_value)].append(peer.name)
     said = [KINDS[kind].format(listed(names[kind])) for kind in KINDS if names[kind]]
     if names["worse"]:
         said.append(f"For ranking, {short(names['worse'][0])} is the better choice.")

@@ -68,7 +68,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objective: "auc", "ce" for cross-entropy, or any other of
             :data:`aucmax.train.objectives.OBJECTIVES`, or a sum such as "auc+ce".
         loss_options: more arguments of its loss, such as ``{"margin": 0.5}``; in a sum those of the
-            first part, another part's are a mapping under its name. With the metric
+            first part, any part's may be a mapping under its name. With the metric
             "partial_auc@0.1" the objective "partial" trains for that range unless they name one.
         method: the optimizer: "adamw", or any other of :func:`aucmax.fit`'s methods.
         backbone: "tabm", or a function of the numbers of numeric columns, of codes per categorical
@@ -433,18 +433,22 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         AdamW trains best on the raw scores of two classes, and the objective "partial" is for the
         range of the metric, unless ``loss_options`` say otherwise.
         """
-        first, *others = (name for name, _ in parts_of(self.objective))
-        given = dict(self.loss_options or {})
-        options = {name: dict(given.pop(name, {})) for name in others}
-        options[first] = given
-        metric, _, numbers = self.metric_.partition("@")
-        bounds = dict(zip(("max_fpr", "min_tpr"), numbers.split(","), strict=False))
+        given, parts = dict(self.loss_options or {}), parts_of(self.objective)
+        options = {name: dict(given.pop(name, {})) for name, _ in parts}
+        first = parts[0][0]
+        options[first] |= given
         for name, own in options.items():
             if OBJECTIVES[name].has_link and len(self.classes_) == 2 and self.method == "adamw":
                 own.setdefault("link", "identity")
-            if name == "partial" and metric == "partial_auc" and not bounds.keys() & own.keys():
-                own |= {bound: float(number) for bound, number in bounds.items()}
+            if name == "partial" and not own.keys() & {"max_fpr", "min_tpr"}:
+                own |= self._metric_range()
         return {**options.pop(first), **{name: own for name, own in options.items() if own}}
+
+    def _metric_range(self) -> dict[str, float]:
+        """The bounds of the metric "partial_auc@0.1"; none of any other."""
+        name, _, numbers = self.metric_.partition("@")
+        bounds = map(float, numbers.split(",")) if name == "partial_auc" else ()
+        return dict(zip(("max_fpr", "min_tpr"), bounds, strict=False))
 
     # --- prediction ---------------------------------------------------------------------------
 

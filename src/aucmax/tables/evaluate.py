@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from aucmax import disk, metrics
-from aucmax.judge.evaluation import Column, Evaluation, Importance, Part
+from aucmax.judge.evaluation import Column, Evaluation, Groups, Importance, Part
 from aucmax.judge.interval import Interval
 from aucmax.tables._values import to_text
 from aucmax.tables.classifier import AUCClassifier
@@ -25,7 +25,7 @@ from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths, listed
-from aucmax.tables.split import fair_sample
+from aucmax.tables.split import are_compared, fair_sample, some_groups
 from aucmax.train.options import find_device
 from aucmax.version import __version__
 
@@ -55,33 +55,54 @@ class ScoredRows(NamedTuple):
         return cls(encoded, probability, scores if scores.ndim == 1 else probability)
 
 
+def groups_of(scored: ScoredRows, rows: Labeled, column: str | None) -> Groups | None:
+    """How the rows rank within their groups; None if none of these has rows of several labels."""
+    if column is None or rows.group is None:
+        return None
+    compared, auc = int(are_compared(rows.group, rows.classes).sum()), None
+    if not compared:
+        return None
+    if len(rows.labels) == 2:
+        auc = Interval.of_grouped_auc(scored.ranking, rows.classes, rows.group, weight=rows.weight)
+    return Groups(column, len(np.unique(rows.group)), compared, auc)
+
+
 def importance(
     model: AUCClassifier, scored: ScoredRows, rows: Labeled, seed: int = 0
 ) -> tuple[Importance, ...]:
     """By how much the AUC falls when a column is shuffled, the largest first.
 
-    Of wide tables only as many columns are asked as there is time for.
+    Within groups, if rows of two labels have some. Of wide tables only as many columns are asked
+    as there is time for.
     """
     random, began = np.random.default_rng(seed), time.perf_counter()
-    encoded, ranking = scored.encoded, scored.ranking
-    classes, weight = rows.classes, rows.weight
-    if len(classes) > MOST_ROWS:
-        chosen = fair_sample(classes, MOST_ROWS, random)
-        encoded, ranking, classes = encoded.select(chosen), ranking[chosen], classes[chosen]
-        weight = None if weight is None else weight[chosen]
-    auc_of = metrics.roc_auc if ranking.ndim == 1 else metrics.hand_till
-    whole = auc_of(ranking, classes, weight)
+    encoded, ranking, binary = scored.encoded, scored.ranking, len(rows.labels) == 2
+    if len(rows.classes) > MOST_ROWS:
+        if binary and rows.group is not None:
+            chosen = some_groups(rows.classes, rows.group, MOST_ROWS, random)
+        else:
+            chosen = fair_sample(rows.classes, MOST_ROWS, random)
+        encoded, ranking, rows = encoded.select(chosen), ranking[chosen], rows.select(chosen)
+
+    def auc_of(ranking: NDArray[np.float64]) -> float:
+        if not binary:
+            return metrics.hand_till(ranking, rows.classes, rows.weight)
+        if rows.group is None:
+            return metrics.roc_auc(ranking, rows.classes, rows.weight)
+        return metrics.grouped_auc(ranking, rows.classes, rows.group, rows.weight)
+
+    whole = auc_of(ranking)
     columns = []
     for name, numeric, codes in model.encoder_.places():
         if time.perf_counter() - began > MOST_SECONDS:
             break
         drops = []
         for _ in range(REPEATS):
-            order = random.permutation(len(classes))
+            order = random.permutation(len(rows.classes))
             other = Encoded(encoded.numeric.copy(), encoded.categorical.copy())
             other.numeric[:, numeric] = encoded.numeric[order][:, numeric]
             other.categorical[:, codes] = encoded.categorical[order][:, codes]
-            drops.append(whole - auc_of(ScoredRows.of(model, other).ranking, classes, weight))
+            drops.append(whole - auc_of(ScoredRows.of(model, other).ranking))
         columns.append(Importance(name, float(np.mean(drops)), float(np.std(drops))))
     return tuple(sorted(columns, key=lambda column: -column.drop))
 
@@ -133,6 +154,7 @@ def evaluate_file(
     reading: ReadOptions | None = None,
     *,
     weight: str | None = None,
+    group: str | None = None,
     device: str = "auto",
 ) -> Evaluation:
     """How good a model is on the rows of a file that has its target.
@@ -142,25 +164,33 @@ def evaluate_file(
         data: CSV, Parquet or Arrow, with the target's column; one file or several.
         reading: how the file is written.
         weight: the column of the rows' weights; None counts them alike.
+        group: the column of the rows' groups; None is that of ``fit_file``, if it is there.
         device: "auto" is the GPU if there is one.
 
     Returns:
-        A record with the AUC and its interval (``auc.value``, ``auc.low``, ``auc.high``), the
+        A record with the AUC and its interval (``auc.value``, ``auc.low``, ``auc.high``), within
+        groups too if rows have some (``groups.auc``), the
         counts of the labels (``rows.counts``), ``notes`` and, of two labels,
         ``average_precision``, ``recall`` and ``specificity`` at the model's threshold.
     """
     model = load_for_scoring(folder, device)
     before = Evaluation.read(Path(folder))
+    of_training = None if before.groups is None else before.groups.column
     rows = read_labeled(
         data, before.target, reading=reading, labels=before.labels, weight=weight,
-        formats=model.encoder_.formats,
+        formats=model.encoder_.formats, group=group or of_training, group_may_lack=group is None,
     )  # fmt: skip
+    if of_training is not None and rows.group is None:
+        rows.notes.append(
+            f"rows of all groups are compared here; in training those of the same "
+            f"{of_training!r} alone were: --group names the column"
+        )
     if weight is None and before.weight_column is not None:
         rows.notes.append(
             f"all rows count alike here; in training they weighed as {before.weight_column!r} "
             f"said: --weight {shlex.quote(before.weight_column)}"
         )
-    apart = (before.id_column, before.weight_column)  # not trained with, as is known
+    apart = (before.id_column, before.weight_column, of_training)  # not trained with, as is known
     known = before.files.split()
     for path in as_paths(data):
         if disk.sha256(Path(path)) in known:
@@ -175,6 +205,12 @@ def evaluate_file(
             f"column {before.target!r} must hold every label, found no {absent!r} in {listed(data)}"
         )
     scored = ScoredRows.of(model, model.encoder_.transform(rows.table))
+    groups = groups_of(scored, rows, group or of_training)
+    if rows.group is not None and groups is None:
+        rows.notes.append(
+            f"no group of {group or of_training!r} has rows of several labels, so there is no AUC "
+            f"within groups"
+        )
     return Evaluation(
         target=before.target,
         labels=before.labels,
@@ -188,6 +224,7 @@ def evaluate_file(
         versions=versions(),
         weight=rows.weight,
         weight_column=weight,
+        groups=groups,
     )
 
 

@@ -28,6 +28,7 @@ from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import are_compared, hold_out
 from aucmax.tables.store import plain_number
 from aucmax.tables.unfinished import work_folder
+from aucmax.train.objectives import parts_of
 
 MAY_DIFFER = ("device", "n_jobs", "verbose", "time_limit", "threshold")
 """Options of the classifier that do not decide what its training comes to."""
@@ -264,10 +265,15 @@ def judge(
     encoder = model.encoder_
     peers: list[Peer] = []
     notes = all_notes(train, encoder)
+    bounds = model._metric_range()
+    if bounds and not model.loss_options and "partial" in dict(parts_of(model.objective)):
+        said = " and ".join(f"{name} {value:g}" for name, value in bounds.items())
+        notes.append(f"the objective 'partial' is trained for the metric's range, {said}")
     if compare:
         peers, more = compare_with_peers(
             encoder.transform(train.table), train.classes, scored.encoded, test.classes,
             encoder.cardinalities, scored.ranking, (train.weight, test.weight), model.metric_,
+            test.group,
         )  # fmt: skip
         notes += more
     return Evaluation(
@@ -290,6 +296,7 @@ def judge(
         versions=evaluate.versions(),
         weight=test.weight,
         weight_column=file.weight,
+        groups=evaluate.groups_of(scored, test, file.group),
         id_column=file.id_column,
         files=file.digest,
     )

@@ -77,6 +77,7 @@ def read_labeled(
     reading: ReadOptions | None = None,
     labels: Sequence[str] = (),
     formats: Mapping[str, Format] | None = None,
+    group_may_lack: bool = False,
 ) -> Labeled:
     """Read a file and take its target apart.
 
@@ -92,12 +93,15 @@ def read_labeled(
         reading: how the file is written.
         labels: those of a model, where it exists already; others are an error.
         formats: of that model's columns, which it reads by itself.
+        group_may_lack: whether files without that column are read without groups.
     """
     left = [target, *drop, *(name for name in (id_column, group) if name)]
     content = read(
         data, reading, text=left, formats=formats, beside=[] if weight is None else [weight]
     )
     notes = content.notes
+    if group_may_lack and group not in content.table.column_names:
+        group = None
     columns = columns_of(content.table)
     columns = columns._replace(formats={**columns.formats, **content.formats})
     others = {"weight": weight, "group": group, "id": id_column}

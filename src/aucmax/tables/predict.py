@@ -105,7 +105,7 @@ def predict_file(
     if clash := sorted({*copied} & predicted.keys()):
         raise ValueError(f"keep must leave the names of what is predicted, found {clash[0]!r}")
     predictions = pa.table({**{name: as_written[name] for name in copied}, **predicted})
-    notes += model.encoder_.notes(columns.without(extra))
+    notes += model.encoder_.notes(columns.without([*extra, *_not_trained_on(Path(folder))]))
     notes.append(_counted(predicted["prediction"], model))
     if out is None:
         buffer = io.BytesIO()
@@ -193,6 +193,15 @@ def _other_threshold(
         f"rows are {found.labels[1]!r} from {cut:.4g} on ({rule}): recall {at.recall:.3f}, "
         f"{precision} of the {len(found.classes):,} rows that judged the model{chosen}"
     )
+
+
+def _not_trained_on(folder: Path) -> list[str]:
+    """Columns that ``aucmax fit`` was told are none to train on: of weights and groups."""
+    if not Evaluation.is_in(folder):
+        return []
+    known = Evaluation.read(folder)
+    groups = None if known.groups is None else known.groups.column
+    return [name for name in (known.weight_column, groups) if name is not None]
 
 
 def _id_of_training(folder: Path) -> str | None:

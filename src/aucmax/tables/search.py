@@ -30,7 +30,7 @@ from aucmax.tables import model_folder
 from aucmax.tables.classifier import LEARNING_RATE, AUCClassifier
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.evaluate import ScoredRows
-from aucmax.tables.fit import TableFile, fit_rows, judge
+from aucmax.tables.fit import TableFile, fit_rows, groups_in_words, judge
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
@@ -45,6 +45,14 @@ FOLDS = 3
 """Into which the training rows are cut: each is scored by a model of the others."""
 AT_RANDOM = 10
 """Trials before the sampler learns from what it has seen."""
+OBJECTIVES = {
+    "partial_auc": ("partial+ce",),
+    "tpr_at_fpr": ("partial+ce",),
+    "average_precision": ("ap+ce",),
+    "precision_at": ("ap+ce",),
+    "grouped_auc": ("pairwise", "pairwise+ce"),
+}
+"""That are tried too, of two classes, where trials are compared by these metrics."""
 ON_GPU = 3
 """Trials at a time there: nine networks of a table's size."""
 
@@ -58,7 +66,8 @@ class Trial:
         folds: the metric of each fold, scored by a model of the others; None if training diverged.
         error: how it diverged, if so.
         seconds: it took; None of options that were not tried.
-        test_auc: on the rows to judge by, of a model of all training rows.
+        test_auc: on the rows to judge by, of a model of all training rows; within groups, if rows
+            have some.
         p_value: of the difference to the best options there.
     """
 
@@ -139,6 +148,7 @@ def tune_file(
     out: str | Path | None = None,
     drop: Sequence[str] = (),
     weight: str | None = None,
+    group: str | None = None,
     id_column: str | None = None,
     exact_labels: bool = False,
     reading: ReadOptions | None = None,
@@ -168,6 +178,8 @@ def tune_file(
         drop: columns to leave out.
         weight: a column of numbers of at least 0, how much each row counts, as in ``fit_file``;
             folds are judged by weight too.
+        group: a column of groups, as in ``fit_file``; folds do not cut them, and are judged within
+            them.
         id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         reading: how the files are written, where it cannot be found out.
@@ -199,7 +211,7 @@ def tune_file(
     paths = as_paths(data)
     file = TableFile(
         paths, target, positive=positive, drop=tuple(drop), test_share=test_share, seed=seed,
-        exact_labels=exact_labels, weight=weight, id_column=id_column,
+        exact_labels=exact_labels, weight=weight, group=group, id_column=id_column,
         reading=reading or ReadOptions(),
     )  # fmt: skip
     require_optuna()
@@ -210,6 +222,8 @@ def tune_file(
             f"options must be those of TabM, AdamW and the rows, found {', '.join(sorted(own))}"
         )
     AUCClassifier(**options)._check_options()
+    if options.get("metric") is None:
+        options["metric"] = ROC_AUC.name if group is None else "grouped_auc"
     if not (metric := metric_of(options)).is_known:  # processes share its name
         raise ValueError(f"metric must be one of {', '.join(FORMS)}, found {metric.name!r}")
     folder = model_folder.choose(out, paths[0])
@@ -222,6 +236,11 @@ def tune_file(
             note = f"the options are chosen by {few} in all, too few to choose by: mostly by chance"
             train = train._replace(notes=[*train.notes, note])
         work.mkdir(exist_ok=True)
+        if group is not None and len(train.labels) > 2 and "objective" not in options:
+            raise ValueError(
+                f"objective must be given for groups with several labels, where 'auc' is none to "
+                f"choose, found {len(train.labels)} labels of {target!r}"
+            )
         search = Search(work / "study.log", file, file.digest, options, len(train.labels))
         _run(search, trials, workers, deadline, progress)
         tuning = search.result()
@@ -229,10 +248,11 @@ def tune_file(
         model = fit_rows(train, seed, work / "best", **fitting)
         scored = ScoredRows.of(model, model.encoder_.transform(test.table))
         evaluation = judge(model, train, test, scored, file=file, command=command, compare=compare)
+        auc = evaluation.compared_auc.value
         tuning = replace(
             tuning,
-            best=replace(tuning.best, test_auc=evaluation.auc.value),
-            defaults=_compared(tuning, evaluation.auc.value, scored, train, test, file.seed, work),
+            best=replace(tuning.best, test_auc=auc),
+            defaults=_compared(tuning, auc, scored, train, test, file.seed, work),
         )
         fitted = model_folder.write(folder, model, evaluation, {"tuning.json": tuning.to_dict()})
         return Tuned(fitted, tuning)
@@ -285,9 +305,10 @@ def _compared(
     except (DivergedError, NotFiniteError):
         return defaults
     peer = compare_scores(
-        "the defaults", theirs.ranking, test.classes, scored.ranking, weight=test.weight
-    )
-    return replace(defaults, test_auc=peer.auc.value, p_value=peer.p_value)
+        "the defaults", theirs.ranking, test.classes, scored.ranking, weight=test.weight,
+        group=test.group,
+    )  # fmt: skip
+    return replace(defaults, test_auc=peer.compared_auc.value, p_value=peer.p_value)
 
 
 # --- a trial --------------------------------------------------------------------------------------
@@ -309,7 +330,14 @@ def read_folds(
     encoded = TableEncoder().fit(train.table).transform(train.table)
     left, folds = np.arange(len(train.classes)), []
     for share in (1 / n for n in range(FOLDS, 1, -1)):
-        kept, held = hold_out(encoded.select(left), train.classes[left], None, share, file.seed)
+        group = None if train.group is None else train.group[left]
+        rows = encoded.select(left), train.classes[left]
+        kept, held = hold_out(*rows, None, share, file.seed, group)
+        if not len(held) and group is not None:
+            raise ValueError(
+                f"group must leave {FOLDS} parts of whole groups to train on, each with rows of "
+                f"every label and a group with several, found {groups_in_words(train)} among them"
+            )
         if not len(held):
             counts = np.bincount(train.classes)
             raise ValueError(
@@ -332,7 +360,8 @@ class Fold:
     def __init__(
         self, train: Labeled, held: NDArray[np.int64], seed: int, options: dict[str, Any]
     ) -> None:
-        self.known = train.select(np.setdiff1d(np.arange(len(train.classes)), held))
+        known = train.select(np.setdiff1d(np.arange(len(train.classes)), held))
+        self._to_know = known.table, known.classes, known.weight, known.group
         self.held = train.select(held)
         self.options = options
         own = {"random_state": seed, "n_jobs": 1, "verbose": False}
@@ -340,20 +369,20 @@ class Fold:
 
     def score(self) -> float:
         """Train it here and now."""
-        self.model.fit(self.known.table, self.known.classes, self.known.weight)
+        self.model.fit(*self._to_know)
         return self._judged()
 
     def _judged(self) -> float:
         """The metric of the rows that are held."""
-        table, classes, weight = self.held.table, self.held.classes, self.held.weight
-        scores = torch.from_numpy(self.model.decision_function(table))
-        weights = None if weight is None else torch.from_numpy(weight)
+        scores = torch.from_numpy(self.model.decision_function(self.held.table))
+        about = self.held.classes, self.held.weight, self.held.group
+        columns = (None if x is None else torch.from_numpy(x) for x in about)
         task = "binary" if scores.ndim == 1 else "multiclass"
-        return metric_of(self.options)(Scored(scores, torch.from_numpy(classes), weights), task)
+        return metric_of(self.options)(Scored(scores, *columns), task)  # type: ignore[arg-type]
 
     def begin(self) -> dict[str, Any]:
         """The arguments of a training elsewhere, which :meth:`end` takes up."""
-        self.training = self.model._prepare(self.known.table, self.known.classes, self.known.weight)
+        self.training = self.model._prepare(*self._to_know)
         return self.training.arguments
 
     def end(self, outcome: Outcome) -> float | Exception:
@@ -464,8 +493,10 @@ class Search:
     def _space(self, classes: int) -> dict[str, Any]:
         """The options to choose, each with its distribution, but for those that are fixed."""
         kinds = self.optuna.distributions
+        by = metric_of(self.fixed).name.partition("@")[0]
+        suited = OBJECTIVES.get(by, ()) if classes == 2 else ()
         space = {
-            "objective": kinds.CategoricalDistribution(["auc+ce", "auc", "ce"]),
+            "objective": kinds.CategoricalDistribution(["auc+ce", "auc", "ce", *suited]),
             "lr": kinds.FloatDistribution(3e-4, 1e-2, log=True),
             "weight_decay": kinds.FloatDistribution(1e-3, 0.3, log=True),
             "dropout": kinds.FloatDistribution(0.0, 0.5),
@@ -474,7 +505,7 @@ class Search:
             "members": kinds.CategoricalDistribution([4, 8, 16]),
             "batch_size": kinds.CategoricalDistribution([64, 128, 256, 512]),
         }
-        if classes == 2:
+        if classes == 2 and self.file.group is None:
             space["balanced"] = kinds.CategoricalDistribution([False, True])
         return {name: kind for name, kind in space.items() if name not in self.fixed}
 

@@ -150,6 +150,19 @@ def _near(
     return chosen
 
 
+def some_groups(
+    classes: NDArray[np.int64],
+    group: NDArray[np.int64],
+    most: int,
+    random: np.random.Generator,
+) -> NDArray[np.int64]:
+    """The rows of whole groups that have several classes, about so many, of one group at least."""
+    order = random.permutation(np.flatnonzero(are_compared(group, classes)))
+    sizes = np.bincount(group, minlength=int(order.max()) + 1)[order]
+    taken = order[: max(1, int(np.searchsorted(sizes.cumsum(), most, "right")))]
+    return np.flatnonzero(np.isin(group, taken))
+
+
 def fair_sample(
     classes: NDArray[np.int64], most: int, random: np.random.Generator
 ) -> NDArray[np.int64]:

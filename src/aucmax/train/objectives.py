@@ -186,8 +186,13 @@ def make_loss(objective: str, known: Known, options: Mapping[str, Any]) -> nn.Mo
     weights = tuple(weight for _, weight in parts)
     if len(losses) == 1 and weights == (1.0,):
         return losses[parts[0][0]]
-    if list(losses) == ["auc", "ce"] and weights[0] == 1 and known.task != "multilabel":
-        return AUCWithCrossEntropy(losses["auc"], weights[1])  # type: ignore[arg-type]
+    auc_loss = losses.get("auc")
+    if (
+        list(losses) == ["auc", "ce"]
+        and weights[0] == 1
+        and isinstance(auc_loss, AUCLoss | MulticlassAUCLoss)
+    ):
+        return AUCWithCrossEntropy(auc_loss, weights[1])
     return LossSum(losses, weights)
 
 
