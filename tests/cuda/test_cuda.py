@@ -9,12 +9,25 @@ import aucmax
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
+
+class Grouped(aucmax.GroupedAUCLoss):
+    """One that knows the groups of its batch."""
+
+    def __init__(self) -> None:
+        super().__init__([2.0] * 8, [6.0] * 8, alpha_min=-1.0)
+        self.register_buffer("group", torch.arange(64) % 8)
+
+    def forward(self, scores, target, weight=None, **more):
+        return super().forward(scores, target, weight, group=self.group)
+
+
 LOSSES = {
     "known prior": (lambda: aucmax.AUCLoss(0.2), 1),
     "unknown prior": (aucmax.AUCLoss, 1),
     "margin": (lambda: aucmax.AUCLoss(0.2, alpha_min=-1.0), 1),
     "multi-class": (lambda: aucmax.MulticlassAUCLoss([0.5, 0.3, 0.2]), 3),
     "multi-label": (lambda: aucmax.MultilabelAUCLoss([0.2, 0.2, 0.2]), 3),
+    "grouped": (Grouped, 1),
 }
 OPTIMIZERS = {
     "PPDSG": aucmax.PPDSG,
@@ -58,6 +71,18 @@ def test_losses_give_the_numbers_of_the_cpu(name: str) -> None:
     found = value_and_gradients(loss.cuda(), scores.cuda(), target.cuda())
     for x, y in zip(found, expected, strict=True):
         torch.testing.assert_close(x.cpu(), y, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_groups_are_summed_in_a_fixed_order() -> None:
+    g = torch.Generator().manual_seed(0)
+    scores, target = (x.cuda() for x in batch(1, n=1 << 16))
+    group = torch.randint(0, 8, scores.shape, generator=g).cuda()
+    loss = aucmax.GroupedAUCLoss([1.0] * 8, [1.0] * 8).cuda()
+    runs = []
+    for _ in range(20):
+        value = loss(scores, target, group=group)
+        runs.append([x.tolist() for x in torch.autograd.grad(value, list(loss.parameters()))])
+    assert all(run == runs[0] for run in runs)
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")

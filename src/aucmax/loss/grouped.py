@@ -31,6 +31,10 @@ class GroupedAUCLoss(SaddleLoss):
     over all pairs within groups: a group weighs its share of pairs. Groups of one class have none,
     and their rows no gradient. With weights, P, N and n are sums of them.
 
+    A group's a, b and alpha have gradients as small as its share of the pairs, so with many groups
+    they follow the scores slowly: a larger ``saddle_lr`` of :func:`minmax_groups` helps. Where
+    groups are so small that batches hold whole ones, a loss on pairs needs no such variables.
+
     It costs O(N) for a batch of N rows, whatever the number of groups, but that gradients of a, b
     and alpha have an entry for every group unless they are ``sparse``.
 
