@@ -275,11 +275,11 @@ def test_options_that_cannot_be(options, message):
     ("y", "scores", "options", "message"),
     [
         ([0, 1, 2], [0.0] * 3, {}, "target must hold 0 and 1 only, found 0, 1, 2"),
-        ([1, 1, 1], [0.0] * 3, {}, "label must hold both classes, found weights 3 of positives"),
+        ([1, 1, 1], [0.0] * 3, {}, "target must hold both classes, found weights 3 of positives"),
         ([0, 1], [0.0, np.nan], {}, "scores must be finite, found 1 NaN"),
         ([0, 1], [[0.0, 1.0]] * 2, {}, r"one score and one label, found scores of shape (2, 2)"),
         ([0, 1, 0], [0.0] * 3, {"group": [1, 2]}, "an entry for each of 3 rows, found 2"),
-        ([0, 1], [0.0] * 2, {"group": [1, 2]}, "label, in some group, must hold both classes"),
+        ([0, 1], [0.0] * 2, {"group": [1, 2]}, "target, in some group, must hold both classes"),
     ],
 )
 def test_rows_that_cannot_be(y, scores, options, message):

@@ -122,7 +122,7 @@ class AUCObjective:
             rows.scores, positive, negative, rows.group, self.surrogate, curved=hessian
         )
         if not found.mass > 0:
-            among = "label" if rows.group is None else "label, in some group,"
+            among = "target" if rows.group is None else "target, in some group,"
             raise ValueError(
                 f"{among} must hold both classes, found weights {p_mass:g} of positives and "
                 f"{n_mass:g} of negatives"

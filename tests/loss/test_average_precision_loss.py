@@ -99,6 +99,13 @@ def test_in_a_batch_it_is_a_function_and_its_gradient(surrogate, prior):
     assert torch.autograd.gradcheck(lambda s: loss(s, y, weight), scores)
 
 
+def test_it_owns_to_having_no_second_derivative():
+    scores = torch.arange(4.0, requires_grad=True)
+    value = AveragePrecisionLoss()(scores, torch.tensor([0, 1, 0, 1]))
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(value, scores, create_graph=True)
+
+
 def test_sharp_it_is_one_minus_average_precision():
     """The sigmoid of large differences is a comparison, which counts half a row for itself."""
     rng = np.random.default_rng(0)

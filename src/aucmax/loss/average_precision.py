@@ -9,6 +9,7 @@ from torch import Tensor
 
 from aucmax import checks
 from aucmax.loss._inputs import as_shares
+from aucmax.loss.pairwise import _with_gradient
 from aucmax.loss.ranking import Compared, RankingLoss
 from aucmax.loss.surrogates import Surrogate, value_and_slope
 
@@ -122,8 +123,7 @@ class AveragePrecisionLoss(RankingLoss):
         batch = self._compared(scores, target, weight, group, index)
         self._check_places(batch)
         value, gradient = self._value_and_gradient(batch)
-        # The second term is zero, and has the gradient.
-        return value + (gradient * (batch.scores - batch.scores.detach())).sum()
+        return _with_gradient(batch.scores, value, gradient)
 
     def _check_places(self, batch: Compared) -> None:
         """Raise unless what is kept for columns and rows has a place for those of the batch."""

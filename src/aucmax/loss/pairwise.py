@@ -279,7 +279,7 @@ class _WithGradient(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         if torch.is_grad_enabled():  # else the gradient would pass for a constant
             raise RuntimeError(
-                "PairwiseAUCLoss has no second derivative: call backward without create_graph=True"
+                "a loss on pairs has no second derivative: call backward without create_graph=True"
             )
         (gradient,) = ctx.saved_tensors
         return grad * gradient, None, None
