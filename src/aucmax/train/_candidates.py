@@ -110,7 +110,10 @@ def _chosen(options: Options, outcomes: dict[str, Outcome], task: str) -> FitRes
         value = outcome.score if isinstance(outcome, FitResult) else math.nan
         p_value = math.nan
         if name in usable and name != best and task == "binary":
-            p_value = _p_value(options, scored[best], scored[name])
+            _, target, weight, group = scored[best]
+            first, second = (scored[x].scores.reshape(-1) for x in (best, name))
+            test = options.measure.test(first, second, target, weight, group)
+            p_value = math.nan if test is None else test.p_value
         failed = str(outcome) if isinstance(outcome, DivergedError) else ""
         gap = usable[best].score - value
         candidates.append(Candidate(name, value, gap, p_value, name == best, failed))
@@ -127,10 +130,3 @@ def _scored(options: Options, result: FitResult, task: str) -> Scored:
     with autocast(options):
         rows = evaluation_batches(as_data("valid", options.valid), place, size, options.workers)
         return score(result.model, rows)
-
-
-def _p_value(options: Options, best: Scored, other: Scored) -> float:
-    """Of a paired test on the validation rows; nan if the metric has none."""
-    rows = (best.scores.reshape(-1), other.scores.reshape(-1), *best[1:])
-    test = options.measure.test(*rows)
-    return math.nan if test is None else test.p_value
