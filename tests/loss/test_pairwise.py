@@ -213,6 +213,14 @@ def test_function_transforms(name):
     close(reversed(transformed), value_and_gradient(loss, scores, target, weight))
 
 
+@pytest.mark.parametrize("options", [{}, {"memory": 3}])
+def test_scores_too_large_for_single_precision_are_infinite_without_a_word(options):
+    scores = np.array([-1e30, 1e30], np.float32)
+    value, gradient = value_and_gradient(PairwiseAUCLoss(**options), scores, np.array([1.0, 0.0]))
+    assert value == np.inf
+    np.testing.assert_allclose(gradient, [-4e30, 4e30], rtol=1e-6)
+
+
 def test_no_second_derivative():
     scores = torch.tensor([1.0, 0.5], requires_grad=True)
     value = PairwiseAUCLoss()(scores, torch.tensor([1, 0]))

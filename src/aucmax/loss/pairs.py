@@ -77,6 +77,7 @@ class PairSums(NamedTuple):
     curvature: Any
 
 
+@np.errstate(over="ignore", invalid="ignore")  # infinity is an answer, and the caller looks
 def pair_sums_of_arrays(
     scores: Any,
     positive: Any,

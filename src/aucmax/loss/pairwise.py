@@ -162,6 +162,7 @@ class PairwiseAUCLoss(RankingLoss):
         found = _pairs_gpu.pair_mean(scores, target, weight, group, self.surrogate)
         return _with_gradient(scores, *found)
 
+    @np.errstate(over="ignore")  # infinity is an answer, and the caller looks
     def _on_cpu(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         """The same with few operations: on a batch of a few hundred they are what costs."""
         check_binary_shapes(scores, target, weight)
@@ -174,9 +175,10 @@ class PairwiseAUCLoss(RankingLoss):
         if weights is not None:
             p, n = p * weights.numpy(), n * weights.numpy()
         sums, mass, gradient, _ = pair_sums_of_arrays(s, p, n, None, self.surrogate)
-        share = 1.0 / float(mass) if mass > 0.0 else 0.0
-        value = flat.new_full((), float(sums) * share)
-        in_scores = torch.from_numpy((gradient * share).astype(flat.numpy().dtype))
+        share = 1.0 / mass if mass > 0.0 else 0.0
+        value, in_scores = (
+            torch.from_numpy(np.asarray(x * share, flat.numpy().dtype)) for x in (sums, gradient)
+        )
         in_scores = in_scores if scores.ndim == 1 else in_scores[:, None]
         return _with_gradient(scores, value, in_scores)
 
