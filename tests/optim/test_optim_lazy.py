@@ -233,6 +233,19 @@ def test_it_goes_on_from_a_saved_state_to_the_same_bits(again, dtype, lr):
     assert_same(everything(other), everything(optimizer))
 
 
+def test_a_loaded_state_owes_nothing_of_the_one_before():
+    fresh = make()[1].state_dict()
+    runs = [make(), make()]
+    walk(*runs[0], 6, sparse=True)  # leaves rows behind
+    for params, optimizer in runs:
+        optimizer.load_state_dict(fresh)
+        with torch.no_grad():
+            for p in params:
+                p.fill_(5.0)
+        walk(params, optimizer, 6, sparse=True, first=7)
+    assert_same(*(everything(optimizer) for _, optimizer in runs))
+
+
 def test_a_loss_that_is_saved_whole_can_be_loaded():
     loss = GroupedAUCLoss([1, 1], [1, 1], sparse=True)
     optimizer = PPDSG(loss.parameters())

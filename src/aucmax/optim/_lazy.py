@@ -106,8 +106,11 @@ def _alike(factor: Tensor, x: Tensor) -> Tensor:
 
 
 def hang(p: Tensor, state: State) -> None:
-    """Let those who read rows of a parameter have them caught up."""
-    p.catch_up = CatchUp(p, state)  # type: ignore[attr-defined]
+    """Let those who read rows of a parameter have them caught up, if any can be behind."""
+    if "touched" in state:
+        p.catch_up = CatchUp(p, state)  # type: ignore[attr-defined]
+    elif hasattr(p, "catch_up"):
+        del p.catch_up
 
 
 def settle(p: Tensor, state: State, steps: float | None = None) -> None:
@@ -116,4 +119,4 @@ def settle(p: Tensor, state: State, steps: float | None = None) -> None:
         CatchUp(p, state)(None, steps)
         for name in NAMES:
             del state[name]
-        p.catch_up = None  # type: ignore[attr-defined]
+        hang(p, state)

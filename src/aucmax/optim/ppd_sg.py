@@ -163,9 +163,10 @@ class PPDSG(StagedOptimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for p, own in self.state.items():
-            if "touched" in own:
-                self._has_sparse = True
+        for group in self.param_groups:
+            for p in group["params"]:
+                own = self.state.get(p, {})
+                self._has_sparse |= "touched" in own
                 _lazy.hang(p, own)
 
     def _check_sparse(self, group: Group, grad: Tensor) -> None:
