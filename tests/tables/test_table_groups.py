@@ -1,5 +1,7 @@
 """Tables whose rows carry groups: only rows of the same one are compared, and none is cut."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,13 +11,15 @@ from hypothesis import strategies as st
 from aucmax import AUCClassifier, metrics
 from aucmax.cli import main
 from aucmax.cli._tables import summary
+from aucmax.data.groups import are_compared
 from aucmax.judge.evaluation import Evaluation
+from aucmax.judge.peers import compare
 from aucmax.tables import evaluate_file, fit_file, tune_file, write_report
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.fit import TableFile
 from aucmax.tables.labeled import read_labeled
 from aucmax.tables.search import read_folds
-from aucmax.tables.split import are_compared, hold_out
+from aucmax.tables.split import hold_out
 
 pytestmark = pytest.mark.xdist_group("groups")
 
@@ -116,11 +120,11 @@ def test_groups_that_cannot_be(groups, options, message):
         quick(**options).fit(X, Y, groups=groups)
 
 
-def wards(rows=900, seed=0, numbers=range(45)):
+def wards(rows=900, seed=0, numbers=range(80)):
     """Wards differ in how many are ill, which a column tells; within one it misleads."""
     random = np.random.default_rng(seed)
     ward = random.choice(numbers, rows)
-    prevalence = np.random.default_rng(7).normal(size=100)[ward] * 3
+    prevalence = np.random.default_rng(7).normal(size=200)[ward] * 3
     sign = random.normal(size=rows)
     ill = random.random(rows) < 1 / (1 + np.exp(-(prevalence + 1.2 * sign - 1)))
     return pd.DataFrame(
@@ -136,7 +140,7 @@ def wards(rows=900, seed=0, numbers=range(45)):
 
 @pytest.mark.parametrize("objective", ["auc", "pairwise"])
 def test_training_within_groups_beats_cross_entropy_there(objective):
-    table, new = wards(), wards(600, seed=1, numbers=range(50, 90))
+    table, new = wards(), wards(600, seed=1, numbers=range(100, 150))
     within = {}
     for name in ("ce", objective):
         model = quick(objective=name, max_steps=90, width=16)
@@ -194,7 +198,7 @@ def folder(tmp_path_factory):
     """A model of wards, its data, and new rows of other wards."""
     place = tmp_path_factory.mktemp("wards")
     wards().to_csv(place / "a.csv", index=False)
-    wards(400, seed=1, numbers=range(50, 80)).to_csv(place / "new.csv", index=False)
+    wards(400, seed=1, numbers=range(100, 130)).to_csv(place / "new.csv", index=False)
     fitted = fit_file(place / "a.csv", "ill", out=place / "m", group="ward", weight="w", **QUICK)
     return place, fitted
 
@@ -241,7 +245,11 @@ def test_what_is_said_of_groups(folder, capsys):
     assert f"AUC within groups {auc.value:.4f}, 95% interval {auc.low:.4f} to" in text
     assert "how often a 'yes' is ranked above a 'no' of the same 'ward'; " in text
     assert "against logistic regression, AUC within groups 0." in text
-    assert "note: rows are compared with others of the same 'ward' alone: 45 groups, " in text
+    assert "note: rows are compared with others of the same 'ward' alone: 80 groups, " in text
+    assert "too few" not in text
+    few = replace(fitted.evaluation.groups, compared=4)
+    few = summary(replace(fitted.evaluation, groups=few))
+    assert "have both labels, too few to compare models within groups: 10 would do" in few
     page = write_report(place / "m").read_text()
     assert "AUC within groups" in page
     assert "those of the same “ward”" in " ".join(page.split())
@@ -250,6 +258,16 @@ def test_what_is_said_of_groups(folder, capsys):
     assert "'ward'" not in err
     out, err = run(capsys, "predict", place / "m", place / "new.csv", "--out", place / "p.csv")
     assert "'ward'" not in err + out
+
+
+def test_few_groups_compare_no_models():
+    random = np.random.default_rng(0)
+    ours, theirs, truth = random.normal(size=60), random.normal(size=60), np.arange(60) % 2
+    assert compare("other", theirs, truth, ours, group=np.arange(60) // 10).p_value is None
+    group = np.arange(60) // 5
+    found = compare("other", theirs, truth, ours, group=group)
+    assert found.p_value == metrics.grouped_auc_test(ours, theirs, truth, group).p_value
+    assert found.compared_auc.value == metrics.grouped_auc(theirs, truth, group)
 
 
 def test_groups_are_not_needed_later_and_may_be_called_otherwise(folder, capsys):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aucmax.data.labels import check_values
 from aucmax.row_groups import number_groups
 
-__all__ = ["count_classes", "number_groups"]
+__all__ = ["are_compared", "count_classes", "number_groups"]
 
 
 def count_classes(
@@ -52,3 +54,11 @@ def count_classes(
             f"{int((negatives > 0).sum())} with negatives alone"
         )
     return positives, negatives
+
+
+def are_compared(group: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each group, by its number, has rows of two classes or more: pairs to compare."""
+    low, high = np.full(group.max() + 1, classes.max()), np.zeros(group.max() + 1, np.int64)
+    np.minimum.at(low, group, classes)
+    np.maximum.at(high, group, classes)
+    return np.asarray(low < high)

@@ -243,8 +243,17 @@ class Evaluation:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the test rows can tell models apart: ten of every label at least."""
-        return are_enough(self.rows.counts)
+        """Whether the test rows can tell models apart: ten of every label at least.
+
+        Compared within groups, ten groups with both labels too.
+        """
+        return are_enough(self.rows.counts) and self.has_groups_enough
+
+    @property
+    def has_groups_enough(self) -> bool:
+        """Whether groups, where models are compared within them, can tell models apart."""
+        groups = self.groups
+        return groups is None or groups.auc is None or are_enough([groups.compared])
 
     @property
     def rows_needed(self) -> int:

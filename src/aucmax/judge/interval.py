@@ -14,7 +14,8 @@ from aucmax import metrics
 
 Floats = NDArray[np.float64]
 FEWEST = 10
-"""Rows of every class below which models are not compared: what differs may well be chance."""
+"""Rows of every class, or groups with both, below which models are not compared: what differs may
+well be chance."""
 NARROW = 0.05
 """Half the width of an interval that is narrow enough to choose a model by."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
+from aucmax.data.groups import are_compared
 from aucmax.judge.evaluation import Peer, score_by
 from aucmax.judge.interval import Interval, are_enough
 
@@ -90,16 +91,18 @@ def compare(
 
     The p value is that of DeLong's paired test; of several classes, of the same test carried over
     to Hand and Till's AUC; with groups and two classes, of the AUC within groups; None if a class
-    has too few rows.
+    has too few rows, or too few groups have both.
     """
     binary, within = ours.ndim == 1, None
+    counts = np.bincount(truth, minlength=2).tolist()
     if binary and group is not None:
         within = Interval.of_grouped_auc(scores, truth, group, weight=weight)
         test = metrics.grouped_auc_test(ours, scores, truth, group, weight)
+        counts.append(int(are_compared(group, truth).sum()))
     else:
         paired_test = metrics.delong_test if binary else metrics.hand_till_test
         test = paired_test(ours, scores, truth, weight)
-    p_value = test.p_value if are_enough(np.bincount(truth, minlength=2).tolist()) else None
+    p_value = test.p_value if are_enough(counts) else None
     score = score_by(metric, scores, truth, weight) if binary else None
     auc = Interval.of_auc(scores, truth, weight=weight)
     return Peer(name, auc, p_value, seconds, score, within)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Importance, Peer, compare_aucs
-from aucmax.judge.interval import NARROW, Interval
+from aucmax.judge.interval import FEWEST, NARROW, Interval
 
 LONGEST = 2000  # letters of a note, of the command, or of a name
 MOST_NAMED = 4  # names in a sentence; the others are counted
@@ -162,7 +162,13 @@ def other_columns(rest: Sequence[Importance]) -> str:
 
 def too_few(evaluation: Evaluation, quote: Callable[[str], str] = quoted) -> str:
     """Of test rows that cannot tell models apart: how few they are, and what would be needed."""
-    counts = evaluation.rows.counts
+    counts, groups = evaluation.rows.counts, evaluation.groups
+    if groups is not None and not evaluation.has_groups_enough:
+        has = "has" if groups.compared == 1 else "have"
+        return (
+            f"only {groups.compared} of the {plural(groups.count, 'group')} to judge by {has} "
+            f"both labels, too few to compare models within groups: {FEWEST} would do"
+        )
     fewest = min(counts)
     label = quote(evaluation.labels[counts.index(fewest)])
     return (

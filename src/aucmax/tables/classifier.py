@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from aucmax import checkpoint, checks, metrics
-from aucmax.data.groups import number_groups
+from aucmax.data.groups import are_compared, number_groups
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
 from aucmax.judge.threshold import RULES, Rule
@@ -27,7 +27,7 @@ from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
-from aucmax.tables.split import are_compared, hold_out
+from aucmax.tables.split import hold_out
 from aucmax.train import FitResult, fit
 from aucmax.train.metrics import ROC_AUC, Metric, Scored, find_metric
 from aucmax.train.objectives import OBJECTIVES, compares_rows, parts_of

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from aucmax import disk, metrics
+from aucmax.data.groups import are_compared
 from aucmax.judge.evaluation import Column, Evaluation, Groups, Importance, Part
 from aucmax.judge.interval import Interval
 from aucmax.tables._values import to_text
@@ -25,7 +26,7 @@ from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths, listed
-from aucmax.tables.split import are_compared, fair_sample, some_groups
+from aucmax.tables.split import fair_sample, some_groups
 from aucmax.train.options import find_device
 from aucmax.version import __version__
 

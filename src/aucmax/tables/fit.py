@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aucmax import checks, disk
+from aucmax.data.groups import are_compared
 from aucmax.judge.evaluation import Column, Evaluation, Part, Peer
 from aucmax.judge.interval import Interval
 from aucmax.judge.peers import compare_with_peers
@@ -25,7 +26,7 @@ from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths
-from aucmax.tables.split import are_compared, hold_out
+from aucmax.tables.split import hold_out
 from aucmax.tables.store import plain_number
 from aucmax.tables.unfinished import work_folder
 from aucmax.train.objectives import parts_of

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from aucmax.data.groups import are_compared
 from aucmax.tables.encoder import Encoded
 
 DISTINCT = 0.5
@@ -108,14 +109,6 @@ def _whole_groups(
             if is_right(held):
                 return held
     return np.zeros(len(group), bool)
-
-
-def are_compared(group: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each group, numbered without gaps, has rows of two classes or more."""
-    low, high = np.full(group.max() + 1, classes.max()), np.zeros(group.max() + 1, np.int64)
-    np.minimum.at(low, group, classes)
-    np.maximum.at(high, group, classes)
-    return np.asarray(low < high)
 
 
 def _joined(group: NDArray[np.int64], same: NDArray[np.int64]) -> NDArray[np.int64]:
