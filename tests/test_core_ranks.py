@@ -1,4 +1,4 @@
-"""The streaming prior and AUC, and average precision, over the ranks of a real process group."""
+"""What the ranks of a real process group share: priors, hard rows, pairs, the AUC."""
 
 import json
 import os
@@ -95,6 +95,21 @@ def test_pairs_are_those_of_all_ranks(ranks):
             wanted = [2 * x for x, (_, owner) in zip(gradient, turns, strict=True) if owner == rank]
             assert found["pairs"]["values"][step] == pytest.approx(value, rel=1e-10)
             np.testing.assert_allclose(found["pairs"]["gradients"][step], wanted, atol=1e-10)
+
+
+def test_the_hardest_rows_are_those_of_all_ranks(ranks):
+    steps = zip(*map(ranks_core.batches, (0, 1)), strict=True)
+    joined = [[np.concatenate(x) for x in zip(*parts, strict=True)] for parts in steps]
+    alone = ranks_core.follow_the_top(joined)
+    both = [found["partial"] for found in ranks]
+    values = np.mean([found["values"] for found in both], axis=0)
+    np.testing.assert_allclose(values, alone["values"], rtol=1e-10)
+    assert any(np.abs(alone["values"]) > 0)
+    for step, gradient in enumerate(alone["gradients"]):
+        found = np.concatenate([rank["gradients"][step] for rank in both]) / 2
+        np.testing.assert_allclose(found, gradient, atol=1e-10)
+    assert both[0]["thresholds"] == both[1]["thresholds"]
+    np.testing.assert_allclose(both[0]["thresholds"], alone["thresholds"], rtol=1e-10)
 
 
 @pytest.mark.parametrize("case", ranks_core.cases())

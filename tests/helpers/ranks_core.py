@@ -14,7 +14,14 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from aucmax import AUCLoss, AveragePrecisionLoss, PairwiseAUCLoss, StreamingPrior
+from aucmax import (
+    AUCLoss,
+    AveragePrecisionLoss,
+    PairwiseAUCLoss,
+    PartialAUCLoss,
+    StreamingPrior,
+)
+from aucmax.distributed import sum_over_ranks, world_size
 from aucmax.metrics import StreamingAUC
 
 SIZES = [(5, 3), (1, 8), (4, 4)]  # labels in each step on rank 0 and on rank 1
@@ -83,6 +90,26 @@ def compare_pairs(rank):
     return found
 
 
+def follow_the_top(steps):
+    """Values and gradients of each step, and the thresholds after it.
+
+    A rank's value counts as much as its rows weigh, as in a mean over the rows of all ranks.
+    """
+    loss = PartialAUCLoss(0.4, 0.3, prior=0.5).double()
+    loss.reset_primal(torch.linspace(-2, 2, 20).double(), torch.arange(20) % 2)
+    found = {"values": [], "gradients": [], "thresholds": []}
+    for scores, y, weight in steps:
+        s, y, weight = torch.tensor(scores, requires_grad=True), *map(torch.tensor, (y, weight))
+        counts = weight.sum() / sum_over_ranks(weight.sum()) * world_size()
+        value = loss(s, y, weight) * counts
+        value.backward()
+        found["values"].append(value.item())
+        found["gradients"].append(s.grad.tolist())
+        parts = (loss.hard_positives, loss.hard_negatives)
+        found["thresholds"].append([part.threshold.item() for part in parts])
+    return found
+
+
 def cases():
     """For each case a list with the (scores, target, weight) of either rank."""
     rng = np.random.default_rng(0)
@@ -116,6 +143,7 @@ def main(folder, rank):
     known = count_labels(rank)
     known["average precision"] = rank_positives(rank)
     known["pairs"] = compare_pairs(rank)
+    known["partial"] = follow_the_top(batches(rank))
     known["auc"] = {name: stream_scores(*parts[rank]) for name, parts in cases().items()}
     Path(folder, f"{rank}.json").write_text(json.dumps(known), encoding="utf-8")
     dist.barrier()

@@ -214,11 +214,11 @@ class TopShare(ExactState):
         """
         dtype = self.threshold.dtype
         scores, mass = scores.to(dtype), mass.to(dtype)
-        own = torch.stack([mass.sum(), mass @ scores, mass @ scores.square()])
+        own = (mass * torch.stack([torch.ones_like(scores), scores, scores.square()])).sum(1)
         begun = ~self.threshold.isnan()
         inside, away = self._inside(scores, self.threshold.where(begun, self._first(own)[0]))
-        rest = [mass.square().sum(), mass @ inside, mass @ away.abs(), total.to(dtype)]
-        sums = torch.cat([own, torch.stack(rest)])
+        rest = (mass * torch.stack([mass, inside, away.abs()])).sum(1)
+        sums = torch.cat([own, rest, total.to(dtype)[None]])
         if self.training:
             sums = distributed.sum_over_ranks(sums)
             self._move(sums, begun)
