@@ -73,11 +73,15 @@ def paired_test_of(
 def by_derivative(rows: Rows, metric: Callable[[Curve], Tensor]) -> tuple[float, Floats]:
     """The value of a metric that is smooth in the rows' weights, and their moves."""
     order, last = rows.ranked()
-    w = torch.from_numpy(relative_weight(rows)[order]).requires_grad_()
-    positive, ends = torch.from_numpy(rows.positive[order]), torch.from_numpy(last)
-    hits, alarms = (torch.where(side, w, 0).cumsum(0)[ends] for side in (positive, ~positive))
-    value = metric(Curve(hits, alarms, 1.0))
-    (slope,) = torch.autograd.grad(value, w)
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):  # whoever scored may have switched it off
+        w = torch.from_numpy(relative_weight(rows)[order]).requires_grad_()
+        positive, ends = torch.from_numpy(rows.positive[order]), torch.from_numpy(last)
+        hits, alarms = (torch.where(side, w, 0).cumsum(0)[ends] for side in (positive, ~positive))
+        value = metric(Curve(hits, alarms, 1.0))
+        (slope,) = torch.autograd.grad(value, w)
     moves = np.empty(len(order))
     moves[order] = (slope * torch.where(positive, hits[-1], alarms[-1])).detach().numpy()
     return float(value.detach()), moves

@@ -21,7 +21,7 @@ from aucmax.metrics._moves import (
     rows_above,
 )
 from aucmax.metrics._rows import Rows, Values
-from aucmax.metrics.uncertainty import ConfidenceInterval, PairedTest
+from aucmax.metrics.uncertainty import ConfidenceInterval, PairedTest, quantile
 
 
 def partial_auc(
@@ -121,7 +121,9 @@ def partial_auc_interval(
     They are the derivatives of A by the rows' shares of their class, which is how they are
     computed for two-way areas and weights too. :math:`V = S_p^2 / n_+ + S_q^2 / n_-`, and the
     interval is that of :func:`roc_auc_interval` for :math:`A / (\beta (1 - \alpha))`, with
-    :math:`k = \min((1 - \alpha) n_+, \beta n_-)`. Arguments as in :func:`partial_auc`.
+    :math:`k = \min((1 - \alpha) n_+, \beta n_-)`. Two-way, where the curve may not reach the
+    range at all, it begins at :math:`A - z \sqrt V` if that is lower. Arguments as in
+    :func:`partial_auc`.
 
     Example:
         >>> from aucmax.metrics import partial_auc_interval
@@ -132,7 +134,11 @@ def partial_auc_interval(
     """
     max_fpr, min_tpr = check_range(max_fpr, min_tpr)
     metric = partial(_area_with_moves, max_fpr=max_fpr, min_tpr=min_tpr)
-    return interval_of(metric, scores, target, level, weight)
+    found = interval_of(metric, scores, target, level, weight)
+    if min_tpr and found.value:
+        low = found.value - quantile(level) * found.standard_error
+        found = found._replace(low=min(found.low, max(0.0, low)))
+    return found
 
 
 def partial_auc_test(
@@ -254,7 +260,8 @@ def _tpr_with_moves(rows: Rows, fpr: float) -> Moves:
     positives, negatives = effective_by_class(rows)
     step = max(class_errors(flagged, rows)[1], 1 / negatives)
     ends = max(0.0, fpr - step), min(1.0, fpr + step)
-    tprs = np.interp(ends, np.append(0, alarms / alarms[-1]), np.append(0, hits / hits[-1]))
-    slope = (tprs[1] - tprs[0]) / (ends[1] - ends[0])
+    corners = np.append(np.diff(alarms) > 0, True)  # a line by the steps' upper ends
+    low, high = np.interp(ends, alarms[corners] / alarms[-1], hits[corners] / hits[-1])
+    slope = (high - low) / (ends[1] - ends[0])
     value = float((hits * within).max() / hits[-1])
     return Moves(value, np.where(rows.positive, 1.0, -slope) * flagged, positives)

@@ -60,6 +60,13 @@ def check_level(level: float) -> float:
     return checks.number("level", level, "a number strictly between 0 and 1", lambda x: 0 < x < 1)
 
 
+def quantile(level: float) -> float:
+    """As many standard deviations to both sides hold so much of a normal distribution."""
+    from statistics import NormalDist  # here, for it takes longer to import than the rest
+
+    return -NormalDist().inv_cdf((1 - level) / 2)
+
+
 def interval(
     value: float, variance: float | None, k: float, level: float, largest: float = 1.0
 ) -> ConfidenceInterval:
@@ -82,10 +89,8 @@ def interval(
         edge = tail ** (1 / k)
         low, high = (edge, 1.0) if share else (0.0, 1 - edge)
         return ConfidenceInterval(value, low * largest, high * largest, error, level)
-    from statistics import NormalDist  # here, for it takes longer to import than the rest
-
     centre, sigma = math.log(share / (1 - share)), math.sqrt((k * relative + bound) / (k + 1))
-    half = -NormalDist().inv_cdf(tail) * sigma / (share * (1 - share))
+    half = quantile(level) * sigma / (share * (1 - share))
     low, high = (largest * (1 + math.tanh((centre + side) / 2)) / 2 for side in (-half, half))
     return ConfidenceInterval(value, min(low, value), max(high, value), error, level)
 
