@@ -235,7 +235,8 @@ def test_a_file_is_judged_within_groups(folder):
     again = Evaluation.read(place / "m")
     assert again.groups == found.groups
     assert again.peers == found.peers
-    assert AUCClassifier.load(place / "m").metric == "grouped_auc"
+    model = AUCClassifier.load(place / "m")
+    assert (model.metric, model.metric_) == (None, "grouped_auc")
 
 
 def test_what_is_said_of_groups(folder, capsys):

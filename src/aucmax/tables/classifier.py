@@ -536,7 +536,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "network_")
         names = getattr(self, "feature_names_in_", None)
         options = self.get_params(deep=False)
-        del options["metric"]
+        if self.metric is not None:
+            del options["metric"]
         seed = options["random_state"]
         options["random_state"] = int(seed) if isinstance(seed, (int, np.integer)) else None
         if callable(self.backbone):
@@ -583,7 +584,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         record = store.read(Path(folder))
         if record.own_backbone and backbone is None:
             raise ValueError("backbone must be given: the model was trained with one of its own")
-        options = {**record.options, "metric": metric or record.metric}
+        options = {"metric": record.metric, **record.options}
+        options |= {"metric": metric} if metric else {}
         model = cls(**options | ({"backbone": backbone} if backbone else {}))
         model.metric_ = record.metric
         model.classes_ = np.array(record.classes["values"], dtype=record.classes["dtype"])
