@@ -28,6 +28,7 @@ LOSSES = {
     "multi-class": (lambda: aucmax.MulticlassAUCLoss([0.5, 0.3, 0.2]), 3),
     "multi-label": (lambda: aucmax.MultilabelAUCLoss([0.2, 0.2, 0.2]), 3),
     "grouped": (Grouped, 1),
+    "partial": (lambda: aucmax.PartialAUCLoss(0.2, 0.3), 1),
 }
 OPTIMIZERS = {
     "PPDSG": aucmax.PPDSG,

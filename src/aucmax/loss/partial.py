@@ -240,7 +240,9 @@ class TopShare(ExactState):
             return
         total, _, _, squares, inside, distances, _ = sums
         # n / (n + n_0) with n = total^2 / squares, over the total; zero for a batch without rows.
-        each = total / (total.square() + self.FEW_ROWS * squares).clamp_min(1e-300)
+        each = total / (total.square() + self.FEW_ROWS * squares).clamp_min(
+            torch.finfo(total.dtype).tiny
+        )
         step = self.RATE / math.sqrt(self.share * (1.0 - self.share))
         moved = self.threshold + step * self.distance * each * (inside - self.share * total)
         wider = self.distance + self.MEMORY * each * (distances - total * self.distance)
