@@ -104,18 +104,18 @@ class PartialAUCLoss(AUCLoss):
     ) -> Tensor:
         s = scores.to(labels.dtype).reshape(-1)
         w = torch.ones_like(labels) if weight is None else weight
-        positive, negative = w * labels, w * (1.0 - labels)
-        hard_positives = self.hard_positives(-s.detach(), positive, w.sum())
-        hard_negatives = self.hard_negatives(s.detach(), negative, w.sum())
         terms, pairs = self._terms(lambda x: x.to(labels.dtype)), torch.ones_like(w[0])
+        negative, total = w * (1.0 - labels), w.sum()
         if self.min_tpr > 0.0:
-            terms = terms._replace(positive=hard_positives.coefficients().to(labels.dtype))
-            pairs = pairs * (hard_positives.mass > 0.0)
+            hard = self.hard_positives(-s.detach(), w * labels, total)
+            terms = terms._replace(positive=hard.coefficients().to(labels.dtype))
+            pairs = pairs * (hard.mass > 0.0)
+        hard = self.hard_negatives(s.detach(), negative, total)
         if self.max_fpr < 1.0:
-            terms = terms._replace(negative=hard_negatives.coefficients().to(labels.dtype))
+            terms = terms._replace(negative=hard.coefficients().to(labels.dtype))
         if self.max_fpr < 1.0 or self.link == "centred":
-            pairs = pairs * (hard_negatives.mass > 0.0)
-        h = self._linked_around(s, negative, hard_negatives, joined=self.training)
+            pairs = pairs * (hard.mass > 0.0)
+        h = self._linked_around(s, negative, hard, joined=self.training)
         a, b, alpha = (x.reshape(()).to(h.dtype) for x in (self.a, self.b, self.alpha))
         return pairs * saddle_objective(h, labels, a, b, alpha, terms, self.margin, weight)
 
