@@ -119,7 +119,9 @@ def likelihood(**usual: float) -> Callable[[Known, Mapping[str, Any]], nn.Module
 def _refuse_groups(known: Known, name: str) -> None:
     if known.grouped:
         allowed = (
-            "two classes in arrays" if name == "auc" else "the objectives 'auc' and 'pairwise'"
+            "two classes in arrays, or the objective 'pairwise'"
+            if name == "auc"
+            else "the objectives 'auc' and 'pairwise'"
         )
         raise ValueError(f"groups must go with {allowed}, found them with objective {name!r}")
 
