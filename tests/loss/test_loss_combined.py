@@ -116,3 +116,12 @@ def test_a_sum_has_one_set_of_saddle_variables():
 def test_groups_are_refused_where_they_would_be_ignored():
     with pytest.raises(ValueError, match="group must be None for AUCLoss"):
         AUCLoss(0.5)(torch.zeros(2), torch.tensor([0, 1]), group=torch.tensor([0, 0]))
+
+
+def test_a_likelihood_cannot_ask_for_the_ranking_upside_down():
+    """Large steps once turned the scale's sign, and then the ranking."""
+    total = AUCLoss(0.5, link="identity") + CrossEntropy()
+    scores, target = torch.tensor([3.0, -3.0]), torch.tensor([1, 0])
+    torch.nn.init.constant_(total.scale, -1.0)
+    right, wrong = total(scores, target), total(-scores, target)
+    assert right < wrong

@@ -51,7 +51,7 @@ class Loss(nn.Module):
 class LossSum(Loss):
     r"""A weighted sum of losses of the same scores, which ``+`` and ``*`` make.
 
-    A likelihood in it, such as cross-entropy, gets the scores as :math:`c \cdot s + d` with the
+    A likelihood in it, such as cross-entropy, gets the scores as :math:`|c| \cdot s + d` with the
     scale c and the shift d learned, so that no part asks its scale of the scores of the others.
 
     Args:
@@ -99,7 +99,8 @@ class LossSum(Loss):
         scale: Scale | None = None,
     ) -> Tensor:
         """The objective of one batch."""
-        mapped = scores if self.scale is None else scores * self.scale
+        # Of a negative scale the likelihood would be least where the ranking is upside down.
+        mapped = scores if self.scale is None else scores * self.scale.abs()
         mapped = mapped if self.shift is None else mapped + self.shift
         total: Any = 0.0
         for part, share in zip(self.parts.values(), self.weights, strict=True):

@@ -15,7 +15,7 @@ class AUCWithCrossEntropy(LossSum):
 
     .. math::
 
-        L_{AUC}(s) + \lambda\, CE(c \cdot s + d),
+        L_{AUC}(s) + \lambda\, CE(|c| \cdot s + d),
 
     with the scale c and the shift d learned, so that neither part asks the other's scale of the
     scores: the AUC objective wants a margin of one, a likelihood whatever the classes' overlap
