@@ -78,13 +78,13 @@ def check_labels(labels: Array) -> int:
     raise ValueError(f"target must hold 0 and 1 only, found {some}{hint}")
 
 
-def check_weights(weight: Array) -> None:
-    """Raise unless the weights are finite, none negative, and some positive."""
+def check_weights(weight: Array, may_be_zero: bool = False) -> None:
+    """Raise unless the weights are finite, none negative, and some positive if they must be."""
     check_finite("weight", weight)
-    if weight.min() < 0 or weight.max() == 0:
+    if weight.min() < 0 or (weight.max() == 0 and not may_be_zero):
+        allowed = "non-negative" if may_be_zero else "non-negative with a positive sum"
         raise ValueError(
-            f"weight must be non-negative with a positive sum, "
-            f"found values from {weight.min():g} to {weight.max():g}"
+            f"weight must be {allowed}, found values from {weight.min():g} to {weight.max():g}"
         )
 
 

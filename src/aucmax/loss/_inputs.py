@@ -76,8 +76,17 @@ def check_weight_shape(weight: Tensor, *allowed: tuple[int, ...]) -> None:
         raise ValueError(f"weight must have shape {choices}, found {tuple(weight.shape)}")
 
 
-def check_classes(scores: Tensor, target: Tensor, weight: Tensor | None, look: bool) -> None:
-    """Raise unless scores, classes and weights go together; ``look`` at their values too."""
+def check_classes(
+    scores: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    look: bool,
+    zero_weights: bool = False,
+) -> None:
+    """Raise unless scores, classes and weights go together; ``look`` at their values too.
+
+    ``zero_weights``: none needs to be positive.
+    """
     check_table(scores, scores.shape[-1])
     if target.shape != scores.shape[:1]:
         raise ValueError(f"target must have shape ({len(scores)},), found {tuple(target.shape)}")
@@ -95,11 +104,15 @@ def check_classes(scores: Tensor, target: Tensor, weight: Tensor | None, look: b
             f"target must hold classes 0 to {scores.shape[1] - 1}, found {low} to {high}"
         )
     if weight is not None:
-        checks.check_weights(weight.double().numpy(force=True))
+        checks.check_weights(weight.double().numpy(force=True), zero_weights)
 
 
 def known_labels(
-    scores: Tensor, target: Tensor, weight: Tensor | None, look: bool
+    scores: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    look: bool,
+    zero_weights: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Labels of a table of scores, and their weights: both 0 where a label is missing (NaN).
 
@@ -118,15 +131,17 @@ def known_labels(
         check_weight_shape(weight, (len(scores),), tuple(scores.shape))
         weight = weight.detach().to(dtype).reshape(len(scores), -1)
     if look:
-        check_binary_values(scores.to(dtype), labels[known > 0], weight)
+        check_binary_values(scores.to(dtype), labels[known > 0], weight, zero_weights)
     return labels, known if weight is None else known * weight
 
 
-def check_binary_values(scores: Tensor, labels: Tensor, weight: Tensor | None) -> int:
+def check_binary_values(
+    scores: Tensor, labels: Tensor, weight: Tensor | None, zero_weights: bool = False
+) -> int:
     """Raise unless scores are finite, labels 0 or 1 and weights usable; count the positives."""
     checks.check_finite("scores", scores.numpy(force=True), hint=DIVERGED)
     if weight is not None:
-        checks.check_weights(weight.numpy(force=True))
+        checks.check_weights(weight.numpy(force=True), zero_weights)
     return checks.check_labels(labels.numpy(force=True))
 
 

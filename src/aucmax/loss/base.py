@@ -48,7 +48,34 @@ class Loss(nn.Module):
     __rmul__ = __mul__
 
 
-class LossSum(Loss):
+class ExactState(nn.Module):
+    """A module whose own buffers and parameters follow ``.to(device)``, but not into few digits.
+
+    Buffers stay in double precision: counts do not fit in ``half()``, and a prior that went through
+    single precision is another one. Parameters stay in single precision or better: in half they
+    would stand still, since a step of 1e-3 is lost beside a value of 0.5.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        buffers = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
+        values = {name: p.detach().clone() for name, p in self.named_parameters(recurse=False)}
+        self._buffers.clear()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, value in values.items():
+            p = getattr(self, name)
+            if p.dtype in checks.LOW_PRECISION:
+                p.data = value.to(p.device)
+        for name, buffer in buffers.items():
+            device = fn(torch.empty(0, device=buffer.device)).device
+            if device.type == "mps":  # which has no float64
+                self._buffers[name] = buffer.to(device, torch.float32)
+            else:
+                moved = fn(buffer)
+                self._buffers[name] = moved if moved.dtype == buffer.dtype else buffer.to(device)
+        return self
+
+
+class LossSum(Loss, ExactState):
     r"""A weighted sum of losses of the same scores, which ``+`` and ``*`` make.
 
     A likelihood in it, such as cross-entropy, gets the scores as :math:`|c| \cdot s + d` with the
@@ -142,6 +169,10 @@ def loss_of(
         target = target.repeat_interleave(repeats, dim=0)
         weight = None if weight is None else weight.repeat_interleave(repeats, dim=0)
         more = {name: x.repeat_interleave(repeats, dim=0) for name, x in more.items()}
+    if weight is not None and scale is not None and not compares:
+        # Of weights that are all zero there is no mean: it is one of ones, of which the scale
+        # lets nothing count.
+        weight = weight + (weight.sum() == 0)
     given = (scores, target) if weight is None else (scores, target, weight)
     value: Tensor = loss(*given, **more)
     if scale is None:
@@ -171,33 +202,6 @@ def _shifts(saddles: list[SaddleLoss], likely: list[nn.Module]) -> int:
     if priors is not None:
         return len(priors)
     return 0 if getattr(likely[0], "task", "binary") == "multiclass" else 1
-
-
-class ExactState(nn.Module):
-    """A module whose own buffers and parameters follow ``.to(device)``, but not into few digits.
-
-    Buffers stay in double precision: counts do not fit in ``half()``, and a prior that went through
-    single precision is another one. Parameters stay in single precision or better: in half they
-    would stand still, since a step of 1e-3 is lost beside a value of 0.5.
-    """
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        buffers = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
-        values = {name: p.detach().clone() for name, p in self.named_parameters(recurse=False)}
-        self._buffers.clear()
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, value in values.items():
-            p = getattr(self, name)
-            if p.dtype in checks.LOW_PRECISION:
-                p.data = value.to(p.device)
-        for name, buffer in buffers.items():
-            device = fn(torch.empty(0, device=buffer.device)).device
-            if device.type == "mps":  # which has no float64
-                self._buffers[name] = buffer.to(device, torch.float32)
-            else:
-                moved = fn(buffer)
-                self._buffers[name] = moved if moved.dtype == buffer.dtype else buffer.to(device)
-        return self
 
 
 class SaddleLoss(Loss, ExactState):

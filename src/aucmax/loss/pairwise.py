@@ -159,7 +159,7 @@ class PairwiseAUCLoss(RankingLoss):
         if self.debug and checks.synchronizable():
             weights = None if weight is None else flatten(weight, torch.float32)
             flat, labels = (flatten(x, torch.float32) for x in (scores, target))
-            check_binary_values(flat, labels, weights)
+            check_binary_values(flat, labels, weights, zero_weights=True)
         found = _pairs_gpu.pair_mean(scores, target, weight, group, self.surrogate)
         return _with_gradient(scores, *found)
 
@@ -170,7 +170,7 @@ class PairwiseAUCLoss(RankingLoss):
         dtype = computable(scores.dtype)
         flat, labels = flatten(scores, dtype), flatten(target, dtype)
         weights = None if weight is None else flatten(weight, dtype)
-        check_binary_values(flat, labels, weights)
+        check_binary_values(flat, labels, weights, zero_weights=True)
         s, p = (x.numpy().astype(np.float64) for x in (flat, labels))
         n = 1.0 - p
         if weights is not None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from aucmax import checks, distributed
 from aucmax.loss._inputs import (
+    DIVERGED,
     check_binary_shapes,
     check_binary_values,
     check_classes,
@@ -69,35 +70,32 @@ class RankingLoss(Loss, ExactState):
     ) -> Compared:
         """The rows, checked, of all ranks."""
         check_tensors(scores, target)
-        rows = len(target) if target.ndim else 0
+        rows = len(target) if target.ndim and scores.ndim else 0
         exact = scores.to(computable(scores.dtype))
         look = checks.host_readable(scores) or (self.debug and checks.synchronizable())
-        if rows and len(scores) != rows and len(scores) % rows == 0:  # an ensemble's
-            exact = exact.reshape(rows, len(scores) // rows, *scores.shape[1:]).squeeze(-1)
-        if exact.ndim == 3:  # its members' scores of several classes or labels
-            members, shape = exact.shape[1], exact.shape[2:]
-            target = _one_hot(target, shape[0]) if target.ndim == 1 else target
-            target = target.repeat(1, members)
-            weight = (
-                weight.repeat(1, members) if weight is not None and weight.ndim == 2 else weight
-            )
-            exact = exact.reshape(rows, -1)
-        elif exact.shape != scores.shape:
-            target = target.reshape(rows, 1).expand(exact.shape)
+        members = len(scores) // rows if rows and len(scores) % rows == 0 else 1
+        own = exact  # of the first member, to which target and weight must fit
+        if members > 1:
+            own = exact.reshape(rows, members, *scores.shape[1:])[:, 0]
         labels: Tensor
-        if exact.ndim < 2 or exact.shape[1:] == (1,):
-            check_binary_shapes(exact, target, weight)
+        if own.ndim < 2 or own.shape[1:] == (1,):
+            check_binary_shapes(own, target, weight)
             labels = flatten(target, exact.dtype)
             known = torch.ones_like(labels) if weight is None else flatten(weight, exact.dtype)
             if look:
-                check_binary_values(exact.detach(), labels, known)
-            exact, labels, known = (x.reshape(-1, 1) for x in (exact, labels, known))
+                check_binary_values(own.detach(), labels, known, zero_weights=True)
+            labels, known = labels[:, None], known[:, None]
         else:
             if target.ndim == 1:
-                check_classes(exact, target, weight, look)
-                target = _one_hot(target, exact.shape[1])
-            check_table(exact, exact.shape[1])
-            labels, known = known_labels(exact, target, weight, look)
+                check_classes(own, target, weight, look, zero_weights=True)
+                target = _one_hot(target, own.shape[1])
+            check_table(own, own.shape[1])
+            labels, known = known_labels(own.detach(), target, weight, look, zero_weights=True)
+        if members > 1:
+            if look:
+                checks.check_finite("scores", exact.numpy(force=True), hint=DIVERGED)
+            labels, known = labels.repeat(1, members), known.repeat(1, members)
+        exact = exact.reshape(labels.shape)
         check_row_numbers("group", group, len(exact))
         check_row_numbers("index", index, len(exact))
         positive = known * labels

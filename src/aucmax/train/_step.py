@@ -229,8 +229,7 @@ def _weighed(batches: list[Batch]) -> list[tuple[Batch, Scale | None]]:
     """Each part of a step's batch with how much its mean counts in that of the whole.
 
     Parts without weights are of equal size and count alike. One whose weights are all zero counts
-    nothing; its weights become ones, for it has no mean of its own. A loss that compares rows sees
-    those of all ranks, and so counts alike in every part.
+    nothing. A loss that compares rows sees those of all ranks, and so counts alike in every part.
     """
     alike = 1.0 / len(batches)
     unweighted = batches[0].weight is None
@@ -240,8 +239,7 @@ def _weighed(batches: list[Batch]) -> list[tuple[Batch, Scale | None]]:
     weights = [batch.weight for batch in batches if batch.weight is not None]
     sums = [weight.sum() for weight in weights]
     total = distributed.sum_over_ranks(torch.stack(sums).sum())
-    usable = [w + (s == 0) for w, s in zip(weights, sums, strict=True)]
     return [
-        (batch._replace(weight=w), Scale(s * distributed.world_size() / total, alike))
-        for batch, w, s in zip(batches, usable, sums, strict=True)
+        (batch, Scale(s * distributed.world_size() / total, alike))
+        for batch, s in zip(batches, sums, strict=True)
     ]

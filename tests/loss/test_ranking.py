@@ -1,0 +1,94 @@
+"""What all losses share that compare rows with each other."""
+
+import copy
+
+import pytest
+import torch
+
+from aucmax import AveragePrecisionLoss, PairwiseAUCLoss
+from aucmax.loss import CrossEntropy
+from aucmax.loss.base import Scale, loss_of
+
+GENERATOR = torch.Generator().manual_seed(0)
+ROWS, MEMBERS, CLASSES = 12, 3, 4
+SCORES = torch.randn(ROWS, MEMBERS, CLASSES, dtype=torch.float64, generator=GENERATOR)
+WEIGHT = torch.rand(ROWS, dtype=torch.float64, generator=GENERATOR)
+BINARY = torch.tensor([1, 0, 0] * 4)
+CLASS = torch.tensor([0, 1, 2, 3] * 3)
+LABELS = (torch.rand(ROWS, CLASSES, generator=GENERATOR) < 0.5).double()
+LABELS[2, 1] = LABELS[5, 3] = torch.nan
+LOSSES = [PairwiseAUCLoss(), PairwiseAUCLoss(max_fpr=0.5), AveragePrecisionLoss()]
+
+
+def kind(loss):
+    return type(loss).__name__
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=kind)
+@pytest.mark.parametrize(
+    ("scores", "target", "weight"),
+    [
+        (SCORES[..., 0], BINARY, WEIGHT),
+        (SCORES[..., :1], BINARY, WEIGHT[:, None]),
+        (SCORES[..., :1], BINARY[:, None], WEIGHT),
+        (SCORES, CLASS, WEIGHT),
+        (SCORES, LABELS, WEIGHT),
+        (SCORES, LABELS, WEIGHT[:, None] * torch.arange(1.0, 5.0)),
+    ],
+    ids=["(N,)", "(N, 1)", "labels (N, 1)", "classes", "labels", "a weight for each label"],
+)
+def test_the_value_of_an_ensemble_is_the_mean_of_its_members(loss, scores, target, weight):
+    of_members = [loss(scores[:, k], target, weight) for k in range(MEMBERS)]
+    whole = loss(scores.flatten(0, 1), target, weight)
+    assert whole > 0
+    torch.testing.assert_close(whole, torch.stack(of_members).mean())
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=kind)
+@pytest.mark.parametrize(
+    ("scores", "target", "said"),
+    [
+        (SCORES, CLASS + 1, "target must hold classes 0 to 3, found 1 to 4"),
+        (SCORES, CLASS.double(), "target must hold integer classes, found dtype torch.float64"),
+        (SCORES[..., 0], CLASS, "target must hold 0 and 1 only, found 0, 1, 2, 3"),
+        (SCORES[..., 0], LABELS, r"target must have shape \(12,\)"),
+    ],
+)
+def test_labels_that_do_not_fit_the_members_of_an_ensemble(loss, scores, target, said):
+    with pytest.raises(ValueError, match=said):
+        loss(scores.flatten(0, 1), target)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, PairwiseAUCLoss(memory=4)], ids=kind)
+def test_one_member_that_is_not_finite_is_noticed(loss):
+    scores = SCORES[..., 0].clone()
+    scores[3, 2] = torch.inf
+    with pytest.raises(ValueError, match="scores must be finite, found 0 NaN and 1 infinite of 36"):
+        loss(scores.flatten(), BINARY)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, PairwiseAUCLoss(memory=4)], ids=kind)
+@pytest.mark.parametrize("target", [BINARY, CLASS, LABELS])
+def test_rows_without_weight_make_no_pairs(loss, target):
+    scores = (SCORES[:, 0, 0] if target is BINARY else SCORES[:, 0]).clone().requires_grad_()
+    value = copy.deepcopy(loss)(scores, target, torch.zeros(ROWS))
+    value.backward()
+    assert value == 0
+    assert not scores.grad.any()
+    with pytest.raises(ValueError, match="weight must be non-negative, found values from -1 to"):
+        loss(scores, target, WEIGHT - 1 - WEIGHT.min())
+
+
+def test_a_part_of_a_batch_without_weight_counts_nothing():
+    loss = PairwiseAUCLoss() + CrossEntropy()
+    parts = [
+        loss_of(loss, SCORES[:, 0, 0], BINARY, weight, scale=Scale(share, 0.5))
+        for weight, share in ((WEIGHT, 1.0), (0 * WEIGHT, 0.0))
+    ]
+    whole = [part(SCORES[:, 0, 0], BINARY, WEIGHT) for part in loss.parts.values()]
+    assert sum(parts).item() == pytest.approx((0.5 * whole[0] + whole[1]).item())
+
+
+def test_low_precision_leaves_scale_and_shift_of_a_sum_alone():
+    loss = (PairwiseAUCLoss() + CrossEntropy()).bfloat16()
+    assert {p.dtype for p in loss.parameters()} == {torch.float32}
