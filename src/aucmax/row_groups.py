@@ -15,8 +15,7 @@ def number_groups(values: Any, name: str = "group", rows: int | None = None) -> 
     Args:
         values: one per row, shape (N,) or (N, 1): numbers, texts, dates or other hashable objects
             in a tensor, an array, a column of a data frame or a list. None may be missing: NaN,
-            None or an empty text, nor the smallest of the numbers be -1, as which pandas' codes
-            have what is missing.
+            None or an empty text.
         name: what errors call them.
         rows: how many there must be, where that is known.
 
@@ -46,7 +45,7 @@ def number_groups(values: Any, name: str = "group", rows: int | None = None) -> 
         _check_known(name, array)
         return torch.from_numpy(np.unique(array, return_inverse=True)[1].astype(np.int64))
     objects = array.tolist()
-    missing = sum(map(_is_missing, objects)) or _negative_ones(objects)
+    missing = sum(map(_is_missing, objects))
     if missing:
         raise _missing(name, missing, len(objects))
     known = dict.fromkeys(objects)
@@ -61,9 +60,6 @@ def number_groups(values: Any, name: str = "group", rows: int | None = None) -> 
 def _check_known(name: str, array: Any) -> None:
     """Raise if there are missing values among numbers or dates."""
     missing = int((array != array).sum())
-    is_number = isinstance(array, Tensor) or array.dtype.kind in "if"
-    if not missing and is_number and array.min() == -1:
-        missing = int((array == -1).sum())
     if missing:
         raise _missing(name, missing, len(array))
 
@@ -75,14 +71,8 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
-def _negative_ones(objects: list[Any]) -> int:
-    numbers = [x for x in objects if isinstance(x, int | float)]
-    return numbers.count(-1) if numbers and min(numbers) == -1 else 0
-
-
 def _missing(name: str, missing: int, rows: int) -> ValueError:
     return ValueError(
-        f"{name} must have no missing values (NaN, None, an empty text, or -1 as the smallest "
-        f"number), found {missing} among {rows}: leave those rows out, or give each a group of "
-        f"its own"
+        f"{name} must have no missing values (NaN, None or an empty text), found {missing} among "
+        f"{rows}: leave those rows out, or give each a group of its own"
     )

@@ -321,3 +321,12 @@ def test_where_the_top_counts_it_beats_cross_entropy():
     likely_auc, likely_precision = train(CrossEntropy())
     assert precision > likely_precision + 0.2
     assert likely_auc > auc + 0.05
+
+
+def test_the_representation_shows_the_options():
+    assert repr(AveragePrecisionLoss(0.25, rows=9, surrogate="generalized", q=0.5)) == (
+        "AveragePrecisionLoss(surrogate='generalized', scale=1, q=0.5, prior=0.25, rows=9, "
+        "columns=1, decay=0.5)"
+    )
+    assert "prior=0.25 0.5" in repr(AveragePrecisionLoss([0.25, 0.5], columns=2))
+    assert "prior" not in repr(AveragePrecisionLoss())

@@ -131,3 +131,26 @@ def test_a_tensor_dataset_and_batches_carry_groups_too():
     batches = [tuple(part[k : k + 100] for part in parts) for k in range(0, 1200, 100)]
     streamed = trained("pairwise", train=batches, valid=VALID, metric="grouped_auc")
     assert streamed.score > trained("ce").score + 0.05
+
+
+def test_weights_may_be_a_column():
+    x, y, _, group = TRAIN
+    weight = torch.rand(len(y), generator=torch.Generator().manual_seed(2))
+    for objective in ("auc", "pairwise"):
+        flat, column = (
+            trained(objective, train=(x, y, w, group), valid=None, steps=5)
+            for w in (weight, weight[:, None])
+        )
+        assert torch.equal(flat.model.weight, column.model.weight)
+
+
+@pytest.mark.parametrize("part", ["train", "valid"])
+def test_a_run_goes_on_with_the_groups_and_weights_it_began_with(tmp_path, part):
+    x, y, _, group = TRAIN
+    began = (x, y, torch.ones(len(y)), group)
+    options = {"steps": 2, "out": tmp_path / "run"}
+    trained("pairwise", began, began, **options)
+    for other in ((x, y, torch.arange(len(y)) / len(y), group), (x, y, began[2], group // 2)):
+        with pytest.raises(ValueError, match=r"hold the same configuration, found .* data "):
+            trained("pairwise", **{"train": began, "valid": began, part: other}, **options)
+    assert trained("pairwise", began, began, **options).steps == 2

@@ -323,6 +323,8 @@ def as_data(name: str, data: Any) -> Any:
         None if values is None else _labels.as_tensor(f"{name}'s labels and weights", values)
         for values in (*parts[1:3], None)[:2]
     )
+    if weight is not None and weight.ndim == 2 and weight.shape[1] == 1:
+        weight = weight.reshape(-1)
     group = None
     if len(parts) == 4 and parts[3] is not None:
         group = number_groups(parts[3], f"{name}'s groups", len(parts[1]))

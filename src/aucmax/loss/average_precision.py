@@ -213,9 +213,11 @@ class AveragePrecisionLoss(RankingLoss):
             self.estimates.index_add_(-1, index, change)
 
     def extra_repr(self) -> str:
-        """Show the options."""
-        options = [f"surrogate={self.surrogate.name!r}", f"margin={self.surrogate.margin:g}"]
-        options.append(f"scale={self.surrogate.scale:g}")
+        """Show the options that matter."""
+        options = [str(self.surrogate)]
+        if not self.by_batch and not self.priors.is_meta:
+            shares = [f"{share:g}" for share in self.priors.tolist()]
+            options.append(f"prior={shares[0] if len({*shares}) == 1 else ' '.join(shares)}")
         if self.rows:
             options += [f"rows={self.rows}", f"columns={self.columns}", f"decay={self.decay:g}"]
         return ", ".join(options)

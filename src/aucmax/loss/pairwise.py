@@ -20,7 +20,7 @@ from aucmax.loss._inputs import (
 from aucmax.loss.memory import ScoreMemory
 from aucmax.loss.pairs import pair_sums, pair_sums_of_arrays
 from aucmax.loss.ranking import RankingLoss, check_row_numbers
-from aucmax.loss.surrogates import DEGREES, Surrogate
+from aucmax.loss.surrogates import Surrogate
 
 
 class PairwiseAUCLoss(RankingLoss):
@@ -219,12 +219,7 @@ class PairwiseAUCLoss(RankingLoss):
 
     def extra_repr(self) -> str:
         """Show the options that matter."""
-        kind = self.surrogate
-        text = f"surrogate={kind.name!r}, scale={kind.scale:g}"
-        if kind.name == "generalized":
-            text += f", q={kind.q:g}"
-        elif kind.name in DEGREES:
-            text += f", margin={kind.margin:g}"
+        text = str(self.surrogate)
         if self.max_fpr < 1.0 or self.min_tpr > 0.0:
             text += f", max_fpr={self.max_fpr:g}, min_tpr={self.min_tpr:g}"
         return text

@@ -60,6 +60,13 @@ class Surrogate:
         q = checks.number("q", self.q, "a number in (0, 1]", lambda x: 0 < x <= 1)
         object.__setattr__(self, "q", q)
 
+    def __str__(self) -> str:
+        """The options that matter, as the losses show them."""
+        text = f"surrogate={self.name!r}, scale={self.scale:g}"
+        if self.name == "generalized":
+            return f"{text}, q={self.q:g}"
+        return f"{text}, margin={self.margin:g}" if self.name in DEGREES else text
+
 
 def value_and_slope(z: Any, surrogate: Surrogate) -> tuple[Any, Any]:
     """phi(z) and its derivative; zero is the hinge's slope at its corner."""

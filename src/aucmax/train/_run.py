@@ -22,7 +22,6 @@ from aucmax.data.sources import (
     IterableSource,
     Place,
     as_data,
-    has_groups,
 )
 from aucmax.sharding import mesh_of, shard
 from aucmax.stages import Plateau
@@ -78,10 +77,12 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
     known = _known(train, y, source, options, task)
     data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
     data["inputs"] = digest(train.x) if isinstance(train, Batch) else None
-    if has_groups(train):
-        data["groups"] = digest(train.group)
+    if isinstance(train, Batch):
+        more = {"weights": train.weight, "groups": train.group}
+        data |= {name: digest(x) for name, x in more.items() if x is not None}
     for part, rows in judged.items():
-        data[part] = digest((rows.x, rows.y)) if isinstance(rows, Batch) else None
+        arrays = isinstance(rows, Batch)
+        data[part] = digest([x for x in rows if x is not None]) if arrays else None
     config = fingerprint(options, data)
     if options.parallel == "fsdp" and distributed.world_size() > 1:
         shard(model, options.where)
