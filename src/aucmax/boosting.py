@@ -247,9 +247,10 @@ def _hardest(keys: Floats, weight: Floats, share: float, group: NDArray[np.int64
     rows = np.flatnonzero(weight)
     if share == 1 or len(rows) == 0:
         return weight
+    rows = rows[(-keys[rows]).argsort()]
+    if group is not None:
+        rows = rows[group[rows].argsort(kind="stable")]
     number = np.zeros(len(rows), np.int64) if group is None else group[rows]
-    order = np.lexsort((-keys[rows], number))
-    rows, number = rows[order], number[order]
     fresh = np.ones(len(rows), bool)  # the first row of each run of ties
     fresh[1:] = (keys[rows[1:]] != keys[rows[:-1]]) | (number[1:] != number[:-1])
     begins = np.flatnonzero(fresh)
