@@ -56,11 +56,14 @@ def synchronizable() -> bool:
 
 def check_finite(name: str, x: Array, hint: str = "") -> None:
     """Raise if ``x`` holds NaN or infinity; one pass when it does not."""
-    flat = x.reshape(-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = flat.dot(flat)
-    if math.isfinite(squares) or np.isfinite(x).all():
-        return  # the squares of large finite numbers may overflow: then the second test decides
+    if x.size <= 10_000:  # beyond, OpenBLAS would wake threads, which then spin and take a core
+        flat = x.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = flat.dot(flat)
+        if math.isfinite(squares):
+            return
+    if np.isfinite(x).all():  # the squares of large finite numbers may overflow
+        return
     raise NotFiniteError(
         f"{name} must be finite, found {np.isnan(x).sum()} NaN and {np.isinf(x).sum()} infinite "
         f"of {x.size} values{hint}"
