@@ -117,10 +117,12 @@ class AUCObjective:
         p_mass, n_mass = positives.sum(), negatives.sum()
         positive = _hardest(-rows.scores, positives, 1.0 - self.min_tpr, rows.group)
         negative = _hardest(rows.scores, negatives, self.max_fpr, rows.group)
+        whole = positive is positives and negative is negatives
+        few: Any = slice(None) if whole else np.flatnonzero(positive + negative)
+        s, p, n = (x[few] for x in (rows.scores, positive, negative))
+        number = None if rows.group is None else rows.group[few]
         hessian = self.surrogate.name in ("squared_hinge", "square", "logistic")
-        found = pair_sums_of_arrays(
-            rows.scores, positive, negative, rows.group, self.surrogate, curved=hessian
-        )
+        found = pair_sums_of_arrays(s, p, n, number, self.surrogate, curved=hessian)
         if not found.mass > 0:
             among = "target" if rows.group is None else "target, in some group,"
             raise ValueError(
@@ -129,16 +131,19 @@ class AUCObjective:
             )
         unit = p_mass * n_mass / (p_mass + n_mass) / found.mass
         curvature = found.curvature
-        if curvature.size == 0 or self.surrogate.name == "logistic":
+        if not hessian or self.surrogate.name == "logistic":
             steps = np.abs(found.gradient) * self.surrogate.scale
             if self.surrogate.name == "hinge":
                 steps /= self.surrogate.margin
-            curvature = np.maximum(curvature, STEEP * steps) if curvature.size else steps
-        for inside, whole in ((positive, positives), (negative, negatives)):
-            if inside is not whole:
-                mean = curvature[inside > 0].sum() / inside.sum()
-                curvature = curvature + OUTSIDE * mean * (whole - inside)
-        return unit * found.gradient, 2.0 * unit * curvature
+            curvature = np.maximum(curvature, STEEP * steps) if hessian else steps
+        if whole:
+            return unit * found.gradient, 2.0 * unit * curvature
+        every = np.zeros((2, len(rows.scores)))
+        every[:, few] = unit * found.gradient, 2.0 * unit * curvature
+        for inside, of_class in ((positive, positives), (negative, negatives)):
+            mean = every[1, inside > 0].sum() / inside.sum()
+            every[1] += OUTSIDE * mean * (of_class - inside)
+        return every[0], every[1]
 
     def __repr__(self) -> str:
         options = [repr(self.surrogate.name), f"margin={self.surrogate.margin:g}"]
