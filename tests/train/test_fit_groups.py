@@ -154,3 +154,11 @@ def test_a_run_goes_on_with_the_groups_and_weights_it_began_with(tmp_path, part)
         with pytest.raises(ValueError, match=r"hold the same configuration, found .* data "):
             trained("pairwise", **{"train": began, "valid": began, part: other}, **options)
     assert trained("pairwise", began, began, **options).steps == 2
+
+
+@pytest.mark.parametrize("group", [None, TRAIN[3]], ids=["one list", "groups"])
+def test_the_prior_of_balanced_batches_is_that_by_weight(group):
+    x, y = TRAIN[:2]
+    weight = 1 + 3 * y
+    result = trained("auc", (x, y, weight, group), None, steps=2, positives=0.5)
+    assert result.loss.prior == pytest.approx(0.8)

@@ -184,10 +184,10 @@ def _check_own_loss(loss: nn.Module) -> None:
 
 
 def _prior(labels: Tensor | None, source: BatchSource, options: Options, task: str) -> Any:
-    """The share of positives in the batches, or the classes' shares; None if nobody knows."""
+    """The share of positives in the batches, by weight, or the classes'; None if nobody knows."""
     sampler = getattr(source, "sampler", None)
     unknown_weights = source.weighted and source.weight is None
-    if task == "binary" and (unknown_weights or (source.weighted and options.positives)):
+    if task == "binary" and unknown_weights:
         return None  # weights change the share of positives: it is estimated
     if unknown_weights and options.loss is None:
         raise ValueError(
@@ -196,8 +196,13 @@ def _prior(labels: Tensor | None, source: BatchSource, options: Options, task: s
         )
     if task == "binary" and isinstance(source, IterableSource):
         return None  # a loader may draw another share than the labels have
-    if options.positives is not None and sampler is not None:
-        return sampler.prior
+    if options.positives is not None and sampler is not None and labels is not None:
+        rows = sampler.prior, 1.0 - sampler.prior
+        if source.weight is None:
+            return rows[0]
+        weight, y = source.weight.double().cpu(), labels.cpu()
+        up, down = (n * weight[y == k].mean().item() for n, k in zip(rows, (1, 0), strict=True))
+        return up / (up + down)
     return None if labels is None else _labels.shares(labels, source.weight, task)
 
 
