@@ -9,9 +9,12 @@ import torch
 from fit_data import assert_same_weights, binary, fit, linear
 
 import aucmax
+from aucmax.train._captured import why_not
 from aucmax.train._fingerprint import DATA, fingerprint
+from aucmax.train._phases import make_phases
 from aucmax.train._run import make_loop
 from aucmax.train.interrupts import Interrupts
+from aucmax.train.objectives import Known
 from aucmax.train.options import Options
 
 NAMES = [field.name for field in dataclasses.fields(Options)]
@@ -78,3 +81,24 @@ def test_options_that_are_marked_may_differ_and_change_nothing(more, tmp_path):
     assert list(tmp_path.glob("checkpoints/step-*"))
     on = fit(linear(seed=3), binary(), out=tmp_path, augment=stop_after(1000), **given, **more)
     assert_same_weights(on.model, whole.model)
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "keeps"),
+    [
+        ("ce", {}, False),
+        ("pairwise", {}, False),
+        ("pairwise", {"memory": 8}, True),
+        ("partial", {}, True),
+        ("ap", {}, True),
+        ("pairwise+ap", {}, True),
+        ("auc", {}, False),
+    ],
+)
+def test_what_a_compiled_loss_keeps_cannot_be_captured(objective, options, keeps):
+    given = {"objective": objective, "loss_options": options, "method": "sgd"}
+    run = Options(linear(2), None, steps=2, device="cpu", compile=True, **given)
+    (phase,) = make_phases(run, Known(prior=0.3, data_prior=0.3, rows=20))
+    run.where = torch.device("cuda")  # as it would be there
+    reason = why_not(run, phase)
+    assert (reason is not None and "what it keeps of the batches" in reason) == keeps

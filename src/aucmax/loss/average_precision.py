@@ -93,6 +93,7 @@ class AveragePrecisionLoss(RankingLoss):
         self.surrogate = Surrogate(surrogate, margin, scale, q)
         self.columns = checks.count("columns", columns)
         self.rows = 0 if rows is None else checks.count("rows", rows)
+        self.follows_batches = self.rows > 0
         self.decay = checks.number("decay", decay, "a number in [0, 1)", lambda x: 0 <= x < 1)
         self.by_batch = prior is None
         if prior is not None:
@@ -207,9 +208,8 @@ class AveragePrecisionLoss(RankingLoss):
         last = torch.empty_like(last).scatter_(-1, order, last) & counted
         change = torch.where(last & change.isfinite().all(0), change, 0.0)
         if torch.compiler.is_compiling():
-            # A compiled backward may read the buffer again: it must find the value of before.
-            self.estimates = self.estimates.index_add(-1, index, change)
-        else:
+            self._keep("estimates", self.estimates.index_add(-1, index, change))
+        else:  # without a copy of all rows
             self.estimates.index_add_(-1, index, change)
 
     def extra_repr(self) -> str:

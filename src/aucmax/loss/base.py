@@ -54,7 +54,20 @@ class ExactState(nn.Module):
     Buffers stay in double precision: counts do not fit in ``half()``, and a prior that went through
     single precision is another one. Parameters stay in single precision or better: in half they
     would stand still, since a step of 1e-3 is lost beside a value of 0.5.
+
+    Attributes:
+        follows_batches: whether a training batch changes its buffers.
     """
+
+    follows_batches = False
+
+    def _keep(self, name: str, value: Tensor) -> None:
+        """Give a buffer the value that it has after a batch."""
+        if torch.compiler.is_compiling():
+            # A compiled backward may read the buffer again: it must find the value of before.
+            setattr(self, name, value)
+        else:
+            getattr(self, name).copy_(value)  # in place, as a captured graph needs it
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         buffers = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}

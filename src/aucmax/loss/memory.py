@@ -17,6 +17,7 @@ class ScoreMemory(ExactState):
     group. The first batch decides how many columns there are.
     """
 
+    follows_batches = True
     scores: Tensor
     weight: Tensor
     group: Tensor
@@ -92,11 +93,7 @@ class ScoreMemory(ExactState):
         }
         new["position"] = (self.position + total) % self.size
         for name, x in new.items():
-            if torch.compiler.is_compiling():
-                # A compiled backward may read the buffer again: it must find the value of before.
-                setattr(self, name, x)
-            else:
-                getattr(self, name).copy_(x)  # in place, as a captured graph needs it
+            self._keep(name, x)
 
     def extra_repr(self) -> str:
         """Show the size."""

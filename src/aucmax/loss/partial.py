@@ -195,7 +195,7 @@ class TopShare(ExactState):
 
     def __init__(self, share: float) -> None:
         super().__init__()
-        self.share = share
+        self.share, self.follows_batches = share, share < 1.0
         self.normal_quantile = NormalDist().inv_cdf(1.0 - share) if share < 1.0 else -math.inf
         unknown = math.nan if share < 1.0 else -math.inf
         self.register_buffer("threshold", torch.tensor(unknown, dtype=torch.float64))
@@ -249,13 +249,6 @@ class TopShare(ExactState):
         first, deviation = self._first(sums)
         self._keep("threshold", torch.where(begun, moved, first))
         self._keep("distance", torch.where(begun, wider, deviation.nan_to_num(0.0)))
-
-    def _keep(self, name: str, value: Tensor) -> None:
-        if torch.compiler.is_compiling():
-            # A compiled backward may read the buffer again: it must find the value of before.
-            setattr(self, name, value)
-        else:
-            getattr(self, name).copy_(value)  # in place, as a captured graph needs it
 
     @torch.no_grad()
     def reset(self, scores: Tensor, mass: Tensor) -> HardRows:

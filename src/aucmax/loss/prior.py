@@ -42,6 +42,7 @@ class StreamingPrior(ExactState):
         0.2
     """
 
+    follows_batches = True
     positives: Tensor
     negatives: Tensor
     squares: Tensor
@@ -95,11 +96,7 @@ class StreamingPrior(ExactState):
             squares = (weight * weight).sum()
         counts = distributed.sum_over_ranks(torch.stack([positives, total - positives, squares]))
         for name, count in zip(("positives", "negatives", "squares"), counts, strict=True):
-            if torch.compiler.is_compiling():
-                # A compiled backward may read the buffer again: it must find the value of before.
-                setattr(self, name, getattr(self, name) + count)
-            else:
-                getattr(self, name).add_(count)  # in place, as a captured graph needs it
+            self._keep(name, getattr(self, name) + count)
 
     def extra_repr(self) -> str:
         """Show the estimate and how many labels it rests on."""

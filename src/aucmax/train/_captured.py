@@ -11,7 +11,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from aucmax import distributed, random_state
 from aucmax.data.sources import ArraySource, BatchSource
-from aucmax.loss.prior import StreamingPrior
 from aucmax.optim.staged import StagedOptimizer
 from aucmax.train._phases import Phase
 from aucmax.train._step import Step
@@ -144,8 +143,8 @@ def why_not(options: Options, phase: Phase) -> str | None:
         return "the gradient scaler of amp='fp16' decides on the host"
     if distributed.world_size() > 1:
         return "several processes train together"
-    if options.compile and any(isinstance(m, StreamingPrior) for m in phase.loss.modules()):
-        return "a compiled loss gives the running prior new memory at every step"
+    if options.compile and any(getattr(m, "follows_batches", 0) for m in phase.loss.modules()):
+        return "a compiled loss gives what it keeps of the batches new memory at every step"
     groups = phase.optimizer.param_groups
     if phase.how.capture != "free" and not all(group.get("capturable") for group in groups):
         return f"{type(phase.optimizer).__name__} counts its steps on the host"
