@@ -11,9 +11,16 @@ removed from them already, with ``--removed 0``. It needs torch, NumPy, safetens
 All lines share optimizer, stages, batches, augmentation and seeds, and differ in the objective. But
 PPD-SG has the paper's prox and restarts as well, the saddle form of the partial AUC begins with a
 step size of 0.03 for 0.1, since a tenth of the negatives makes its gradients, and pairs see scores
-times 0.1. The rare classes are positive. What is measured is the last stage's average: nothing is
-chosen by validation or test data. The test set is whole, and its positives weigh so that they have
-the training data's share, on which average precision depends.
+times 0.1. The rare classes are positive. What is measured is the last stage's average. The test set
+is whole, and its positives weigh so that they have the training data's share, on which average
+precision depends.
+
+The top of the list cannot be trained for as long as the hardest negatives score above most
+positives: then equal scores are better than what there is, and the lines that begin with it end
+there. So lines named "then" begin from what half of the steps on cross-entropy have come to, and
+take the other half on their own objective, with the step size of :data:`STEP_SIZES` that does best
+by the line's own metric on the validation rows of seed 0. One of them stays with cross-entropy, and
+has the same choice. Nothing else is chosen, and nothing by the test rows.
 
 The file is written as runs end, and the same command goes on.
 """
@@ -47,12 +54,18 @@ MAX_FPR = 0.1
 
 @dataclass(frozen=True)
 class Line:
-    """An objective, the options of its loss, its first step size, and the line that trains it."""
+    """An objective, the options of its loss, its first step size, and the line that trains it.
+
+    Attributes:
+        chosen_by: the measure that chooses the step size of a line that begins from cross-entropy;
+            empty for one that begins from nothing.
+    """
 
     objective: str
-    options: dict[str, float] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     lr: float = 0.1
     line: str = "ppd-sg-no-prox"
+    chosen_by: str = ""
 
 
 TOP = {"max_fpr": MAX_FPR}
@@ -64,11 +77,18 @@ LINES = {
     "AUC, pairs": Line("pairwise", SMALL),
     "partial AUC, saddle": Line("partial", TOP, lr=0.03),
     "partial AUC, pairs": Line("pairwise", {**SMALL, **TOP}),
-    "average precision": Line("ap"),
+    "average precision, squared hinge": Line("ap", {"surrogate": "squared_hinge"}),
     "AUC, pairs + cross-entropy": Line("pairwise+ce", SMALL),
-    "partial AUC, saddle + cross-entropy": Line("partial+ce", TOP, lr=0.03),
-    "average precision + cross-entropy": Line("ap+ce"),
+    "then cross-entropy": Line("ce", chosen_by="auc"),
+    "then partial AUC, saddle": Line("partial", TOP, chosen_by="partial_auc"),
+    "then partial AUC, pairs": Line("pairwise", {**SMALL, **TOP}, chosen_by="partial_auc"),
+    "then partial AUC, pairs + cross-entropy": Line(
+        "pairwise+ce", {**SMALL, **TOP}, chosen_by="partial_auc"
+    ),
+    "then average precision": Line("ap", chosen_by="average_precision"),
+    "then average precision + cross-entropy": Line("ap+ce", chosen_by="average_precision"),
 }
+STEP_SIZES = (0.03, 0.01, 0.003)
 MEASURES = {
     "auc": "AUC",
     "partial_auc": f"partial AUC, FPR <= {MAX_FPR:g}",
@@ -93,8 +113,10 @@ class Study:
             self.found = json.loads(given.json.read_text(encoding="utf-8"))
             if self.found["settings"] != self.settings:
                 raise SystemExit(f"{given.json} is of other settings: {self.found['settings']}")
+        self.found.setdefault("step_sizes", {})
         self.parts: dict[int, Parts] = {}
         self.models: dict[int, torch.nn.Module] = {}
+        self.begun: dict[int, torch.nn.Module] = {}
 
     def run(self) -> None:
         """Train what is missing, several at once; then time each line alone."""
@@ -104,43 +126,87 @@ class Study:
             for name in self.given.lines
             if str(seed) not in self.found["lines"].get(name, {})
         ]
+        first = [(name, seed) for name, seed in missing if not LINES[name].chosen_by]
+        self.train(first)
+        if then := [which for which in missing if which not in first]:
+            self.begin(sorted({seed for _, seed in then} | {0}))
+            self.choose_step_sizes(list(dict.fromkeys(name for name, _ in then)))
+            self.train(then)
+        self.time_lines()
+
+    def sweep(self, configs: list[dict[str, Any]], on_end: Any = None) -> list[Any]:
+        """Runs of the configs, several at once."""
+        at_once, device = self.given.at_once, self.given.device
+        return aucmax.sweep(configs, at_once=at_once, device=device, on_end=on_end, progress=False)
+
+    def train(self, runs: list[tuple[str, int]]) -> None:
+        """Train lines with seeds, and keep what each does on the test set."""
 
         def keep(number: int, outcome: Any) -> None:
-            name, seed = missing[number]
+            name, seed = runs[number]
             found = self.measured(outcome, seed)
             self.found["lines"].setdefault(name, {})[str(seed)] = found
             self.save()
             print(f"{name}, seed {seed}: {found}", flush=True)
 
-        configs = (self.arguments(*which) for which in missing)
-        at_once, device = self.given.at_once, self.given.device
-        aucmax.sweep(configs, at_once=at_once, device=device, on_end=keep, progress=False)
+        self.sweep([self.arguments(*which) for which in runs], keep)
+
+    def begin(self, seeds: list[int]) -> None:
+        """What half of the steps on cross-entropy come to, for the lines that begin there."""
+        half = self.given.steps // 2
+        outcomes = self.sweep([self.arguments("cross-entropy", seed, half) for seed in seeds])
+        self.begun = {k: outcome.model for k, outcome in zip(seeds, outcomes, strict=True)}
+
+    def choose_step_sizes(self, names: list[str]) -> None:
+        """Of each line the step size that does best on the validation rows of seed 0."""
+        names = [name for name in names if name not in self.found["step_sizes"]]
+        tries = [(name, lr) for name in names for lr in STEP_SIZES]
+        outcomes = self.sweep([self.arguments(name, 0, lr=lr) for name, lr in tries])
+        for name in names:
+            values = {
+                str(lr): self.measured(outcome, 0, "valid").get(LINES[name].chosen_by, 0.0)
+                for (other, lr), outcome in zip(tries, outcomes, strict=True)
+                if other == name
+            }
+            best = max(values, key=lambda lr: values[lr])
+            self.found["step_sizes"][name] = {"chosen": float(best), "validation": values}
+            print(f"{name}: {self.found['step_sizes'][name]}", flush=True)
+        self.save()
+
+    def time_lines(self) -> None:
+        """How long a step of each line takes while nothing else runs."""
         for name in self.given.lines:
             if name not in self.found["seconds_per_step"]:
                 self.found["seconds_per_step"][name] = self.seconds_alone(name)
                 self.save()
 
-    def arguments(self, name: str, seed: int) -> dict[str, Any]:
+    def arguments(
+        self, name: str, seed: int, steps: int | None = None, lr: float | None = None
+    ) -> dict[str, Any]:
         """Those of fit for a line and a seed, as the strong protocol has them."""
         line, given = LINES[name], self.given
+        steps = steps or (given.steps // 2 if line.chosen_by else given.steps)
+        if lr is None:
+            lr = self.found["step_sizes"].get(name, {}).get("chosen", line.lr)
         (run,) = (
             run
             for run in make_plan(
                 "figure1", given.dataset, protocols=["strong"], removed=[given.removed],
-                lines=[line.line], seeds=seed + 1, steps=given.steps,
+                lines=[line.line], seeds=seed + 1, steps=steps,
             ).runs
             if run.seed == seed
         )  # fmt: skip
-        run = run.with_options(lr=line.lr)
+        run = run.with_options(lr=lr)
         self.prepare(run)
-        model = copy.deepcopy(self.models[seed])
+        begun = self.begun if line.chosen_by and self.begun else self.models
+        model = copy.deepcopy(begun[seed])
         return {
             **fit_arguments(run, model, given.device),
             "model": model,
             "train": self.parts[seed].train,
             "objective": line.objective,
             "loss_options": line.options,
-            "eval_every": given.steps,
+            "eval_every": steps,
         }
 
     def prepare(self, run: Run) -> None:
@@ -150,12 +216,12 @@ class Study:
             self.parts[run.seed] = Parts(*((x, 1.0 - y) for x, y in parts))
             self.models[run.seed] = make_model(run, parts.train[0])
 
-    def measured(self, outcome: Any, seed: int) -> dict[str, Any]:
-        """What a model does on the test set."""
+    def measured(self, outcome: Any, seed: int, part: str = "test") -> dict[str, Any]:
+        """What a model does on the test set, or on another part."""
         if isinstance(outcome, aucmax.DivergedError):
             return {"error": str(outcome)}
         parts = self.parts[seed]
-        x, y = parts.test
+        x, y = getattr(parts, part)
         share = parts.train[1].mean().item()
         positives = y.sum().item()
         weight = share / (1.0 - share) * (len(y) - positives) / positives

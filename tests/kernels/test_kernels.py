@@ -147,7 +147,7 @@ def test_a_new_momentum_begins_in_the_middle_of_a_stage():
 @pytest.mark.usefixtures("with_kernels")
 def test_a_sparse_gradient_is_refused_after_none_too():
     ps = [torch.ones(3, device=DEVICE, requires_grad=True) for _ in range(2)]
-    optimizer = aucmax.PPDSG(ps, lr=0.1)
+    optimizer = aucmax.PPDAdaGrad(ps, lr=0.1)
     ps[0].grad = torch.ones_like(ps[0])
     optimizer.step()
     ps[1].grad = torch.ones_like(ps[1]).to_sparse()

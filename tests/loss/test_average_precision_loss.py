@@ -83,7 +83,7 @@ def test_batches_one_after_the_other_are_the_definition(
 @pytest.mark.parametrize(("margin", "scale"), [(0.5, 1.0), (2.0, 3.0)])
 def test_margin_and_scale(margin, scale):
     scores, y, *_ = make_batch(np.random.default_rng(0), 12, 20)
-    loss = AveragePrecisionLoss(margin=margin, scale=scale)
+    loss = AveragePrecisionLoss(surrogate="squared_hinge", margin=margin, scale=scale)
     reference = RunningAveragePrecision(partial(squared_hinge, margin=margin))
     value, gradient = reference.step(scale * scores, y)
     assert_same(value_and_gradient(loss, scores, y), (value, scale * gradient))
@@ -170,7 +170,7 @@ def test_a_batch_of_one_class_is_zero_and_leaves_no_trace(label):
 
 def test_labels_have_estimates_of_their_own():
     rng = np.random.default_rng(3)
-    loss = AveragePrecisionLoss([0.1, 0.5], rows=20, columns=2)
+    loss = AveragePrecisionLoss([0.1, 0.5], rows=20, columns=2, surrogate="squared_hinge")
     references = [RunningAveragePrecision(squared_hinge, prior) for prior in (0.1, 0.5)]
     for _ in range(3):
         scores, y = rng.normal(size=(12, 2)), (rng.random((12, 2)) < 0.5) * 1.0

@@ -53,7 +53,9 @@ class AveragePrecisionLoss(RankingLoss):
         rows: of the training data; ``index`` is below it. None: no running means.
         columns: how many scores a row has: several labels, classes, members of an ensemble.
         decay: how much of a running mean is kept when its row comes again, in [0, 1).
-        surrogate: "squared_hinge", "hinge", "square", "logistic", "sigmoid" or "generalized".
+        surrogate: :math:`\phi`, one of those of :class:`PairwiseAUCLoss`. The sigmoid is nearest to
+            the comparison that it stands for; where a hinge is zero, so is nearly u, and the
+            gradient, which has it in the denominator, is out of bounds.
         margin: of the hinges and the square.
         scale: c, what scores are multiplied by.
         q: of the generalized surrogate.
@@ -83,7 +85,7 @@ class AveragePrecisionLoss(RankingLoss):
         rows: int | None = None,
         columns: int = 1,
         decay: float = 0.5,
-        surrogate: str = "squared_hinge",
+        surrogate: str = "sigmoid",
         margin: float = 1.0,
         scale: float = 1.0,
         q: float = 0.7,
