@@ -243,6 +243,26 @@ def meetings():
     return torch.stack(seen)
 
 
+def sparse_and_not():
+    """Groups whose saddle variables have sparse gradients, dense ones, and what is refused."""
+    given = {"stages": ONE_STAGE, "probe": 0, "optimizer_options": {"gamma": 5.0}}
+    ends = [
+        ending(train(network(), grouped(), **given, local_steps=4, loss_options={"sparse": sparse}))
+        for sparse in (True, False)
+    ]
+    try:
+        train(network(), grouped(), **given, loss_options={"sparse": True})
+    except ValueError as error:
+        return [*ends, str(error)]
+
+
+def groups_of_two():
+    """Training on pairs, whose rows must come to one process."""
+    x, _ = rows()
+    data = (x, torch.arange(360) % 2, None, torch.arange(360) // 2)
+    return ending(train(network(), data, method="sgd", objective="pairwise", local_steps=2))
+
+
 def far_and_near():
     """Training with an average after every step, and after several, judged by validation."""
     given = {"stages": ONE_STAGE, "eval_every": STEPS, "probe": 0}
@@ -388,7 +408,18 @@ ONE_LOCAL_STEP = {
     "local, sgd": local_and_not("sgd", rows, **MOMENTUM),
     "local, sgd on AUC": local_and_not("sgd", rows, objective="auc"),
 }
-LOCAL = {"meetings": meetings, "far and near": far_and_near, "messages": messages}
+LOCAL = {
+    "meetings": meetings,
+    "far and near": far_and_near,
+    "messages": messages,
+    "sparse and not": sparse_and_not,
+    "groups of two": groups_of_two,
+}
+REMEMBERING = {
+    "local_steps": LOCAL_STEPS,
+    "objective": "auc+pairwise+ap",
+    "loss_options": {"pairwise": {"memory": 16}},
+}
 STOPS = {
     "local/crashed": (297, crash),
     "local/told": (288, tell_second_rank),
@@ -406,7 +437,7 @@ def run(folder, case):
     """One case; ``KIND/NAME`` begins, or goes on with, a run of that kind in a folder."""
     if "/" in case:
         kind = case.split("/")[0]
-        local = {"local_steps": LOCAL_STEPS} if kind == "local" else {}
+        local = REMEMBERING if kind == "local" else {}
         return kept(folder / case, *RUNS[kind], **local)
     cases = {**EQUAL, **SHARDED, **ALONE, **ONE_LOCAL_STEP, **LOCAL, "indivisible": indivisible}
     return cases[case]()

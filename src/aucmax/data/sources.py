@@ -86,11 +86,13 @@ class BatchSource:
         weight: of every row, where it is known.
         weighted: whether the batches have weights.
         numbered: whether batches shall have the numbers of their rows.
+        apart: whether each rank's part of a batch is all that it compares.
     """
 
     weight: Tensor | None = None
     weighted = False
     numbered = False
+    apart = False
     _iterator: Iterator[Any] | None = None
 
     def draw(self) -> tuple[Any, ...]:
@@ -137,10 +139,11 @@ class _SampledSource(BatchSource):
         """Part k of the sequence; parts interleave the rows of a batch, so that all are alike."""
         batch, part = divmod(k, self.parts)
         rows = self.sampler.rows(batch)
-        if self.parts > 1 and self.sampler.grouped:  # a group should stay whole
-            rows = rows.chunk(self.parts)[part]
-        elif self.parts > 1:
-            rows = rows[part :: self.parts]
+        grouped = self.sampler.grouped  # of which each should stay whole where it is compared
+        if self.parts > 1:
+            rows = rows.chunk(self.parts)[part] if grouped else rows[part :: self.parts]
+        if grouped and self.apart:
+            return rows.chunk(distributed.world_size())[distributed.rank()]
         return own_part(rows)
 
     def position(self, ago: int = 0) -> str:

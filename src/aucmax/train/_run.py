@@ -96,6 +96,7 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
     folder = None if out is None else RunFolder(out, config, reporter.note, mesh_of(model))
     phases = make_phases(options, known)
     losses = [part for phase in phases for part in phase.loss.modules()]
+    source.apart = options.walks_apart
     source.numbered = any(getattr(part, "needs_index", False) for part in losses)
     judge = Judge(options, place, judged)
     samples = FreshSamples(options, source, judge)

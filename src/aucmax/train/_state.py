@@ -89,7 +89,10 @@ class RunState:
             "random": random_state.get_state(options.where),
             "step": step.state_dict(),
             "buffers": {name: x.cpu() for name, x in options.model.named_buffers()},
+            "loss": {},
         }
+        if options.walks_apart:  # what a loss remembers is then of the rank's own batches
+            own["loss"] = {name: x.cpu() for name, x in phase.loss.named_buffers()}
         parts = {name: part.state_dict() for name, part in phase.parts().items()}
         ranks = distributed.gather_objects(own)
         return cls(progress, options.model.state_dict(), parts, ranks, history, best)
@@ -121,9 +124,10 @@ class RunState:
             sums = torch.stack([rank["step"]["loss_sum"] for rank in self.ranks])
             own["step"]["loss_sum"] = sums.mean()
         step.load_state_dict(own["step"])
-        for name, buffer in options.model.named_buffers():
-            if same and name in own["buffers"]:
-                buffer.copy_(own["buffers"][name])
+        for module, part in ((options.model, "buffers"), (phase.loss, "loss")):
+            for name, buffer in module.named_buffers():
+                if same and name in own.get(part, {}):
+                    buffer.copy_(own[part][name])
         source.load_state_dict(own["source"])
         if same or distributed.rank() == 0:
             random_state.set_state(own["random"], options.where)
