@@ -66,6 +66,27 @@ def test_auto_tries_what_suits_the_metric():
     assert "ap" in {x.objective for x in result.candidates}
 
 
+@pytest.mark.parametrize(
+    ("metric", "names"),
+    [("partial_auc@0.2", {"ce", "pairwise"}), (None, {"ce", "auc", "pairwise"})],
+)
+def test_auto_tries_what_ranks_within_groups(metric, names):
+    train, valid = ((*data, None, torch.arange(len(data[0])) % 20) for data in (TRAIN, VALID))
+    result = aucmax.fit(
+        model(), train, valid, objective="auto", metric=metric, **{**OPTIONS, "steps": 2}
+    )
+    assert {x.objective for x in result.candidates} == names
+    assert not any(math.isnan(x.p_value) for x in result.candidates[1:])
+
+
+def test_auto_tries_what_ranks_several_classes_within_groups():
+    train = (X[:400], torch.arange(400) % 3, None, torch.arange(400) % 20)
+    result = aucmax.fit(
+        nn.Linear(4, 3), train, train[:2], objective="auto", **{**OPTIONS, "steps": 2}
+    )
+    assert {x.objective for x in result.candidates} == {"ce", "pairwise"}
+
+
 def test_one_that_diverges_is_left_out():
     train = (X[:400] * 1e19, Y[:400])
     options = {**OPTIONS, "loss_options": {"auc": {"link": "identity"}}}
@@ -86,6 +107,12 @@ def test_one_that_diverges_is_left_out():
         ({"objective": ["ce"]}, "two or more to choose from"),
         ({"objective": ["ce", "ce"]}, "two or more to choose from"),
         ({"objective": ["ce", "rank"]}, "objective must be one of"),
+        ({"objective": ["ce", 3]}, "objective must be one of .*, found 3"),
+        ({"objective": ["auc+ce", "ce + auc"]}, "two or more to choose from"),
+        (
+            {"objective": ["ce", "auc"], "loss_options": {"auc": 2}},
+            "a mapping under 'auc', found 2",
+        ),
         ({"objective": "auto", "loss_options": {"margin": 2}}, "mappings by objective"),
     ],
 )

@@ -111,7 +111,7 @@ def test_groups_that_cannot_be(objective, change, message):
 def test_what_does_not_go_with_groups():
     with pytest.raises(ValueError, match="positives must be None"):
         trained("pairwise", positives=0.5)
-    with pytest.raises(ValueError, match="groups must go with the objectives 'auc' and 'pairwise'"):
+    with pytest.raises(ValueError, match="groups must go with the objectives 'auc', 'pairwise',"):
         trained("partial")
 
     class Plain(nn.Module):
@@ -162,3 +162,10 @@ def test_the_prior_of_balanced_batches_is_that_by_weight(group):
     weight = 1 + 3 * y
     result = trained("auc", (x, y, weight, group), None, steps=2, positives=0.5)
     assert result.loss.prior == pytest.approx(0.8)
+
+
+def test_rows_without_groups_train_what_is_judged_within_them():
+    result = trained("auc", TRAIN[:2], VALID, steps=2)
+    assert result.metric == "grouped_auc"
+    assert result.score > 0
+    assert result.history[-1]["train_grouped_auc_last"] is None

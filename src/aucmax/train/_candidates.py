@@ -36,13 +36,15 @@ CANDIDATES = {
 """What "auto" tries, by the metric that chooses; :data:`RANKS_ALL` for any other."""
 
 
-def candidates_of(options: Options, task: str) -> tuple[str, ...]:
-    """Those given, or what suits the metric and the task."""
+def candidates_of(options: Options, task: str, grouped: bool) -> tuple[str, ...]:
+    """Those given, or what suits the metric, the task and rows that carry groups."""
     given = options.objective
     if given is not None and not isinstance(given, str):
         return tuple(given)
     names = CANDIDATES.get(options.measure.name.partition("@")[0], RANKS_ALL)
-    return names if task == "binary" else RANKS_ALL
+    names = names if task == "binary" else RANKS_ALL
+    without_groups = "partial" if task == "binary" else "auc"
+    return tuple(x for x in names if not (grouped and without_groups in dict(parts_of(x))))
 
 
 def fit_candidates(options: Options) -> FitResult:
@@ -50,8 +52,9 @@ def fit_candidates(options: Options) -> FitResult:
     if options.valid is None:
         raise ValueError("valid must be given: several objectives are chosen from by its metric")
     options.check_model()
-    task = find_task(options.task, known_labels(as_data("train", options.train), options.labels))
-    names = candidates_of(options, task)
+    train = as_data("train", options.train)
+    task = find_task(options.task, known_labels(train, options.labels))
+    names = candidates_of(options, task, getattr(train, "group", None) is not None)
     reporter = Reporter(options.steps, options.measure, options.progress, None)
     with ExitStack() as opened:
         if options.folder is not None:
@@ -77,7 +80,8 @@ def _config(options: Options, name: str, count: int) -> dict[str, Any]:
     given = {field.name: getattr(options, field.name) for field in fields(options)}
     del given["device"], given["progress"]
     own = {part for part, _ in parts_of(name)}
-    in_turn = options.where.type != "cuda"  # there they share the time as they share the device
+    # In a sweep on a GPU they share the time as they share the device.
+    in_turn = options.where.type != "cuda" or distributed.world_size() > 1
     limit = options.time_limit
     return given | {
         "model": copy.deepcopy(options.model),
@@ -101,7 +105,9 @@ def _chosen(options: Options, outcomes: dict[str, Outcome], task: str) -> FitRes
     results = {name: x for name, x in outcomes.items() if isinstance(x, FitResult)}
     usable = {name: x for name, x in results.items() if not math.isnan(x.score)}
     if not usable:
-        told = "; ".join(f"{name}: {outcome}" for name, outcome in outcomes.items())
+        told = "; ".join(
+            f"{name}: {'nan' if name in results else x}" for name, x in outcomes.items()
+        )
         raise DivergedError(f"no objective came to a validation {options.measure.label}: {told}")
     best = max(usable, key=lambda name: usable[name].score)
     scored = {name: _scored(options, x, task) for name, x in usable.items()}
@@ -118,7 +124,7 @@ def _chosen(options: Options, outcomes: dict[str, Outcome], task: str) -> FitRes
         gap = usable[best].score - value
         candidates.append(Candidate(name, value, gap, p_value, name == best, failed))
     chosen = usable[best]
-    options.model.load_state_dict(chosen.model.state_dict())
+    options.model.to(options.where).load_state_dict(chosen.model.state_dict())
     options.model.eval()
     ranked = sorted(candidates, key=lambda x: (math.isnan(x.score), -x.score))
     return replace(chosen, model=options.model, out=options.folder, candidates=tuple(ranked))

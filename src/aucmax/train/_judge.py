@@ -93,9 +93,10 @@ class Judge:
         if self.options.probe and probe is not None:
             scored = self.score(probe())
             self._look_at_range(scored.scores, probe())
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a probe may lack a class
-                values["train"] = self.metric(scored, self.place.task)
+            if scored.group is not None or not self.metric.needs_group:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # a probe may lack a class
+                    values["train"] = self.metric(scored, self.place.task)
         values |= {part: self._value(part) for part in self.data}
         value, best = values.get("valid", math.nan), self.best.score
         if math.isnan(value) and math.isnan(best):

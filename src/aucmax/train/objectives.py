@@ -121,7 +121,7 @@ def _refuse_groups(known: Known, name: str) -> None:
         allowed = (
             "two classes in arrays, or the objective 'pairwise'"
             if name == "auc"
-            else "the objectives 'auc' and 'pairwise'"
+            else "the objectives 'auc', 'pairwise', 'ap' and 'ce'"
         )
         raise ValueError(f"groups must go with {allowed}, found them with objective {name!r}")
 
@@ -154,7 +154,7 @@ ObjectiveName = (
 def parts_of(objective: str) -> list[tuple[str, float]]:
     """The names in a sum such as "auc+ce" or "pairwise+0.5*ce", and how much each counts."""
     parts = []
-    for text in objective.replace(" ", "").split("+"):
+    for text in objective.replace(" ", "").split("+") if isinstance(objective, str) else [""]:
         factor, _, name = text.rpartition("*")
         if name not in OBJECTIVES:
             raise ValueError(
@@ -182,6 +182,11 @@ def make_loss(objective: str, known: Known, options: Mapping[str, Any]) -> nn.Mo
     A part's options are a mapping under its name; others are those of the first part.
     """
     parts = parts_of(objective)
+    for name, _ in parts:
+        if not isinstance(options.get(name, {}), Mapping):
+            raise ValueError(
+                f"loss_options must have a mapping under {name!r}, found {options[name]!r}"
+            )
     own = {name: dict(options.get(name, {})) for name, _ in parts}
     own[parts[0][0]] |= {key: value for key, value in options.items() if key not in own}
     losses = {name: OBJECTIVES[name].make(known, own[name]) for name, _ in parts}

@@ -174,12 +174,11 @@ class Options:
     def _check_objective(self) -> None:
         if isinstance(self.objective, Sequence) and not isinstance(self.objective, str):
             self.objective = list(self.objective)
-            if len(set(self.objective)) < max(2, len(self.objective)):
+            sums = {tuple(sorted(parts_of(name))) for name in self.objective}
+            if len(sums) < max(2, len(self.objective)):
                 raise ValueError(
                     f"objective must name two or more to choose from, found {self.objective}"
                 )
-            for name in self.objective:
-                parts_of(name)
         elif self.objective not in (None, "auto"):
             parts_of(self.objective)
         unknown = sorted({*(self.loss_options or {})} - {*OBJECTIVES})
