@@ -22,7 +22,8 @@ take the other half on their own objective, with the step size of :data:`STEP_SI
 by the line's own metric on the validation rows of seed 0. One of them stays with cross-entropy, and
 has the same choice. Nothing else is chosen, and nothing by the test rows.
 
-The file is written as runs end, and the same command goes on.
+The file is written as runs end, and the same command goes on. ``--page`` writes the table of the
+site from ``experiments/results/objectives-cifar10.json``.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ from aucmax.paper.settings import Run, make_plan
 from aucmax.paper.training import Parts, fit_arguments, make_model, make_parts
 
 MAX_FPR = 0.1
+RESULT = Path(__file__).parent / "results" / "objectives-cifar10.json"
+TABLE = Path(__file__).parent.parent / "docs" / "_tables" / "objectives.rst"
 
 
 @dataclass(frozen=True)
@@ -274,6 +277,28 @@ class Study:
             yield " ".join([f"{name:{width}}", *(f"{cell:>24}" for cell in cells)]) + diverged
 
 
+def page(found: dict[str, Any]) -> str:
+    """The table of the site."""
+    titles = ["", *MEASURES.values(), "ms per step"]
+    rows = [titles]
+    for name, line in LINES.items():
+        if name in found["lines"]:
+            seeds = found["lines"][name].values()
+            values = [spread([result[key] for result in seeds]) for key in MEASURES]
+            rows.append([name, *values, f"{1000 * found['seconds_per_step'][name]:.2f}"])
+            size = found["step_sizes"].get(name)
+            rows[-1][0] += f" (step size {size['chosen']:g})" if line.chosen_by and size else ""
+    cells = ["   * - " + "\n     - ".join(row) for row in rows]
+    seeds = {len(results) for results in found["lines"].values()}
+    about = (
+        f"CIFAR-10 91/9, {found['settings']['steps']:,} steps, mean and standard deviation of "
+        f"{max(seeds)} seeds; {found['hardware']}, torch {found['versions']['torch']}, "
+        f"{found['date']}, commit {found['commit']}: ``experiments/objectives.py``."
+    )
+    head = ".. list-table::\n   :header-rows: 1\n   :widths: 32 14 14 14 14 12\n"
+    return "\n".join([head, *cells, "", about, ""]).replace(" +- ", " ± ")
+
+
 def spread(values: list[float]) -> str:
     """Mean and standard deviation."""
     if len(values) < 2:
@@ -306,6 +331,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--timed", type=int, default=2_000, help="steps to time each line by")
     parser.add_argument("--at-once", type=int, default=8, help="runs that share the GPU")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--page", action="store_true", help="write the table of the site")
     parser.add_argument("--tiny", action="store_true", help="digits, few steps, one seed")
     given = parser.parse_args()
     given.dataset = "digits" if given.tiny else "cifar10"
@@ -316,6 +342,9 @@ def parse() -> argparse.Namespace:
 
 if __name__ == "__main__":
     arguments = parse()
+    if arguments.page:
+        TABLE.write_text(page(json.loads(RESULT.read_text(encoding="utf-8"))), encoding="utf-8")
+        raise SystemExit
     study = Study(arguments, read_images(arguments))
     study.run()
     print(*study.table(), sep="\n")

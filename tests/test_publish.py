@@ -1,6 +1,7 @@
 """The site's pages of results are what the JSON files of the runs give."""
 
 import importlib
+import json
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -18,6 +19,15 @@ def test_the_page_of_tables_is_what_the_benchmark_found(monkeypatch):
     results, times = (tables.records(path) for path in (tables.RESULTS, tables.TIMES))
     assert tables.PAGE.read_text(encoding="utf-8") == tables.page(results, times, tables.CHOSEN_ON)
     assert {r["table"] for r in results} == {*tables.CHOSEN_ON, *tables.CONFIRMED_ON}
+
+
+def test_the_table_of_objectives_is_what_the_experiment_found(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+    objectives = importlib.import_module("objectives")
+    found = json.loads(objectives.RESULT.read_text(encoding="utf-8"))
+    assert objectives.TABLE.read_text(encoding="utf-8") == objectives.page(found)
+    saddle = found["lines"]["AUC saddle, momentum, no prox"].values()
+    assert sum(result["auc"] for result in saddle) / len(saddle) >= 0.944
 
 
 def test_the_performance_page_is_what_the_newest_results_give(monkeypatch):

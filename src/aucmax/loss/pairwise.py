@@ -61,7 +61,7 @@ class PairwiseAUCLoss(RankingLoss):
     highest scores, ``max_fpr`` of their weight, and only the positives with the lowest,
     ``1 - min_tpr`` of theirs, each group having its own. The row at the boundary counts in part; of
     rows that tie there, those count first that come first. The selection is a constant to the
-    gradient.
+    gradient. Begin from a model that ranks already, see :class:`PartialAUCLoss`.
 
     Args:
         surrogate: :math:`\phi`.

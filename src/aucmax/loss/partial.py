@@ -49,6 +49,9 @@ class PartialAUCLoss(AUCLoss):
     one. The gradient is as noisy as if S and T were the whole batch: with a small ``max_fpr`` take
     larger batches and smaller steps, a third perhaps, or add cross-entropy.
 
+    Begin from a model that ranks already, as ``pretrain=`` of :func:`aucmax.fit` makes one: while
+    T scores above most positives, equal scores have the lower risk, and deep networks end there.
+
     ``reset_primal`` and ``reset_dual`` set the thresholds too, exactly, to those of the given rows.
     The cost is O(N), without sorting.
 
