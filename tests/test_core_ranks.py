@@ -95,6 +95,7 @@ def test_pairs_are_those_of_all_ranks(ranks):
             wanted = [2 * x for x, (_, owner) in zip(gradient, turns, strict=True) if owner == rank]
             assert found["pairs"]["values"][step] == pytest.approx(value, rel=1e-10)
             np.testing.assert_allclose(found["pairs"]["gradients"][step], wanted, atol=1e-10)
+    assert ranks[0]["pairs"]["alone"] == 0.25
 
 
 def test_the_hardest_rows_are_those_of_all_ranks(ranks):

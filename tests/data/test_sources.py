@@ -568,3 +568,10 @@ def test_a_loader_of_several_classes_needs_their_labels():
         linear(3, 3), loader, (x, y), task="multiclass", labels=y, steps=100, eval_every=50, lr=1.0
     )
     assert result.auc > 0.95
+
+
+def test_batches_of_what_is_no_number_are_refused():
+    x, y = binary(8)
+    stream = [(x, y, None, ["ward 1"] * 8)]
+    with pytest.raises(ValueError, match="the groups of batches must hold numbers, found dtype"):
+        run(stream, objective="pairwise", valid=None)

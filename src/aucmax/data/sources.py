@@ -348,7 +348,10 @@ def as_batch(item: Any) -> Batch:
     """What a loader or a stream gave, as a batch."""
     if isinstance(item, tuple | list) and len(item) in (2, 3, 4):
         x = tree_map(lambda v: v if isinstance(v, Tensor) else torch.as_tensor(v), item[0])
-        rest = (None if part is None else torch.as_tensor(part) for part in item[1:])
+        rest = [
+            None if part is None else _labels.as_tensor(f"the {name} of batches", part)
+            for name, part in zip(("labels", "weights", "groups"), item[1:], strict=False)
+        ]
         return Batch(x, *rest)  # type: ignore[arg-type]
     what = f"{len(item)} parts" if isinstance(item, tuple | list) else type(item).__name__
     raise ValueError(

@@ -76,6 +76,17 @@ def check_weight_shape(weight: Tensor, *allowed: tuple[int, ...]) -> None:
         raise ValueError(f"weight must have shape {choices}, found {tuple(weight.shape)}")
 
 
+def check_row_numbers(name: str, values: object, rows: int) -> None:
+    """An integer for each row, if any."""
+    if values is None:
+        return
+    if not isinstance(values, Tensor) or values.shape != (rows,):
+        found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(f"{name} must be a tensor of shape ({rows},), found {found}")
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise ValueError(f"{name} must hold integers, found dtype {values.dtype}")
+
+
 def check_classes(
     scores: Tensor,
     target: Tensor,

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from aucmax import checks
-from aucmax.loss._inputs import check_binary_shapes, check_binary_values, flatten
+from aucmax.loss._inputs import (
+    check_binary_shapes,
+    check_binary_values,
+    check_row_numbers,
+    flatten,
+)
 from aucmax.loss.base import SaddleLoss
 
 
@@ -120,11 +125,7 @@ class GroupedAUCLoss(SaddleLoss):
         check_binary_shapes(scores, target, weight)
         if group is None:
             raise ValueError("group must be given: (N,) integers, found None")
-        if group.shape != scores.shape[:1] or group.is_floating_point() or group.is_complex():
-            raise ValueError(
-                f"group must hold integers of shape ({len(scores)},) to go with these scores, "
-                f"found {group.dtype} of shape {tuple(group.shape)}"
-            )
+        check_row_numbers("group", group, len(scores))
         h = self._linked(scores).reshape(-1)
         labels = flatten(target, h.dtype)
         w = torch.ones_like(labels) if weight is None else flatten(weight, h.dtype)

@@ -8,18 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aucmax import checks, distributed
+from aucmax import checks
 from aucmax.loss import _pairs_gpu
 from aucmax.loss._inputs import (
     check_binary_shapes,
     check_binary_values,
+    check_row_numbers,
     check_tensors,
     computable,
     flatten,
 )
 from aucmax.loss.memory import ScoreMemory
 from aucmax.loss.pairs import pair_sums, pair_sums_of_arrays
-from aucmax.loss.ranking import RankingLoss, check_row_numbers
+from aucmax.loss.ranking import RankingLoss
 from aucmax.loss.surrogates import Surrogate
 
 
@@ -144,7 +145,7 @@ class PairwiseAUCLoss(RankingLoss):
         return (
             scores.shape in (target.shape, (*target.shape, 1))
             and scores.numel() == scores.shape[:1].numel() > 0
-            and distributed.world_size() == 1
+            and not self._joins_ranks
             and self.max_fpr == 1.0
             and self.min_tpr == 0.0
             and (self.memory is None or not self.training)
@@ -191,6 +192,9 @@ class PairwiseAUCLoss(RankingLoss):
         memory = self.memory if self.training else None
         if memory is not None:
             s, p, n, group = memory.joined(s, p, n, group)
+        # Products of weights may leave the range of single precision; a mean knows no scale.
+        tiny = torch.finfo(s.dtype).tiny
+        p, n = (x / x.amax(1, keepdim=True).clamp(min=tiny) for x in (p, n))
         if self.max_fpr < 1.0:
             n = top_share(s, n, self.max_fpr, group)
         if self.min_tpr > 0.0:
@@ -202,7 +206,7 @@ class PairwiseAUCLoss(RankingLoss):
         sums, mass, gradient = self._sums(s, p, n, group)
         counts = (mass > 0).to(mass.dtype).view(columns, -1)
         share = counts / counts.sum(1, keepdim=True).clamp(min=1.0) / columns
-        share = share.view(-1) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
+        share = share.view(-1) / mass.clamp(min=tiny)
         gradient = (gradient * share[:, None])[:, :rows]
         return sums @ share, gradient.view(columns, -1, rows).sum(1)
 

@@ -13,6 +13,7 @@ from aucmax.loss._inputs import (
     check_binary_shapes,
     check_binary_values,
     check_classes,
+    check_row_numbers,
     check_table,
     check_tensors,
     computable,
@@ -47,7 +48,7 @@ class RankingLoss(Loss, ExactState):
     missing), several classes (integers (N,), each class against the rest), and an ensemble's
     scores (k N of them, those of a row one after the other) are several columns, whose values are
     averaged. Under a process group the rows of all ranks are compared, unless ``across_ranks`` is
-    False.
+    False; in evaluation mode a rank compares its own, and waits for no other.
 
     Args:
         debug: whether to check values on accelerators too.
@@ -59,6 +60,10 @@ class RankingLoss(Loss, ExactState):
     def __init__(self, debug: bool = False) -> None:
         super().__init__()
         self.debug = bool(debug)
+
+    @property
+    def _joins_ranks(self) -> bool:
+        return self.training and self.across_ranks and distributed.world_size() > 1
 
     def _compared(
         self,
@@ -99,7 +104,7 @@ class RankingLoss(Loss, ExactState):
         check_row_numbers("group", group, len(exact))
         check_row_numbers("index", index, len(exact))
         positive = known * labels
-        if self.across_ranks and distributed.world_size() > 1:
+        if self._joins_ranks:
             counts = distributed.row_counts(exact)
             exact = _RowsOfAllRanks.apply(exact, counts)  # type: ignore[no-untyped-call]
             positive, known = (_in_turns(x, counts) for x in (positive, known))
@@ -110,17 +115,6 @@ class RankingLoss(Loss, ExactState):
 def _one_hot(target: Tensor, classes: int) -> Tensor:
     """Without the look at the values that torch's own takes."""
     return (target[:, None] == torch.arange(classes, device=target.device)).float()
-
-
-def check_row_numbers(name: str, values: object, rows: int) -> None:
-    """An integer for each row, if any."""
-    if values is None:
-        return
-    if not isinstance(values, Tensor) or values.shape != (rows,):
-        found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-        raise ValueError(f"{name} must be a tensor of shape ({rows},), found {found}")
-    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
-        raise ValueError(f"{name} must hold integers, found dtype {values.dtype}")
 
 
 class _RowsOfAllRanks(torch.autograd.Function):
