@@ -23,6 +23,7 @@ from aucmax.data.sources import (
     Place,
     as_data,
 )
+from aucmax.optim import PPDSG
 from aucmax.sharding import mesh_of, shard
 from aucmax.stages import Plateau
 from aucmax.train._evaluate import model_dtype
@@ -164,7 +165,16 @@ def _known(
         scores * getattr(options.model, "scores_per_row", 1),
         groups,
         isinstance(train, Batch) and train.group is not None,
+        _takes_sparse(options),
     )
+
+
+def _takes_sparse(options: Options) -> bool:
+    """Whether the optimizer is PPD-SG where it can leave rows without a gradient alone."""
+    if options.optimizer is not None or options.how.optimizer is not PPDSG:
+        return False
+    on_one_cpu = options.where.type == "cpu" and distributed.world_size() == 1
+    return on_one_cpu and not (options.optimizer_options or {}).get("momentum")
 
 
 def _compares_rows(options: Options) -> bool:

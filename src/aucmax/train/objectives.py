@@ -27,6 +27,9 @@ from aucmax.loss import (
 )
 from aucmax.loss.base import Scale, loss_of
 
+MANY_GROUPS = 100_000
+"""From where on a step of PPD-SG costs less by sparse gradients than by dense ones."""
+
 
 class Known(NamedTuple):
     """What is known of the training data when a loss is made.
@@ -40,6 +43,7 @@ class Known(NamedTuple):
         groups: positives and negatives in each group, by count or weight; None without groups, and
             where they cannot be counted.
         grouped: whether rows carry groups.
+        takes_sparse: whether the optimizer steps on sparse gradients without touching the rest.
     """
 
     task: str = "binary"
@@ -49,6 +53,7 @@ class Known(NamedTuple):
     columns: int = 1
     groups: tuple[Tensor, Tensor] | None = None
     grouped: bool = False
+    takes_sparse: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,8 @@ def auc(known: Known, options: Mapping[str, Any]) -> nn.Module:
     """The paper's saddle objective, of which there is one for each task, and one for groups."""
     if known.groups is not None:
         prior = None if known.prior == known.data_prior else known.prior
-        return _make(GroupedAUCLoss, *known.groups, prior=prior, **options)
+        sparse = known.takes_sparse and len(known.groups[0]) > MANY_GROUPS
+        return _make(GroupedAUCLoss, *known.groups, **{"prior": prior, "sparse": sparse, **options})
     _refuse_groups(known, "auc")
     kinds = {"binary": AUCLoss, "multiclass": MulticlassAUCLoss, "multilabel": MultilabelAUCLoss}
     if known.task != "binary" and known.prior is None:
