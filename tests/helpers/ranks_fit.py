@@ -283,6 +283,14 @@ def messages():
     return found
 
 
+def sent_rows():
+    """The largest message that a rank sent to the others, of a loss that keeps an entry per row."""
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
+        train(network(), rows(), steps=3, method="adamw", objective="ap", eval_every=3, probe=0)
+    sent = [e for e in profiled.events() if e.name == "gloo:broadcast"]
+    return max(math.prod(e.input_shapes[0]) for e in sent)
+
+
 def cut_short(folder, name, batches, how):
     """A run that is stopped at a batch and gone on with, and how it stopped."""
     Pace.left, Pace.at_the_end = batches, how
@@ -425,7 +433,7 @@ STOPS = {
     "local/told": (288, tell_second_rank),
     "fsdp/told": (150, tell_second_rank),
 }
-ALONE = {"evaluate": evaluated, "batch norm": with_batch_norm}
+ALONE = {"evaluate": evaluated, "batch norm": with_batch_norm, "sent rows": sent_rows}
 RUNS = {
     "fsdp": ("fsdp", "norm and dropout"),
     "plain": ("ddp", "plain"),

@@ -104,3 +104,7 @@ def test_weights_of_any_size_in_single_precision(scale, options, group):
         for weight in (WEIGHT.float(), scale * WEIGHT.float())
     ]
     torch.testing.assert_close(*values)
+
+
+def test_likelihoods_among_themselves_need_no_scale():
+    assert not [*(CrossEntropy() + CrossEntropy(q=0.7)).parameters()]

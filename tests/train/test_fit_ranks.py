@@ -221,6 +221,11 @@ def test_the_streaming_prior_counts_the_labels_of_all_ranks(replicated):
         assert found["loss"]["prior.negatives"].item() == 1 + STEPS * BATCH - positives
 
 
+def test_what_a_loss_keeps_is_not_sent(replicated):
+    weights = sum(p.numel() for p in ranks_fit.network().parameters())
+    assert replicated["sent rows"][0] <= weights < 360  # rows
+
+
 def test_clipping_makes_a_difference(replicated):
     clipped, free = (replicated[case][0]["model"]["0.weight"] for case in ("clipped", "ppd-sg"))
     assert (clipped - free).abs().max() > 5e-3

@@ -118,7 +118,7 @@ class LossSum(Loss, ExactState):
                 f"a sum must have at most one loss with saddle variables, found {kinds}"
             )
         likely = [part for part in parts.values() if getattr(part, "is_likelihood", False)]
-        mapped = bool(likely) and len(parts) > 1
+        mapped = 0 < len(likely) < len(parts)
         self.scale = nn.Parameter(torch.ones(1)) if mapped else None
         size = _shifts(saddles, likely) if mapped else 0
         self.shift = nn.Parameter(torch.zeros(size)) if size else None

@@ -226,6 +226,11 @@ def _wrapped(objective: ModelWithLoss, options: Options) -> Callable[..., Tensor
                 "pass local_steps, or leave it out"
             )
         devices = [options.where] if options.where.type == "cuda" else None
+        # What a loss keeps follows the batches of all ranks, and so is the same on each: to send it
+        # at every step would cost as much as there are rows and groups.
+        kept = [f"loss.{name}" for name, _ in objective.loss.named_buffers()]
+        ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
+        ignore(objective, kept)
         wrapped = DistributedDataParallel(objective, device_ids=devices)
     if options.compile:
         return torch.compile(wrapped)
