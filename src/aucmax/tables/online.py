@@ -80,7 +80,7 @@ class Online:
         if rows.weight is not None and not rows.weight.any():
             return
         loss = self.objective(*rows.for_fit())
-        checks.check_finite("loss", loss.detach().reshape(1))
+        checks.check_finite("loss", loss.numpy(force=True))
         self.optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
