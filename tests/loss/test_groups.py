@@ -6,8 +6,14 @@ import inspect
 import pytest
 import torch
 
-from aucmax import AUCLoss, MulticlassAUCLoss, MultilabelAUCLoss, minmax_groups
-from aucmax.loss import groups
+from aucmax import (
+    AUCLoss,
+    MulticlassAUCLoss,
+    MultilabelAUCLoss,
+    PairwiseAUCLoss,
+    minmax_groups,
+)
+from aucmax.loss import CrossEntropy, groups
 
 OPTIMIZERS = {
     name: optimizer
@@ -129,9 +135,12 @@ def test_each_group_takes_options_of_its_own():
     assert [g["maximize"] for g in optimizer.param_groups] == [False, True]
 
 
-@pytest.mark.parametrize("loss", [torch.nn.BCEWithLogitsLoss(), torch.nn.Linear(1, 1), None])
+@pytest.mark.parametrize(
+    "loss", [torch.nn.BCEWithLogitsLoss(), PairwiseAUCLoss() + CrossEntropy(), None]
+)
 def test_another_loss_is_named(loss):
-    with pytest.raises(ValueError, match=f"one of aucmax's losses, found {type(loss).__name__}"):
+    said = f"saddle variables a, b and alpha, as AUCLoss has, found {type(loss).__name__}"
+    with pytest.raises(ValueError, match=said):
         minmax_groups(torch.nn.Linear(1, 1), loss)
 
 

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from aucmax import checks
 from aucmax.loss._inputs import as_shares
-from aucmax.loss.pairwise import _with_gradient
-from aucmax.loss.ranking import Compared, RankingLoss
+from aucmax.loss.ranking import Compared, RankingLoss, with_gradient
 from aucmax.loss.surrogates import Surrogate, value_and_slope
 
 BLOCK = 1 << 16
@@ -126,7 +125,7 @@ class AveragePrecisionLoss(RankingLoss):
         batch = self._compared(scores, target, weight, group, index)
         self._check_places(batch)
         value, gradient = self._value_and_gradient(batch)
-        return _with_gradient(batch.scores, value, gradient)
+        return with_gradient(batch.scores, value, gradient)
 
     def _check_places(self, batch: Compared) -> None:
         """Raise unless what is kept for columns and rows has a place for those of the batch."""

@@ -20,7 +20,8 @@ def minmax_groups(
 
     Args:
         model: the model whose parameters are trained.
-        loss: one of aucmax's losses (parameters ``a``, ``b`` and ``alpha``).
+        loss: one with saddle variables (parameters ``a``, ``b`` and ``alpha``), or a sum with one;
+            all others are minimized as any loss is.
         saddle_lr: by how much larger the loss's own step sizes are; heeded where a stage's
             ``set_lr`` sets them. An optimizer whose steps hardly depend on the gradient's size,
             such as AdamW, follows the scores better with 10.
@@ -34,7 +35,11 @@ def minmax_groups(
     """
     saddle = saddle_part(loss)
     if saddle is None:
-        raise ValueError(f"loss must be one of aucmax's losses, found {type(loss).__name__}")
+        raise ValueError(
+            f"loss must have saddle variables a, b and alpha, as AUCLoss has, found "
+            f"{type(loss).__name__}: pass the parameters of model and loss to the optimizer as "
+            f"they are"
+        )
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch.nn.Module, found {type(model).__name__}")
     scale = {"lr_scale": checks.positive("saddle_lr", saddle_lr)} if saddle_lr != 1 else {}

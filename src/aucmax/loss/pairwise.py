@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,7 +18,7 @@ from aucmax.loss._inputs import (
 )
 from aucmax.loss.memory import ScoreMemory
 from aucmax.loss.pairs import pair_sums, pair_sums_of_arrays
-from aucmax.loss.ranking import RankingLoss
+from aucmax.loss.ranking import RankingLoss, with_gradient
 from aucmax.loss.surrogates import Surrogate
 
 
@@ -137,7 +135,7 @@ class PairwiseAUCLoss(RankingLoss):
             value, gradient = self._value_and_gradient(*batch)
             if self.memory is not None and self.training:
                 self.memory.add(*batch)
-        return _with_gradient(rows.scores, value, gradient)
+        return with_gradient(rows.scores, value, gradient)
 
     def _is_plain(self, scores: Tensor, target: Tensor) -> bool:
         """Whether there is one column, and nothing but its own pairs."""
@@ -162,7 +160,7 @@ class PairwiseAUCLoss(RankingLoss):
             flat, labels = (flatten(x, torch.float32) for x in (scores, target))
             check_binary_values(flat, labels, weights, zero_weights=True)
         found = _pairs_gpu.pair_mean(scores, target, weight, group, self.surrogate)
-        return _with_gradient(scores, *found)
+        return with_gradient(scores, *found)
 
     @np.errstate(over="ignore")  # infinity is an answer, and the caller looks
     def _on_cpu(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -182,7 +180,7 @@ class PairwiseAUCLoss(RankingLoss):
             torch.from_numpy(np.asarray(x * share, flat.numpy().dtype)) for x in (sums, gradient)
         )
         in_scores = in_scores if scores.ndim == 1 else in_scores[:, None]
-        return _with_gradient(scores, value, in_scores)
+        return with_gradient(scores, value, in_scores)
 
     def _value_and_gradient(
         self, s: Tensor, p: Tensor, n: Tensor, group: Tensor | None
@@ -261,27 +259,3 @@ def top_share(scores: Tensor, weight: Tensor, share: float, group: Tensor | None
     room = share * (total.gather(1, last) - begun) - (total[:, :-1] - begun)
     kept = room.clamp(min=0.0).minimum(w).to(weight.dtype)
     return torch.zeros_like(weight).scatter(1, order, kept)
-
-
-def _with_gradient(scores: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-    """A value whose gradient in the scores came with it."""
-    if checks.tracing():  # which knows no autograd functions of ours
-        return value + ((scores - scores.detach()) * gradient).sum()
-    loss: Tensor = _WithGradient.apply(scores, value, gradient)  # type: ignore[no-untyped-call]
-    return loss
-
-
-class _WithGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-        ctx.save_for_backward(gradient)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        if torch.is_grad_enabled():  # else the gradient would pass for a constant
-            raise RuntimeError(
-                "a loss on pairs has no second derivative: call backward without create_graph=True"
-            )
-        (gradient,) = ctx.saved_tensors
-        return grad * gradient, None, None

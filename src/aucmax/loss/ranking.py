@@ -117,6 +117,30 @@ def _one_hot(target: Tensor, classes: int) -> Tensor:
     return (target[:, None] == torch.arange(classes, device=target.device)).float()
 
 
+def with_gradient(scores: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+    """A value whose gradient in the scores came with it."""
+    if checks.tracing():  # which knows no autograd functions of ours
+        return value + ((scores - scores.detach()) * gradient).sum()
+    loss: Tensor = _WithGradient.apply(scores, value, gradient)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled():  # else the gradient would pass for a constant
+            raise RuntimeError(
+                "a loss on pairs has no second derivative: call backward without create_graph=True"
+            )
+        (gradient,) = ctx.saved_tensors
+        return grad * gradient, None, None
+
+
 class _RowsOfAllRanks(torch.autograd.Function):
     """Every rank's rows; backward gives this rank's part of the gradient.
 
