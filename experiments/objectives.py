@@ -279,12 +279,13 @@ class Study:
 
 def page(found: dict[str, Any]) -> str:
     """The table of the site."""
-    titles = ["", *MEASURES.values(), "ms per step"]
+    measures = {key: title for key, title in MEASURES.items() if "standardized" not in key}
+    titles = ["", *measures.values(), "ms per step"]
     rows = [titles]
     for name, line in LINES.items():
         if name in found["lines"]:
             seeds = found["lines"][name].values()
-            values = [spread([result[key] for result in seeds]) for key in MEASURES]
+            values = [spread([result[key] for result in seeds]) for key in measures]
             rows.append([name, *values, f"{1000 * found['seconds_per_step'][name]:.2f}"])
             size = found["step_sizes"].get(name)
             rows[-1][0] += f" (step size {size['chosen']:g})" if line.chosen_by and size else ""
@@ -295,7 +296,7 @@ def page(found: dict[str, Any]) -> str:
         f"{max(seeds)} seeds; {found['hardware']}, torch {found['versions']['torch']}, "
         f"{found['date']}, commit {found['commit']}: ``experiments/objectives.py``."
     )
-    head = ".. list-table::\n   :header-rows: 1\n   :widths: 32 14 14 14 14 12\n"
+    head = ".. list-table::\n   :header-rows: 1\n   :widths: 34 18 18 18 12\n"
     return "\n".join([head, *cells, "", about, ""]).replace(" +- ", " ± ")
 
 
