@@ -271,6 +271,11 @@ def test_options_that_cannot_be(options, message):
         AUCObjective(**options)
 
 
+def test_an_objective_says_what_it_is():
+    said = repr(AUCObjective("generalized", scale=2, q=0.5, max_fpr=0.1, group=["a", "b"]))
+    assert all(x in said for x in ("'generalized'", "scale=2", "q=0.5", "max_fpr=0.1", "group="))
+
+
 @pytest.mark.parametrize(
     ("y", "scores", "options", "message"),
     [

@@ -146,9 +146,10 @@ class AUCObjective:
         return every[0], every[1]
 
     def __repr__(self) -> str:
-        options = [repr(self.surrogate.name), f"margin={self.surrogate.margin:g}"]
-        options += [f"max_fpr={self.max_fpr:g}", f"min_tpr={self.min_tpr:g}"]
-        return f"AUCObjective({', '.join(options)})"
+        options = {**vars(self.surrogate), "max_fpr": self.max_fpr, "min_tpr": self.min_tpr}
+        said = [repr(options.pop("name")), *(f"{name}={x:g}" for name, x in options.items())]
+        said += [] if self.group is None else ["group=..."]
+        return f"AUCObjective({', '.join(said)})"
 
 
 class AUCMetric:

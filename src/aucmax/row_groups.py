@@ -48,7 +48,10 @@ def number_groups(values: Any, name: str = "group", rows: int | None = None) -> 
     missing = sum(map(_is_missing, objects))
     if missing:
         raise _missing(name, missing, len(objects))
-    known = dict.fromkeys(objects)
+    try:
+        known = dict.fromkeys(objects)
+    except TypeError as error:
+        raise ValueError(f"{name} must hold hashable values, found an {error}") from None
     try:
         in_order = sorted(known)
     except TypeError:  # of several kinds: as they come

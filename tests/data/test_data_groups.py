@@ -75,6 +75,7 @@ def test_missing_values_are_counted(values, missing):
         (np.zeros((2, 2)), r"group must have shape \(N,\).*found \(2, 2\)"),
         (3, r"group must have shape \(N,\).*found \(\)"),
         ([1, 2, 3], "group must have a value for each of 2 rows, found 3"),
+        ([{"ward": 1}, {}], "group must hold hashable values, found an unhashable type: 'dict'"),
     ],
 )
 def test_what_is_wrong_is_named(values, message):

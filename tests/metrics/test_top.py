@@ -98,6 +98,7 @@ def test_precision_at_equals_the_mean_over_the_orders_of_ties(case, share, rows)
     rows = min(rows, int(w.sum()))
     assert precision_at(x, y, rows, w) == close(reference.precision_at(x, y, rows, w))
     assert precision_at(x, y, np.int64(1)) == precision_at(x, y, 1 / len(x))
+    assert type(precision_at(x, y, np.float32(share))) is float
     assert precision_at(x, y, 1.0, w) == close(w @ y / w.sum())
 
 
@@ -138,6 +139,8 @@ def test_a_group_of_small_weights_is_as_exact_as_another():
     y, g = np.arange(400) % 3 == 0, np.arange(400) // 40
     x, w = random.standard_normal(400) + y, np.where(g == 3, 1e-200, 1e100)
     aucs = [roc_auc(x[g == k], y[g == k]) for k in range(10)]
+    assert grouped_auc(x, y, g, w, mean=True) == pytest.approx(np.mean(aucs), rel=1e-12)
+    w = np.where(y & (g == 3), 1e-16, 1.0)  # the positives alone
     assert grouped_auc(x, y, g, w, mean=True) == pytest.approx(np.mean(aucs), rel=1e-12)
 
 

@@ -124,6 +124,7 @@ def test_intervals_hold_the_value_and_tests_are_antisymmetric(seed, name, ties):
     a, b = (a.round(), b.round()) if ties else (a, b)
     found = interval(a, y)
     assert type(found) is ConfidenceInterval
+    assert {*map(type, found)} == {float}
     assert 0 <= found.low <= found.value <= found.high <= 1
     assert found.low < found.high
     assert found.value == pytest.approx(metric(a, y), rel=1e-12)
@@ -133,6 +134,7 @@ def test_intervals_hold_the_value_and_tests_are_antisymmetric(seed, name, ties):
     assert wider.high >= found.high
     ab, ba = paired(a, b, y), paired(b, a, y)
     assert type(ab) is PairedTest
+    assert {*map(type, ab)} == {float}
     assert (ab.z, ab.difference) == (-ba.z, -ba.difference)
     assert paired(a, a, y)[2:] == (0.0, 0.0, 0.0, 1.0)
 

@@ -93,6 +93,9 @@ def test_few_groups_are_held_out_if_half_the_rows_remain():
         group = np.arange(40) * groups // 40
         _, valid = hold_out(encoded(np.arange(40)), classes, None, 0.15, 0, group)
         assert len(valid) == held
+    rare = np.repeat([1, 0, 1, 0], [12, 7, 3, 18])  # the larger group is nearer to the share
+    _, valid = hold_out(encoded(np.arange(40)), rare, None, 0.15, 0, 1 * (np.arange(40) > 18))
+    assert 0 < len(valid) <= 20
     one_sided = np.where(np.arange(40) < 20, 0, 1 + classes)  # pairs in one group alone
     assert len(hold_out(encoded(np.arange(40)), classes, None, 0.15, 0, one_sided)[1]) == 0
 
@@ -113,6 +116,7 @@ GROUPS = np.array([f"ward {i % 12}" for i in range(120)])
         (None, {"metric": "grouped_auc"}, "groups must be given for the metric 'grouped_auc'"),
         (GROUPS, {"objective": "pairwise", "balanced": True}, "balanced must be False for rows in"),
         (GROUPS, {"objective": "partial"}, "groups must go with"),
+        (GROUPS, {"loss_options": 3}, "loss_options must be a mapping .* or None, found 3"),
     ],
 )
 def test_groups_that_cannot_be(groups, options, message):
@@ -154,6 +158,8 @@ def test_training_within_groups_beats_cross_entropy_there(objective):
             model.decision_function(about[0]), new["ill"] == "yes", new["ward"]
         )
         assert within[name] == pytest.approx(of_ward, abs=1e-12)
+        weighted = model.score(*about, sample_weight=pd.Series([2.0] * 600), groups=new["ward"])
+        assert weighted == pytest.approx(of_ward, abs=1e-12)
     assert within[objective] > within["ce"] + 0.02
 
 

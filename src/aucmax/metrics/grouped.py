@@ -205,14 +205,18 @@ def _compare(changes: Tensor, positive: Tensor, group: Tensor, weight: Tensor | 
     """
     first, another = changes.new_zeros(1), group[1:] != group[:-1]
     group = torch.cat([first, another]).cumsum(0)
-    largest = torch.ones(int(group[-1]) + 1, dtype=torch.float64, device=group.device)
-    if weight is None:
-        w = torch.ones_like(group)
-    else:  # relative to the group's largest: a group of small weights is as exact as another
-        largest = largest.scatter_reduce(0, group, weight, "amax", include_self=False)
-        w = weight / largest.where(largest > 0, 1.0)[group]
-    last = torch.cat([changes | another, ~first])
-    up, down = (torch.where(side, w, 0).cumsum(0)[last] for side in (positive, ~positive))
+    unit = torch.ones(int(group[-1]) + 1, dtype=torch.float64, device=group.device)
+    last, sums = torch.cat([changes | another, ~first]), []
+    for side in (positive, ~positive):
+        if weight is None:
+            w = side.long()
+        else:  # over the largest of group and class: sums of small weights are as exact as others
+            w = torch.where(side, weight, 0.0)
+            largest = torch.zeros_like(unit).scatter_reduce(0, group, w, "amax")
+            largest = largest.where(largest > 0, 1.0)
+            unit, w = unit * largest, w / largest[group]
+        sums.append(w.cumsum(0)[last])
+    up, down = sums
     of_run, start = group[last], up.new_zeros(1)
     ends = torch.cat([of_run[1:] != of_run[:-1], ~first])
     before = torch.cat([start, down[ends]])[:-1]  # the negatives of earlier groups
@@ -223,4 +227,4 @@ def _compare(changes: Tensor, positive: Tensor, group: Tensor, weight: Tensor | 
     pairs = positives * negatives
     both = pairs > 0
     auc = (twice_won / (2 * pairs))[both].clamp(max=1.0)
-    return GroupAUCs(auc, (pairs * largest**2)[both])
+    return GroupAUCs(auc, (pairs * unit)[both])

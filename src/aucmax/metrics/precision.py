@@ -179,11 +179,11 @@ def rows_within(curve: Curve, share: float) -> float | None:
     """How much weight is at the top; None, and a warning, if there is not so much."""
     total = float(curve.hits[-1] + curve.alarms[-1])
     if not isinstance(share, Integral):
-        return share * total
+        return float(share) * total
     if share > total * curve.unit * (1 + ROUNDING):
         warn_nan(f"share is {share} rows of {total * curve.unit:g}")
         return None
-    return min(total, share / curve.unit)
+    return min(total, float(share) / curve.unit)
 
 
 def mean_precision(curve: Curve) -> Tensor:
@@ -204,7 +204,7 @@ def _precision_with_moves(rows: Rows, share: float) -> Moves | None:
         return None
     hits, taken = (np.append(0, x) for x in (curve.hits, curve.hits + curve.alarms))
     flagged = rows_above(rows, ((room - taken[:-1]) / np.diff(taken)).clip(0, 1))
-    mass = hits[-1], taken[-1] - hits[-1]
+    mass = float(hits[-1]), float(taken[-1] - hits[-1])
     errors = class_errors(flagged, rows)
     step = max(1.0, math.hypot(mass[0] * errors[0], mass[1] * errors[1]))
     ends = max(0.0, room - step), min(taken[-1], room + step)
@@ -213,5 +213,5 @@ def _precision_with_moves(rows: Rows, share: float) -> Moves | None:
     moves = np.where(rows.positive, (1 - local) * mass[0], -local * mass[1]) * flagged / room
     largest = min(1.0, mass[0] / room)
     positives, negatives = effective_by_class(rows)
-    k = min(positives, room / taken[-1] * (positives + negatives))
+    k = min(positives, room / sum(mass) * (positives + negatives))
     return Moves(min(largest, float(np.interp(room, taken, hits)) / room), moves, k, largest)

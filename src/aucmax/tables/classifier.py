@@ -371,6 +371,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sizes = ("members", "width", "blocks", "batch_size")
         for name in (*sizes, "max_steps", "max_epochs", "patience"):
             checks.count(name, getattr(self, name))
+        if not isinstance(self.loss_options, Mapping | None):
+            raise ValueError(
+                f"loss_options must be a mapping of the loss's arguments or None, "
+                f"found {self.loss_options!r}"
+            )
 
     def _draw_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31))
@@ -515,7 +520,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         if groups is not None:
             group = number_groups(groups, "groups", len(scores))
-            weights = None if weight is None else torch.from_numpy(weight)
+            weights = None if weight is None else torch.tensor(weight)
             rows = Scored(torch.from_numpy(scores), torch.from_numpy(numbers), weights, group)
             task = "binary" if scores.ndim == 1 else "multiclass"
             return find_metric("grouped_auc")(rows, task)

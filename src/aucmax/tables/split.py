@@ -103,7 +103,8 @@ def _whole_groups(
         shares = content / content.sum(axis=0).clip(min=1)
         order = random.permutation(len(shares))
         nearest_first = order[np.square(share - shares[order]).sum(axis=1).argsort()]
-        enough = nearest_first[shares[nearest_first, -1] > 0][:1]  # if no choice has pairs
+        can_begin = (shares[:, -1] > 0) & (content[:, :-1].sum(axis=1) <= len(classes) / 2)
+        enough = nearest_first[can_begin[nearest_first]][:1]  # if no choice has pairs
         for begin in (enough[:0], enough):
             held = _near(share, shares, order, begin)[unit_of[group]]
             if is_right(held):
