@@ -47,6 +47,7 @@ def test_a_model_is_whole_and_can_be_saved_again(name, tmp_path):
     assert model.validation_auc_ == written["validation_auc"]
     assert model.rows_ == written["rows"]
     assert model.history_ == written["history"]
+    assert (model.objective_, model.candidates_) == (written["options"]["objective"], ())
     assert {key: model.get_params()[key] for key in written["options"]} == written["options"]
     again = aucmax.AUCClassifier.load(model.save(tmp_path / "again"))
     assert again.encoder_.to_dict() == model.encoder_.to_dict() == written["encoder"]

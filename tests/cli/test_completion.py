@@ -43,7 +43,7 @@ def test_commands_options_and_values(bash):
     assert bash("aucmax pre") == ["predict"]
     assert bash("aucmax --v") == ["--version"]
     assert bash("aucmax fit a.csv --th") == ["--threshold", "--threads"]
-    assert bash("aucmax fit a.csv --objective ''") == ["auc+ce", *OBJECTIVES]
+    assert bash("aucmax fit a.csv --objective ''") == ["auc+ce", *OBJECTIVES, "auto"]
     assert bash("aucmax fit a.csv --metric av") == ["average_precision"]
     assert bash("aucmax fit a.csv --metric par") == ["partial_auc@0.1"]
     assert bash("aucmax --print-completion f") == ["fish"]
@@ -84,12 +84,12 @@ def test_fish_completes_by_its_script(tmp_path, capsys):
     (tmp_path / "script").write_text(capsys.readouterr().out)
     call = ["fish", "-N", "-c", "source ./script; complete -C 'aucmax fit --objective a'"]
     told = subprocess.run(call, check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert sorted(told.stdout.split()) == ["ap", "auc", "auc+ce"]
+    assert sorted(told.stdout.split()) == ["ap", "auc", "auc+ce", "auto"]
 
 
 def test_choices_of_the_shell_are_those_of_python():
     suggested, _ = get_args(ObjectiveName)
-    assert get_args(suggested) == ("auc+ce", *OBJECTIVES)
+    assert get_args(suggested) == ("auc+ce", *OBJECTIVES, "auto")
     suggested, _ = get_args(MetricName)
     assert [name.partition("@")[0] for name in get_args(suggested)] == [*METRICS]
     assert [find_metric(name).name for name in get_args(suggested)] == [*get_args(suggested)]

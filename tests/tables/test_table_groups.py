@@ -181,15 +181,10 @@ def test_where_no_group_may_be_held_out_it_is_said():
 
 
 def test_options_reach_the_loss_of_their_part():
-    model = quick(objective="partial+ce", metric="partial_auc@0.2", max_steps=4).fit(X, Y)
-    assert model._loss_options() == {"max_fpr": 0.2, "link": "identity"}
     model = quick(objective="ce+partial", metric="partial_auc@0.2,0.5", max_steps=4)
     model.set_params(loss_options={"smoothing": 0.1, "partial": {"margin": 0.5}}).fit(X, Y)
-    bounds = {"max_fpr": 0.2, "min_tpr": 0.5}
-    of_partial = {"margin": 0.5, "link": "identity", **bounds}
+    of_partial = {"margin": 0.5, "link": "identity"}
     assert model._loss_options() == {"smoothing": 0.1, "partial": of_partial}
-    model.set_params(loss_options={"partial": {"max_fpr": 0.3}})
-    assert model._loss_options() == {"partial": {"max_fpr": 0.3, "link": "identity"}}
     with pytest.raises(ValueError, match="loss_options must fit PairwiseAUCLoss"):
         quick(objective="pairwise", loss_options={"prior": 0.1}).fit(X, Y)
 

@@ -51,6 +51,17 @@ def test_the_saddle_variables_begin_at_their_best_and_are_recorded():
     assert records[0]["alpha"] != 0
 
 
+def test_the_top_of_the_list_is_the_metrics_range():
+    given = {"objective": "partial", "metric": "partial_auc@0.05,0.5", "steps": 2}
+    loss = train(**given).loss
+    assert (loss.max_fpr, loss.min_tpr) == (0.05, 0.5)
+    loss = train(**given, loss_options={"max_fpr": 0.3}).loss
+    assert (loss.max_fpr, loss.min_tpr) == (0.3, 0)
+    loss = train(**{**given, "objective": "ce+partial", "metric": "partial_auc@0.2"}).loss
+    assert [x.max_fpr for x in loss.modules() if hasattr(x, "max_fpr")] == [0.2]
+    assert train(**{**given, "metric": "tpr_at_fpr@0.2"}).loss.max_fpr == 0.1
+
+
 def test_adamw_moves_them_ten_times_as_far():
     result = train(method="adamw", objective="auc", steps=1, lr=1e-4)
     start = train(method="adamw", objective="auc", steps=1, lr=1e-12).loss

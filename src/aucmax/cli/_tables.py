@@ -112,6 +112,7 @@ def fit(
         objective: What training makes small. For the AUC: auc, pairwise, ce (cross-entropy); for
             the top of the list: partial (with --metric partial_auc@0.1 that part of it), and ap
             for average precision; for wrong labels: auc, gce. Sums too, such as pairwise+0.5*ce.
+            auto trains for each that suits the metric, and the rows to stop by choose.
         metric: What the model is chosen by, on rows that it does not train on, and when to stop:
             the AUC, or its part up to a false positive rate (partial_auc@0.1), what is found at
             one (tpr_at_fpr@0.01), precision of the first rows (precision_at@100 or @0.05) or
@@ -413,6 +414,12 @@ def summary(evaluation: Evaluation) -> str:
     if (more := len(evaluation.columns) - MOST_LISTED) > 0:
         lines.append(f"and {more} more columns: --dry-run lists all")
     lines += ["", *(f"note: {note}" for note in evaluation.notes)]
+    lines += [
+        f"note: objective {x.objective!r} was chosen from {len(evaluation.candidates)} by the rows "
+        f"to stop by"
+        for x in evaluation.candidates
+        if x.chosen
+    ]
     lines.append(f"{train:,} rows to train on, {valid:,} to stop by, {test:,} to judge by")
     rows, auc = evaluation.rows, evaluation.compared_auc
     within = auc is not evaluation.auc

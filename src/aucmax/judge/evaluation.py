@@ -17,6 +17,7 @@ from aucmax.checks import check_finite, check_weights, number
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.interval import Interval, are_enough, rows_needed
 from aucmax.judge.multiclass import MulticlassRows
+from aucmax.train import Candidate
 from aucmax.train.metrics import Scored, metric_in_records
 
 NAME, ARRAYS = "evaluation", ("probability", "classes", "weight")
@@ -155,6 +156,7 @@ class Evaluation:
         columns: of the table.
         history: the records of the training.
         metric: by which the weights were chosen, a name in ``history``.
+        candidates: the objectives that were chosen from, the best first; none if one was given.
         notes: what a person should know.
         seconds: of the training; None if unknown.
         command: what was typed.
@@ -179,6 +181,7 @@ class Evaluation:
     columns: tuple[Column, ...] = ()
     history: tuple[Mapping[str, Any], ...] = ()
     metric: str = "roc_auc"
+    candidates: tuple[Candidate, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float | None = None
     command: str = ""
@@ -302,6 +305,7 @@ class Evaluation:
             "columns": [asdict(column) for column in self.columns],
             "history": [dict(record) for record in self.history],
             "metric": self.metric,
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
             "notes": list(self.notes),
             "seconds": self.seconds,
             "command": self.command,
@@ -360,6 +364,7 @@ class Evaluation:
             columns=tuple(Column(**column) for column in content["columns"]),
             history=tuple(content["history"]),
             metric=content.get("metric", "roc_auc"),
+            candidates=tuple(map(Candidate.from_dict, content.get("candidates", ()))),
             notes=tuple(content["notes"]),
             seconds=content["seconds"],
             command=content["command"],

@@ -6,6 +6,7 @@ add one, write both and give it a place in :func:`layout`.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from aucmax.judge.threshold import COST_RATIOS, Rule, thresholds_to_show
 from aucmax.judge.training import training as training_scores
 from aucmax.report import figures, words
 from aucmax.report.words import UNKNOWN, capitalized, percent, quoted, short, too_few
+from aucmax.train import Candidate
 from aucmax.train.metrics import ROC_AUC, metric_in_records
 
 Content = dict[str, Any]
@@ -216,7 +218,7 @@ def calibration(evaluation: Evaluation, rows: Rows) -> Content:
 
 @section("Training", "How the training went")
 def training(evaluation: Evaluation, rows: Rows) -> Content:
-    """Validation score by step, or why there is none."""
+    """Validation score by step, or why there is none, and the objectives that were chosen from."""
     scores = training_scores(evaluation.history, evaluation.metric)
     drawing = None
     if scores.evaluations > 1:
@@ -224,7 +226,28 @@ def training(evaluation: Evaluation, rows: Rows) -> Content:
         drawing = figures.draw("training", label, figures.training, scores, height=figures.FLAT)
     valid = evaluation.parts.get("valid", Part(0)).counts
     few = min(valid) if valid and not are_enough(valid) else None
-    return {"drawing": drawing, "scores": scores, "iterates": figures.ITERATES, "few": few}
+    return {
+        "drawing": drawing,
+        "scores": scores,
+        "iterates": figures.ITERATES,
+        "few": few,
+        "candidates": [_candidate_line(x) for x in evaluation.candidates],
+        "tested": any(not math.isnan(x.p_value) for x in evaluation.candidates),
+        "significant": SIGNIFICANT,
+    }
+
+
+def _candidate_line(candidate: Candidate) -> list[str]:
+    """An objective's score, how far it is behind, and whether a test sees that."""
+    known = [candidate.score, candidate.behind, candidate.p_value]
+    score, behind, p = (None if math.isnan(x) else x for x in known)
+    return [
+        short(candidate.objective),
+        UNKNOWN if score is None else f"{score:.4f}",
+        UNKNOWN if behind is None or candidate.chosen else f"{behind:.4f}",
+        words.p_text(p),
+        candidate.verdict,
+    ]
 
 
 @section("Thresholds", "Where to put the threshold")

@@ -28,9 +28,9 @@ from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
 from aucmax.tables.split import hold_out
-from aucmax.train import FitResult, fit
+from aucmax.train import Candidate, FitResult, fit
 from aucmax.train.metrics import ROC_AUC, Metric, Scored, find_metric
-from aucmax.train.objectives import OBJECTIVES, compares_rows, parts_of
+from aucmax.train.objectives import OBJECTIVES, compares_rows, names_of, parts_of
 from aucmax.train.options import find_device
 
 LEARNING_RATE = 2e-3
@@ -66,10 +66,13 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         objective: "auc", "ce" for cross-entropy, or any other of
-            :data:`aucmax.train.objectives.OBJECTIVES`, or a sum such as "auc+ce".
+            :data:`aucmax.train.objectives.OBJECTIVES`, or a sum such as "auc+ce". Of several in a
+            list, or "auto" for those that suit the metric, all are trained, from the same weights,
+            and the held-out rows choose: see ``candidates_``.
         loss_options: more arguments of its loss, such as ``{"margin": 0.5}``; in a sum those of the
-            first part, any part's may be a mapping under its name. With the metric
-            "partial_auc@0.1" the objective "partial" trains for that range unless they name one.
+            first part, any part's may be a mapping under its name, and must be where several
+            objectives are chosen from. With the metric "partial_auc@0.1" the objective "partial"
+            trains for that range unless they name one.
         method: the optimizer: "adamw", or any other of :func:`aucmax.fit`'s methods.
         backbone: "tabm", or a function of the numbers of numeric columns, of codes per categorical
             column, and of scores, which gives a ``torch.nn.Module`` that takes (numeric, codes).
@@ -98,7 +101,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             row of the second class costs as much as 5 false alarms. The held-out rows choose
             "balanced", the best balanced accuracy, "recall=0.9", the highest threshold with that
             recall, and "precision=0.5", the lowest with that precision.
-        time_limit: stop training after so many seconds.
+        time_limit: stop training after so many seconds, of all objectives together.
         n_jobs: threads; None leaves torch's setting.
         device: "auto" is the GPU if there is one.
         random_state: seed of weights, batches and the held-out rows.
@@ -109,6 +112,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_features_in_: columns seen in fit.
         feature_names_in_: their names, if they are all strings.
         history_: a record per evaluation: step, seconds, validation score and more.
+        objective_: what it was trained on: ``objective``, or the one that was chosen.
+        candidates_: :class:`aucmax.train.Candidate`, those that were chosen from, the best first.
         metric_: the name of the metric.
         validation_score_: the metric of the weights that were chosen; NaN if nothing was held out.
         validation_auc_: the same if the metric is the AUC, else NaN.
@@ -132,7 +137,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        objective: str = "auc+ce",
+        objective: str | Sequence[str] = "auc+ce",
         loss_options: Mapping[str, Any] | None = None,
         method: str = "adamw",
         backbone: str | Callable[..., Any] = "tabm",
@@ -185,6 +190,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # --- training -----------------------------------------------------------------------------
 
     calibration_: Platt | Temperature
+    objective_: str
+    candidates_: tuple[Candidate, ...]
     network_: torch.nn.Module
     online_: Online
 
@@ -246,6 +253,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"training does not stop early, and probabilities are too sure of themselves",
                 UserWarning, stacklevel=3,
             )  # fmt: skip
+        if self._has_candidates and not len(valid):
+            raise ValueError(
+                f"objective must be one where no rows are held out to choose by, found "
+                f"{self.objective!r}"
+            )
         rows = Rows.of(encoded, numbers, weight, group)
         used, held = rows.select(train), rows.select(valid)
         self.rows_ = {
@@ -257,6 +269,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _finish(self, result: FitResult, rows: Rows) -> Self:
         """What comes after training: calibration and threshold, on rows that chose the weights."""
         self.history_ = result.history
+        self.objective_, self.candidates_ = str(result.objective), result.candidates
         self._set_score(result.score)
         self.calibration_, self.threshold_ = calibrate(
             self.network_, rows, find_device(self.device), self.threshold
@@ -276,7 +289,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"groups must have one with rows of two classes, found {group.max() + 1} with rows "
                 f"of one class each"
             )
-        if self.balanced and len(self.classes_) == 2 and compares_rows(self.objective):
+        compared = [compares_rows(name) for name in names_of(self.objective)] or [True]
+        if self.balanced and len(self.classes_) == 2 and any(compared):
             raise ValueError(
                 f"balanced must be False for rows in groups with the objective "
                 f"{self.objective!r}, whose batches are of whole groups, found True"
@@ -291,6 +305,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"groups must be given for the metric {metric.name!r}, found none")
         return metric
 
+    @property
+    def _has_candidates(self) -> bool:
+        return len(names_of(self.objective)) != 1
+
     def _set_score(self, score: float) -> None:
         self.validation_score_ = score
         self.validation_auc_ = score if self.metric_ == ROC_AUC.name else math.nan
@@ -298,6 +316,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _begin_stream(self, sample: Columns, labels: Sequence[str], seed: int) -> None:
         """Learn from some rows how columns become numbers, and build the network."""
         self._check_options()
+        if self._has_candidates:
+            raise ValueError(
+                f"objective must be one for streaming, where rows are read as they are needed, "
+                f"found {self.objective!r}"
+            )
         self.metric_ = self._chosen_by(grouped=False).name
         self.classes_ = np.array(labels, dtype=object)
         self._build(inputs.checked_columns(self, sample, reset=True), seed)
@@ -350,6 +373,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             encoded = self.encoder_.transform(table)
             self.online_.learn(Rows.of(encoded, numbers, weight), self.batch_size)
         self.history_ = self.online_.history
+        self.objective_, self.candidates_ = "auc+ce", ()
         self._set_score(self.online_.score())
         self.calibration_, self.threshold_ = self.online_.calibrated(self.threshold)
         return self
@@ -358,7 +382,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rule = Rule.read(self.threshold)
         if rule.kind in RULES and len(getattr(self, "classes_", ())) > 2:
             raise ValueError(f"threshold must be left to two classes, found {str(rule)!r} for more")
-        parts_of(self.objective)
+        names_of(self.objective)
         if self.metric is not None:
             find_metric(self.metric)
         if not callable(self.backbone):
@@ -435,25 +459,16 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _loss_options(self) -> dict[str, Any]:
         """The options of the objective's loss, as :func:`aucmax.fit` takes them.
 
-        AdamW trains best on the raw scores of two classes, and the objective "partial" is for the
-        range of the metric, unless ``loss_options`` say otherwise.
+        AdamW trains best on the raw scores of two classes, unless ``loss_options`` say otherwise.
         """
-        given, parts = dict(self.loss_options or {}), parts_of(self.objective)
-        options = {name: dict(given.pop(name, {})) for name, _ in parts}
-        first = parts[0][0]
-        options[first] |= given
-        for name, own in options.items():
-            if OBJECTIVES[name].has_link and len(self.classes_) == 2 and self.method == "adamw":
-                own.setdefault("link", "identity")
-            if name == "partial" and not own.keys() & {"max_fpr", "min_tpr"}:
-                own |= self._metric_range()
-        return {**options.pop(first), **{name: own for name, own in options.items() if own}}
-
-    def _metric_range(self) -> dict[str, float]:
-        """The bounds of the metric "partial_auc@0.1"; none of any other."""
-        name, _, numbers = self.metric_.partition("@")
-        bounds = map(float, numbers.split(",")) if name == "partial_auc" else ()
-        return dict(zip(("max_fpr", "min_tpr"), bounds, strict=False))
+        options = dict(self.loss_options or {})
+        if len(self.classes_) == 2 and self.method == "adamw":
+            parts = {part for name in names_of(self.objective) for part, _ in parts_of(name)}
+            for part in parts or OBJECTIVES:
+                own = options.get(part, {})
+                if OBJECTIVES[part].has_link and isinstance(own, Mapping):  # else fit refuses it
+                    options[part] = {"link": "identity", **own}
+        return options
 
     # --- prediction ---------------------------------------------------------------------------
 
@@ -565,6 +580,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             history=[{k: store.plain_number(v) for k, v in r.items()} for r in self.history_],
             metric=self.metric_,
             validation_score=store.plain_number(self.validation_score_),
+            objective=self.objective_,
+            candidates=[candidate.to_dict() for candidate in self.candidates_],
         )
         return store.write(record, self.network_, Path(folder))
 
@@ -593,6 +610,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         options |= {"metric": metric} if metric else {}
         model = cls(**options | ({"backbone": backbone} if backbone else {}))
         model.metric_ = record.metric
+        model.objective_ = str(record.objective or model.objective)
+        model.candidates_ = tuple(map(Candidate.from_dict, record.candidates))
         model.classes_ = np.array(record.classes["values"], dtype=record.classes["dtype"])
         model.n_features_in_ = record.columns
         if record.names is not None:

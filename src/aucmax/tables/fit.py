@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -29,6 +30,7 @@ from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.tables.store import plain_number
 from aucmax.tables.unfinished import work_folder
+from aucmax.train.metrics import metric_in_records
 from aucmax.train.objectives import parts_of
 
 MAY_DIFFER = ("device", "n_jobs", "verbose", "time_limit", "threshold")
@@ -251,6 +253,12 @@ def all_notes(rows: Labeled, encoder: TableEncoder) -> list[str]:
     return [*rows.notes, *more]
 
 
+def _seconds(model: AUCClassifier) -> float:
+    """That training took, of all objectives that were chosen from."""
+    each = [x.seconds for x in model.candidates_ if not math.isnan(x.seconds)]
+    return math.fsum(each) if each else float(model.history_[-1]["seconds"])
+
+
 def judge(
     model: AUCClassifier,
     train: Labeled,
@@ -266,8 +274,8 @@ def judge(
     encoder = model.encoder_
     peers: list[Peer] = []
     notes = all_notes(train, encoder)
-    bounds = model._metric_range()
-    if bounds and not model.loss_options and "partial" in dict(parts_of(model.objective)):
+    bounds = metric_in_records(model.metric_).range
+    if bounds and not model.loss_options and "partial" in dict(parts_of(model.objective_)):
         said = " and ".join(f"{name} {value:g}" for name, value in bounds.items())
         notes.append(f"the objective 'partial' is trained for the metric's range, {said}")
     if compare:
@@ -292,7 +300,8 @@ def judge(
         history=tuple({k: plain_number(v) for k, v in r.items()} for r in model.history_),
         metric=model.metric_,
         notes=tuple(notes),
-        seconds=model.history_[-1]["seconds"],
+        candidates=model.candidates_,
+        seconds=_seconds(model),
         command=command,
         versions=evaluate.versions(),
         weight=test.weight,

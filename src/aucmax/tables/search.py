@@ -39,6 +39,7 @@ from aucmax.tables.split import hold_out
 from aucmax.tables.unfinished import work_folder
 from aucmax.train import DivergedError, Outcome, Sweep
 from aucmax.train.metrics import FORMS, ROC_AUC, Metric, Scored, find_metric
+from aucmax.train.objectives import names_of
 from aucmax.train.options import find_device
 
 FOLDS = 3
@@ -222,6 +223,11 @@ def tune_file(
             f"options must be those of TabM, AdamW and the rows, found {', '.join(sorted(own))}"
         )
     AUCClassifier(**options)._check_options()
+    if len(names_of(options.get("objective", "auc+ce"))) != 1:
+        raise ValueError(
+            f"objective must be one, or left out for the search to choose it, found "
+            f"{options['objective']!r}"
+        )
     if options.get("metric") is None:
         options["metric"] = ROC_AUC.name if group is None else "grouped_auc"
     if not (metric := metric_of(options)).is_known:  # processes share its name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class Record:
     history: list[dict[str, Any]]
     metric: str = ROC_AUC.name
     validation_score: float | None = None
+    objective: str | None = None
+    candidates: list[dict[str, Any]] = field(default_factory=list)
 
 
 def write(record: Record, network: nn.Module, folder: Path) -> Path:

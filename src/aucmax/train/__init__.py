@@ -2,7 +2,16 @@
 
 from aucmax.train._evaluate import evaluate
 from aucmax.train._fit import fit
-from aucmax.train._result import DivergedError, FitResult
+from aucmax.train._result import Candidate, DivergedError, FitResult
 from aucmax.train._sweep import Outcome, Sweep, sweep
 
-__all__ = ["DivergedError", "FitResult", "Outcome", "Sweep", "evaluate", "fit", "sweep"]
+__all__ = [
+    "Candidate",
+    "DivergedError",
+    "FitResult",
+    "Outcome",
+    "Sweep",
+    "evaluate",
+    "fit",
+    "sweep",
+]

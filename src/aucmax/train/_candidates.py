@@ -61,6 +61,7 @@ def fit_candidates(options: Options) -> FitResult:
             config = {"format": FORMAT, "objective": list(names), "metric": options.measure.name}
             folder = RunFolder(options.folder, config, reporter.note, None)
             opened.callback(folder.close)
+            opened.callback(_abandon_unless_begun, folder)
             folder.open()
         configs = [_config(options, name, len(names)) for name in names]
         if distributed.world_size() > 1:
@@ -73,6 +74,12 @@ def fit_candidates(options: Options) -> FitResult:
     for candidate in result.candidates:
         reporter.note(str(candidate))
     return result
+
+
+def _abandon_unless_begun(folder: RunFolder) -> None:
+    """Leave nothing behind of what was refused before any candidate began."""
+    if not folder.is_finished() and not any(folder.path.glob("*/config.json")):
+        folder.abandon()
 
 
 def _config(options: Options, name: str, count: int) -> dict[str, Any]:
@@ -122,7 +129,9 @@ def _chosen(options: Options, outcomes: dict[str, Outcome], task: str) -> FitRes
             p_value = math.nan if test is None else test.p_value
         failed = str(outcome) if isinstance(outcome, DivergedError) else ""
         gap = usable[best].score - value
-        candidates.append(Candidate(name, value, gap, p_value, name == best, failed))
+        history = [] if failed else results[name].history
+        seconds = history[-1]["seconds"] if history else math.nan
+        candidates.append(Candidate(name, value, gap, p_value, name == best, failed, seconds))
     chosen = usable[best]
     options.model.to(options.where).load_state_dict(chosen.model.state_dict())
     options.model.eval()

@@ -47,7 +47,8 @@ def fit(options: Options) -> FitResult:  # noqa: D417
         objective: a name in :data:`aucmax.train.objectives.OBJECTIVES`, or a sum of them such as
             "auc+ce" or "pairwise+0.5*ce", in place of what the method is for. Several names, or
             "auto" for those that suit the metric, are tried side by side from the same weights,
-            and validation chooses: ``candidates`` of the result has all of them.
+            and validation chooses: ``candidates`` of the result has all of them. "partial" is for
+            the range of a metric such as "partial_auc@0.05", unless ``loss_options`` name one.
         steps: optimizer steps of the method; ``pretrain`` comes on top.
         task: "binary", "multiclass" or "multilabel"; "auto" goes by the labels.
         metric: what weights are chosen by and training is stopped by, higher being better:

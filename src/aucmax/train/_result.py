@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ class Candidate:
         p_value: of a paired test whether the two differ; nan where there is none.
         chosen: whether it is the chosen one.
         failed: why there is no score, if there is none.
+        seconds: that it was trained; nan if it diverged.
     """
 
     objective: str
@@ -39,16 +41,39 @@ class Candidate:
     p_value: float
     chosen: bool
     failed: str = ""
+    seconds: float = math.nan
+
+    @property
+    def verdict(self) -> str:
+        """What a paired test says of it beside the chosen one, for people to read."""
+        if self.chosen:
+            return "chosen"
+        if self.failed:
+            return "diverged"
+        if math.isnan(self.p_value):
+            return "no test"
+        return "a difference" if self.p_value < 0.05 else "no difference seen"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON, which has no nan."""
+        return {
+            name: None if isinstance(x, float) and math.isnan(x) else x
+            for name, x in vars(self).items()
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Candidate:
+        """What :meth:`to_dict` was given of."""
+        known: dict[str, Any] = {k: math.nan if x is None else x for k, x in content.items()}
+        return cls(**known)
 
     def __str__(self) -> str:
         if self.chosen:
             return f"objective {self.objective!r} is chosen: {self.score:.4f}"
         if self.failed:
             return f"objective {self.objective!r} diverged: {self.failed}"
-        seen = "no test"
-        if not math.isnan(self.p_value):
-            verdict = "a difference" if self.p_value < 0.05 else "no difference seen"
-            seen = f"{verdict}, p = {self.p_value:.2g}"
+        tested = not math.isnan(self.p_value)
+        seen = f"{self.verdict}, p = {self.p_value:.2g}" if tested else self.verdict
         return f"objective {self.objective!r}: {self.score:.4f}, {self.behind:.4f} behind ({seen})"
 
 

@@ -147,7 +147,7 @@ def _make_source(train: Any, labels: Tensor | None, place: Place, options: Optio
 def _known(
     train: Any, labels: Tensor | None, source: BatchSource, options: Options, task: str
 ) -> Known:
-    """What is known of the training data, for the loss."""
+    """What is known of the training data and the metric, for the loss."""
     groups = None
     if isinstance(train, Batch) and train.group is not None and task == "binary":
         groups = count_classes(train.group, train.y.reshape(-1), train.weight)
@@ -166,6 +166,7 @@ def _known(
         groups,
         isinstance(train, Batch) and train.group is not None,
         _takes_sparse(options),
+        options.measure.range,
     )
 
 

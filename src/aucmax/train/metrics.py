@@ -8,8 +8,8 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -48,6 +48,7 @@ class Metric:
         needs_group: whether it compares rows of one group alone.
         numbers: the arguments that a name gives after "@", each with its words in the label; the
             first must be there.
+        given: these arguments, as a name has given them.
         check: raises unless these numbers are right.
         paired: tests whether two models differ, of the scores of both and else as ``binary``; None
             if there is no such test.
@@ -60,6 +61,7 @@ class Metric:
     multiclass: Callable[..., float] | None = None
     needs_group: bool = False
     numbers: tuple[tuple[str, str], ...] = ()
+    given: Mapping[str, Any] = field(default_factory=dict, compare=False)
     check: Callable[..., object] | None = None
     paired: Callable[..., metrics.PairedTest] | None = None
 
@@ -72,6 +74,11 @@ class Metric:
         """How its name is written, with its numbers."""
         first, *others = (argument.upper() for argument, _ in self.numbers or [("", "")])
         return self.name + (f"@{first}" if first else "") + "".join(f"[,{x}]" for x in others)
+
+    @property
+    def range(self) -> Mapping[str, float]:
+        """The rates between which a partial AUC counts; none of any other metric."""
+        return self.given if self.name.startswith("partial_auc@") else {}
 
     @property
     def is_known(self) -> bool:
@@ -95,7 +102,7 @@ class Metric:
         words = [how.format(x) for (_, how), x in zip(self.numbers, values, strict=False)]
         label = f"{self.label} ({', '.join(words)})"
         return replace(
-            self, name=name, label=label, key=name, numbers=(),
+            self, name=name, label=label, key=name, numbers=(), given=given,
             binary=partial(_with_numbers, self.binary, given),
             paired=self.paired and partial(_with_numbers, self.paired, given),
         )  # fmt: skip

@@ -6,8 +6,9 @@ To add one, write its loss in :mod:`aucmax.loss` and give it a row in :data:`OBJ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
@@ -32,7 +33,7 @@ MANY_GROUPS = 100_000
 
 
 class Known(NamedTuple):
-    """What is known of the training data when a loss is made.
+    """What is known of the data, the optimizer and the metric when a loss is made.
 
     Attributes:
         task: "binary", "multiclass" or "multilabel".
@@ -44,6 +45,7 @@ class Known(NamedTuple):
             where they cannot be counted.
         grouped: whether rows carry groups.
         takes_sparse: whether the optimizer steps on sparse gradients without touching the rest.
+        range: the rates between which the metric counts, see :attr:`Metric.range`.
     """
 
     task: str = "binary"
@@ -54,6 +56,7 @@ class Known(NamedTuple):
     groups: tuple[Tensor, Tensor] | None = None
     grouped: bool = False
     takes_sparse: bool = False
+    range: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,11 @@ def auc(known: Known, options: Mapping[str, Any]) -> nn.Module:
 
 
 def partial(known: Known, options: Mapping[str, Any]) -> nn.Module:
-    """The saddle objective of the top of the list."""
+    """The saddle objective of the top of the list: of the metric's range, if nothing is said."""
     _refuse_groups(known, "partial")
     _check_two_classes(known, "partial")
+    if not options.keys() & {"max_fpr", "min_tpr"}:
+        options = {**known.range, **options}
     return _make(PartialAUCLoss, prior=known.prior, **options)
 
 
@@ -152,9 +157,10 @@ generalized cross-entropy (0.7), each unless ``loss_options`` say otherwise."""
 
 
 ObjectiveName = (
-    Literal["auc+ce", "auc", "pairwise", "partial", "ap", "ce", "smoothed", "focal", "gce"] | str
+    Literal["auc+ce", "auc", "pairwise", "partial", "ap", "ce", "smoothed", "focal", "gce", "auto"]
+    | str
 )
-"""A name or a sum of names; those spelled out are what a shell suggests."""
+"""A name, a sum of names or "auto"; those spelled out are what a shell suggests."""
 
 
 def parts_of(objective: str) -> list[tuple[str, float]]:
@@ -175,6 +181,22 @@ def parts_of(objective: str) -> list[tuple[str, float]]:
     if len({name for name, _ in parts}) < len(parts):
         raise ValueError(f"objective must name each part once, found {objective!r}")
     return parts
+
+
+def names_of(objective: str | Sequence[str]) -> list[str]:
+    """What is chosen from, checked: one name if nothing is, and none of "auto".
+
+    What "auto" chooses from depends on the metric and the rows.
+    """
+    if objective == "auto":
+        return []
+    if isinstance(objective, str) or not isinstance(objective, Sequence):
+        parts_of(objective)
+        return [objective]
+    names = list(objective)
+    if len({tuple(sorted(parts_of(name))) for name in names}) < max(2, len(names)):
+        raise ValueError(f"objective must name two or more to choose from, found {names}")
+    return names
 
 
 def compares_rows(objective: str) -> bool:

@@ -20,7 +20,7 @@ from aucmax.data.sources import has_groups
 from aucmax.stages import Plateau, Stage
 from aucmax.train.methods import METHODS, Method, method_of
 from aucmax.train.metrics import Metric, find_metric
-from aucmax.train.objectives import OBJECTIVES, parts_of
+from aucmax.train.objectives import OBJECTIVES, names_of
 
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -172,15 +172,9 @@ class Options:
         return self.objective == "auto" or isinstance(self.objective, list)
 
     def _check_objective(self) -> None:
-        if isinstance(self.objective, Sequence) and not isinstance(self.objective, str):
-            self.objective = list(self.objective)
-            sums = {tuple(sorted(parts_of(name))) for name in self.objective}
-            if len(sums) < max(2, len(self.objective)):
-                raise ValueError(
-                    f"objective must name two or more to choose from, found {self.objective}"
-                )
-        elif self.objective not in (None, "auto"):
-            parts_of(self.objective)
+        if self.objective is not None:
+            names = names_of(self.objective)
+            self.objective = names if len(names) > 1 else self.objective
         unknown = sorted({*(self.loss_options or {})} - {*OBJECTIVES})
         if self.has_candidates and unknown:
             raise ValueError(

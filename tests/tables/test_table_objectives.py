@@ -1,0 +1,182 @@
+"""Tables for which the objective is chosen: by the held-out rows, from several."""
+
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from fit_commands import write_rows
+from sklearn.base import clone
+
+from aucmax import AUCClassifier
+from aucmax.cli import main
+from aucmax.cli._tables import summary
+from aucmax.judge.evaluation import Evaluation
+from aucmax.metrics import roc_auc
+from aucmax.signals import Stopped
+from aucmax.tables import fit_file, fit_stream, tune_file
+
+RANDOM = np.random.default_rng(0)
+Y = (RANDOM.random(120) < 0.3).astype(int)
+X = RANDOM.normal(Y[:, None], size=(120, 2))
+SMALL = {"max_steps": 40, "members": 2, "width": 8, "n_jobs": 1}
+
+
+def quick(**options):
+    return AUCClassifier(**{**SMALL, "random_state": 0} | options)
+
+
+def weights(model):
+    return torch.cat([x.double().flatten() for x in model.network_.state_dict().values()])
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    return quick(objective=["auc+ce", "ce"]).fit(X, Y)
+
+
+def test_the_best_alone_is_what_is_kept(chosen, tmp_path):
+    alone = [quick(objective=name).fit(X, Y) for name in ("auc+ce", "ce")]
+    best = max(alone, key=lambda model: model.validation_score_)
+    assert chosen.objective_ == best.objective == best.objective_
+    assert best.candidates_ == ()
+    assert torch.equal(weights(chosen), weights(best))
+    assert [r["loss"] for r in chosen.history_] == [r["loss"] for r in best.history_]
+    first, second = chosen.candidates_
+    assert (first.objective, first.score) == (best.objective, best.validation_score_)
+    assert second.score == min(model.validation_score_ for model in alone)
+    assert 0 <= second.p_value <= 1
+    loaded = AUCClassifier.load(chosen.save(tmp_path))
+    assert (loaded.objective, loaded.objective_) == (["auc+ce", "ce"], chosen.objective_)
+    assert loaded.candidates_[1:] == chosen.candidates_[1:]
+    assert str(loaded.candidates_[0]) == str(first)
+    assert math.isnan(loaded.candidates_[0].p_value)
+    assert clone(chosen).objective == chosen.objective
+    assert loaded.partial_fit(X[:30], Y[:30]).candidates_ == ()
+
+
+def test_auto_ranks_within_groups_and_several_classes():
+    small = {"objective": "auto", "max_steps": 2}
+    model = quick(**small).fit(X, Y, groups=np.arange(120) % 12)
+    assert {x.objective for x in model.candidates_} == {"ce", "auc", "pairwise"}
+    model = quick(**small, metric="average_precision").fit(X, Y + (X[:, 0] > 1))
+    assert {x.objective for x in model.candidates_} == {"ce", "auc", "auc+ce", "pairwise"}
+    assert {x.verdict for x in model.candidates_} == {"chosen", "no test"}
+
+
+def test_options_are_by_part():
+    options = {"auc": {"margin": 0.5}, "partial": {"link": "sigmoid"}}
+    model = quick(objective="auto", loss_options=options)
+    model.classes_ = np.arange(2)
+    auc, partial = {"link": "identity", "margin": 0.5}, {"link": "sigmoid"}
+    assert model._loss_options() == {"auc": auc, "partial": partial}
+    assert model.set_params(objective=["auc", "ce"])._loss_options()["auc"] == auc
+    model.classes_ = np.arange(3)
+    assert model._loss_options() == options
+
+
+def test_the_time_is_that_of_all():
+    model = quick(objective=["ce", "auc"], max_steps=10**7, max_epochs=10**7, patience=10**7)
+    model.set_params(time_limit=0.6).fit(X, Y)
+    assert all(0.29 < x.seconds < 0.6 for x in model.candidates_)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": ["ce"]}, "objective must name two or more to choose from"),
+        ({"objective": ["ce", "rank"]}, "objective must be one of"),
+        ({"validation_fraction": 0}, "objective must be one where no rows are held out .* 'auto'"),
+        ({"loss_options": {"margin": 2}}, "loss_options must be mappings by objective"),
+        ({"loss_options": {"auc": 2}}, "a mapping under 'auc', found 2"),
+    ],
+)
+def test_what_cannot_be_chosen_from(options, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**{"objective": "auto"} | options).fit(X, Y)
+
+
+def test_batches_of_whole_groups_are_not_balanced():
+    with pytest.raises(ValueError, match=r"balanced must be False .* 'auto'"):
+        quick(objective="auto", balanced=True).fit(X, Y, groups=np.arange(120) % 12)
+
+
+@pytest.mark.parametrize("command", [fit_stream, tune_file])
+def test_streams_and_searches_have_one(tmp_path, command):
+    write_rows(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"objective must be one.*'auto'"):
+        command(tmp_path / "run" / "rows.csv", "y", out=tmp_path / "m", objective="auto")
+    assert not (tmp_path / "m.unfinished").exists()
+
+
+# ---- from a file ---------------------------------------------------------------------------------
+
+
+def test_a_command_says_what_was_chosen_and_the_report_shows_it(tmp_path, capsys, monkeypatch):
+    write_rows(tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    command = ["fit", "rows.csv", "--target", "y", "--objective", "auto", "--time-limit", "0.4"]
+    main([*command, "--metric", "partial_auc@0.3", "--threads", "1"])
+    out, err = capsys.readouterr()
+    model = AUCClassifier.load("rows-model")
+    names = {x.objective for x in model.candidates_}
+    assert names == {"ce", "partial", "partial+ce", "pairwise"}
+    assert [line for line in err.splitlines() if line.startswith("aucmax: objective")] == [
+        f"aucmax: {x}" for x in model.candidates_
+    ]
+    assert f"note: objective {model.objective_!r} was chosen from 4 by the rows to stop by" in out
+    evaluation = Evaluation.read(tmp_path / "run" / "rows-model")
+    assert list(map(str, evaluation.candidates)) == list(map(str, model.candidates_))
+    assert evaluation.seconds == pytest.approx(sum(x.seconds for x in model.candidates_))
+    assert summary(evaluation) in out
+    page = (tmp_path / "run" / "rows-model" / "report.html").read_text("utf-8")
+    for x in model.candidates_:
+        assert f'data-head="Objective">{x.objective}</th>' in page
+        assert f"{x.score:.4f}</td>" in page
+        assert f'data-head="In words">{x.verdict}</td>' in page
+
+
+CALLS = []
+
+
+def stopping(scores, labels, weights):
+    """A metric at whose last call somebody presses Ctrl-C."""
+    if CALLS and CALLS.pop():
+        os.kill(os.getpid(), signal.SIGINT)
+    return roc_auc(scores, labels, weights)
+
+
+def test_stopped_or_killed_the_same_call_goes_on(tmp_path):
+    write_rows(tmp_path / "run")
+    options = {"objective": ["auc+ce", "ce"], "metric": stopping, "compare": False, **SMALL}
+
+    def fit(out):
+        return fit_file(
+            tmp_path / "run" / "rows.csv", "y", out=out, progress=False, device="cpu", **options
+        )
+
+    fit(tmp_path / "undisturbed")
+    before = (tmp_path / "undisturbed" / "model.safetensors").read_bytes()
+    CALLS[:] = [True, *10 * [False]]  # the first candidate calls it eight times
+    with pytest.raises(Stopped):
+        fit(tmp_path / "m")
+    assert not CALLS
+    (work,) = (path for path in (tmp_path / "m.unfinished").iterdir() if path.is_dir())
+    assert (work / "auc+ce" / "model.json").exists()
+    assert (work / "ce").exists()
+    assert not (work / "ce" / "model.json").exists()
+    (work / "auc+ce" / "model.json").unlink()  # as if it was killed before the first was over
+    fitted = fit(tmp_path / "m")
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
+    assert not (tmp_path / "m.unfinished").exists()
+    assert len(fitted.model.candidates_) == 2
+
+
+def test_what_is_refused_leaves_nothing(tmp_path):
+    write_rows(tmp_path / "run")
+    options = {"objective": ["auc", "ce"], "loss_options": {"auc": {"margin": -1}}, **SMALL}
+    with pytest.raises(ValueError, match="margin"):
+        fit_file(tmp_path / "run" / "rows.csv", "y", out=tmp_path / "m", progress=False, **options)
+    assert {path.name for path in tmp_path.iterdir()} == {"run"}
