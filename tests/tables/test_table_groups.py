@@ -96,6 +96,11 @@ def test_few_groups_are_held_out_if_half_the_rows_remain():
     rare = np.repeat([1, 0, 1, 0], [12, 7, 3, 18])  # the larger group is nearer to the share
     _, valid = hold_out(encoded(np.arange(40)), rare, None, 0.15, 0, 1 * (np.arange(40) > 18))
     assert 0 < len(valid) <= 20
+    for seed in range(12, 24):  # of three folds the last two are halves, neither of them exactly
+        random = np.random.default_rng(seed)
+        group, rare = random.integers(40, size=301), 1 * (random.random(301) < 0.3)
+        _, valid = hold_out(encoded(np.arange(301)), rare, None, 0.5, seed, group)
+        assert 120 < len(valid) <= 150
     one_sided = np.where(np.arange(40) < 20, 0, 1 + classes)  # pairs in one group alone
     assert len(hold_out(encoded(np.arange(40)), classes, None, 0.15, 0, one_sided)[1]) == 0
 
@@ -334,6 +339,8 @@ def test_folds_do_not_cut_groups(folder):
         place / "a.csv", "ill", out=place / "t", group="ward", trials=2, workers=1, compare=False,
         progress=False, max_steps=6, members=2, width=8, blocks=1,
     )  # fmt: skip
+    with pytest.raises(ValueError, match="group must be given for the metric 'grouped_auc'"):
+        tune_file(place / "a.csv", "ill", out=place / "t", metric="grouped_auc")
     file = TableFile((str(place / "a.csv"),), "ill", group="ward")
     train, _, folds = read_folds(file, file.digest)
     parts = [{*train.group[fold]} for fold in folds]

@@ -232,6 +232,8 @@ def tune_file(
         options["metric"] = ROC_AUC.name if group is None else "grouped_auc"
     if not (metric := metric_of(options)).is_known:  # processes share its name
         raise ValueError(f"metric must be one of {', '.join(FORMS)}, found {metric.name!r}")
+    if metric.needs_group and group is None:
+        raise ValueError(f"group must be given for the metric {metric.name!r}, found none")
     folder = model_folder.choose(out, paths[0])
     settings = file.settings("tune", file.digest, options)
     with saying_so(), work_folder(folder, settings, progress) as work:

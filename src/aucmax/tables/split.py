@@ -94,7 +94,7 @@ def _whole_groups(
     def is_right(held: NDArray[np.bool_]) -> bool:
         sides = held, ~held
         has_all = all(len(np.unique(classes[side])) == count for side in sides)
-        return has_all and held.mean() <= 0.5 and all(compared[group[x]].any() for x in sides)
+        return has_all and all(compared[group[x]].any() for x in sides)
 
     for unit_of in (_joined(group, same), np.arange(len(compared))):
         content = np.zeros((unit_of.max() + 1, count + 1))  # a unit's rows by class, and groups
@@ -103,10 +103,10 @@ def _whole_groups(
         shares = content / content.sum(axis=0).clip(min=1)
         order = random.permutation(len(shares))
         nearest_first = order[np.square(share - shares[order]).sum(axis=1).argsort()]
-        can_begin = (shares[:, -1] > 0) & (content[:, :-1].sum(axis=1) <= len(classes) / 2)
-        enough = nearest_first[can_begin[nearest_first]][:1]  # if no choice has pairs
+        enough = nearest_first[shares[nearest_first, -1] > 0][:1]  # if no choice has pairs
         for begin in (enough[:0], enough):
             held = _near(share, shares, order, begin)[unit_of[group]]
+            held = held if held.mean() <= 0.5 else ~held  # half the rows at least remain
             if is_right(held):
                 return held
     return np.zeros(len(group), bool)
