@@ -125,3 +125,9 @@ def test_a_likelihood_cannot_ask_for_the_ranking_upside_down():
     torch.nn.init.constant_(total.scale, -1.0)
     right, wrong = total(scores, target), total(-scores, target)
     assert right < wrong
+
+
+def test_a_sum_says_that_scores_are_no_tensor():
+    total = AUCLoss(0.5, link="identity") + CrossEntropy()
+    with pytest.raises(ValueError, match="scores must be a tensor, found ndarray"):
+        total(SCORES.numpy(), LABELS)

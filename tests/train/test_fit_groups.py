@@ -46,6 +46,12 @@ def test_the_metric_is_that_within_groups_unless_another_is_named():
     assert trained("auc", train=TRAIN[:2], valid=VALID[:2], steps=2).metric == "roc_auc"
 
 
+def test_evaluate_goes_by_groups_as_fit_does():
+    result = trained("auc", steps=5)
+    assert aucmax.evaluate(result.model, VALID) == result.score
+    assert aucmax.evaluate(result.model, VALID, metric="roc_auc") != result.score
+
+
 def test_groups_of_any_type_are_the_same_groups():
     x, y, _, group = TRAIN
     names = np.array([f"patient {k:02}" for k in group])

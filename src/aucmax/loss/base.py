@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import checks
-from aucmax.loss._inputs import computable
+from aucmax.loss._inputs import check_tensors, computable
 from aucmax.loss.objective import LINKS
 
 
@@ -139,6 +139,7 @@ class LossSum(Loss, ExactState):
         scale: Scale | None = None,
     ) -> Tensor:
         """The objective of one batch."""
+        check_tensors(scores, target)
         # Of a negative scale the likelihood would be least where the ranking is upside down.
         mapped = scores if self.scale is None else scores * self.scale.abs()
         mapped = mapped if self.shift is None else mapped + self.shift

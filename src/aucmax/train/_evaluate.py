@@ -23,7 +23,7 @@ def evaluate(
     model: nn.Module,
     data: Any,
     *,
-    metric: str | Callable[..., float] = "roc_auc",
+    metric: str | Callable[..., float] | None = None,
     task: str = "auto",
     batch_size: int = 1024,
     workers: int = 0,
@@ -38,9 +38,10 @@ def evaluate(
 
     Args:
         model: gives raw scores; it is scored in evaluation mode and left in the mode it was in.
-        data: ``(x, y)``, a Dataset, a DataLoader or another iterable of batches.
+        data: arrays as in :func:`aucmax.fit`, a Dataset, a DataLoader or another iterable of
+            batches.
         metric: a name such as "roc_auc" or "partial_auc@0.1", or a function, as in
-            :func:`aucmax.fit`.
+            :func:`aucmax.fit`; None is "roc_auc", and "grouped_auc" for arrays that carry groups.
         task: "auto", "binary", "multiclass" or "multilabel".
         batch_size: rows at a time, for arrays and Datasets.
         workers: processes that load a Dataset.
@@ -59,7 +60,8 @@ def evaluate(
     """
     where = find_device(device)
     data = as_data("data", data)
-    measure = find_metric(metric)
+    grouped = isinstance(data, Batch) and data.group is not None
+    measure = find_metric(metric or ("grouped_auc" if grouped else "roc_auc"))
     checks.count("batch_size", batch_size)
     checks.choice("amp", amp, (None, *AMP))
     model.to(where)
