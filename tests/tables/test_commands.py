@@ -526,6 +526,9 @@ def test_files_of_the_user_are_left_alone_and_a_model_is_replaced(folder, capsys
     (said,) = re.findall(r"partial AUC \(FPR <= 0.1\) (.*)", out)
     assert re.fullmatch(r"[\d.]+, of logistic regression [\d.]+, of gradient boosting [\d.]+", said)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    main(["evaluate", str(copy), str(place / "train.csv")])
+    said = capsys.readouterr().out
+    assert re.search(r"partial AUC \(FPR <= 0.1\) 0\.\d+, which the model was chosen by", said)
 
 
 @pytest.mark.parametrize("content", ['{"learner": {}}', "[]", "no JSON", None])

@@ -356,6 +356,9 @@ def evaluate(
         if rows.weight is not None:
             found = alone = "by weight"
         print(f"average precision {rows.average_precision:.4f}")
+        of_model = metric_in_records(evaluation.metric)
+        if "@" in of_model.name and evaluation.score is not None:
+            print(f"{of_model.label} {evaluation.score:.4f}, which the model was chosen by")
         print(
             f"at the model's threshold: recall {at.recall:.3f} ({found}), "
             f"specificity {at.specificity:.3f} ({alone})"

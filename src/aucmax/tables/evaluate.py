@@ -226,6 +226,7 @@ def evaluate_file(
         weight=rows.weight,
         weight_column=weight,
         groups=groups,
+        metric=before.metric,
     )
 
 
