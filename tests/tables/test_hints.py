@@ -6,6 +6,7 @@ import pytest
 
 from aucmax.cli import main
 from aucmax.tables import TableEncoder
+from aucmax.tables.fit import TableFile
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import read_labeled
 
@@ -199,3 +200,21 @@ def test_fit_says_it(tmp_path, capsys):
         assert sum(part in note for note in notes) == 1
     assert sum("'dose'" in note for note in notes) == 1
     assert part in (tmp_path / "m" / "report.html").read_text("utf-8")
+
+
+def test_repeats_that_make_up_another_share_than_was_wanted_are_told(tmp_path):
+    rng = np.random.default_rng(0)
+    table = {"a": rng.normal(size=400), "b": rng.normal(size=400), "y": np.arange(400) % 3 == 0}
+    for name in table:
+        table[name][:190] = table[name][1]  # one row, 190 times
+    path = tmp_path / "a.csv"
+    pd.DataFrame(table).to_csv(path, index=False)
+    told = []
+    for seed in range(8):
+        train, test = TableFile([path], "y", seed=seed).split()
+        share = len(test.classes) / 400
+        notes = [note for note in test.notes if "are kept apart where 20%" in note]
+        assert bool(notes) == (abs(share - 0.2) > 0.1)
+        assert len(train.classes) + len(test.classes) == 400
+        told += notes
+    assert 0 < len(told) < 8

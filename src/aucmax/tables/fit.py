@@ -36,6 +36,9 @@ from aucmax.train.objectives import parts_of
 MAY_DIFFER = ("device", "n_jobs", "verbose", "time_limit", "threshold")
 """Options of the classifier that do not decide what its training comes to."""
 
+NEAR, ENOUGH_TO_SHARE = 0.1, 100
+"""How far from the share that was wanted the rows kept apart may be without a word, of so many."""
+
 
 def fit_file(
     data: Paths,
@@ -227,6 +230,13 @@ class TableFile:
             raise ValueError(
                 f"data must have enough rows of every label to keep some apart, found few of "
                 f"{few!r} that differ, {counts.min()} in all"
+            )
+        total = len(train) + len(test)
+        if total >= ENOUGH_TO_SHARE and abs(len(test) / total - self.test_share) > NEAR:
+            rows.notes.append(
+                f"{len(test):,} of {total:,} rows ({len(test) / total:.0%}) are kept apart where "
+                f"{self.test_share:.0%} were wanted: rows that are alike in every column, or of "
+                f"one group, stay together"
             )
         return rows.select(train), rows.select(test)
 
