@@ -144,3 +144,15 @@ def assert_tells(out, said, noise):
     assert noise.splitlines()[0] == f"{len(RATES)} of {len(RATES)} runs were done before"
     assert "1/1  " in noise
     assert len(noise.splitlines()) == 2
+
+
+def test_what_a_run_left_that_was_killed_with_its_result_written_goes(tmp_path):
+    left, wanted = tmp_path / "unfinished" / "runs" / "a", tmp_path / "unfinished" / "runs" / "b"
+    for path in (left, wanted, tmp_path / "runs"):
+        path.mkdir(parents=True)
+    (tmp_path / "runs" / "a.json").write_text("{}")
+    Folder(tmp_path).tidy()
+    assert (left.exists(), wanted.exists()) == (False, True)
+    wanted.rmdir()
+    Folder(tmp_path).tidy()
+    assert not (tmp_path / "unfinished").exists()

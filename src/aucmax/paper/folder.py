@@ -81,6 +81,9 @@ class Folder:
     def tidy(self) -> None:
         """Remove what only unfinished runs need, unless there are some, of other calls too."""
         unfinished = self.path / "unfinished"
+        for path in unfinished.glob("*/*"):
+            if (self.path / path.parent.name / f"{path.name}.json").exists():
+                shutil.rmtree(path, ignore_errors=True)  # killed when its result was just written
         if unfinished.exists() and not any(path.is_dir() for path in unfinished.glob("*/*")):
             shutil.rmtree(unfinished)
 
