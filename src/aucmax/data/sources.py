@@ -341,7 +341,7 @@ def as_data(name: str, data: Any) -> Any:
 def has_groups(data: Any) -> bool:
     """Whether arrays carry groups; of a Dataset or a stream nobody knows."""
     parts = data.tensors if isinstance(data, TensorDataset) else data
-    return isinstance(parts, tuple) and len(parts) == 4 and parts[3] is not None
+    return isinstance(parts, tuple) and len(parts) > 3 and parts[3] is not None
 
 
 def as_batch(item: Any) -> Batch:

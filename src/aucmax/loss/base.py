@@ -29,21 +29,25 @@ class Loss(nn.Module):
         compares_rows: whether rows are compared with each other, so that it is no mean over rows.
         is_likelihood: whether the scale and the shift of the scores matter to it, so that in a sum
             with others it gets those of its own.
+        debug: whether to check values on accelerators too.
     """
 
     needs_index = False
     compares_rows = False
     is_likelihood = False
+    debug = False
+
+    def _may_look(self, scores: Tensor) -> bool:
+        """Whether this call may look at values."""
+        return checks.host_readable(scores) or (self.debug and checks.synchronizable())
 
     def __add__(self, other: Loss) -> LossSum:
         if not isinstance(other, Loss):
             return NotImplemented
-        terms = [*_terms(self), *_terms(other)]
-        return LossSum({f"part{k}": part for k, (part, _) in enumerate(terms)}, _weights(terms))
+        return _sum_of([*_terms(self), *_terms(other)])
 
     def __mul__(self, weight: float) -> LossSum:
-        scaled = [(part, weight * own) for part, own in _terms(self)]
-        return LossSum({f"part{k}": part for k, (part, _) in enumerate(scaled)}, _weights(scaled))
+        return _sum_of([(part, weight * own) for part, own in _terms(self)])
 
     __rmul__ = __mul__
 
@@ -201,8 +205,9 @@ def _terms(loss: Loss) -> list[tuple[nn.Module, float]]:
     return [(loss, 1.0)]
 
 
-def _weights(terms: list[tuple[nn.Module, float]]) -> tuple[float, ...]:
-    return tuple(weight for _, weight in terms)
+def _sum_of(terms: list[tuple[nn.Module, float]]) -> LossSum:
+    parts = {f"part{k}": part for k, (part, _) in enumerate(terms)}
+    return LossSum(parts, tuple(weight for _, weight in terms))
 
 
 def _shifts(saddles: list[SaddleLoss], likely: list[nn.Module]) -> int:
@@ -265,10 +270,6 @@ class SaddleLoss(Loss, ExactState):
                 f"group must be None for {type(self).__name__}: GroupedAUCLoss, or a loss on pairs "
                 f"such as PairwiseAUCLoss, ranks within groups"
             )
-
-    def _may_look(self, scores: Tensor) -> bool:
-        """Whether this call may look at values."""
-        return checks.host_readable(scores) or (self.debug and checks.synchronizable())
 
     def _project_dual(self) -> None:
         """Keep alpha at or above ``alpha_min``, in place: a clamp in the graph would trap it there.

@@ -9,6 +9,7 @@ from torch import Tensor
 from aucmax import checks
 from aucmax.loss import _pairs_gpu
 from aucmax.loss._inputs import (
+    as_rates,
     check_binary_shapes,
     check_binary_values,
     check_row_numbers,
@@ -105,12 +106,7 @@ class PairwiseAUCLoss(RankingLoss):
     ) -> None:
         super().__init__(debug)
         self.surrogate = Surrogate(surrogate, margin, scale, q)
-        self.max_fpr = checks.number(
-            "max_fpr", max_fpr, "a share in (0, 1]", lambda x: 0.0 < x <= 1.0
-        )
-        self.min_tpr = checks.number(
-            "min_tpr", min_tpr, "a share in [0, 1)", lambda x: 0.0 <= x < 1.0
-        )
+        self.max_fpr, self.min_tpr = as_rates(max_fpr, min_tpr)
         size = checks.count("memory", memory, 0)
         self.memory = ScoreMemory(size) if size else None
 
@@ -257,5 +253,7 @@ def top_share(scores: Tensor, weight: Tensor, share: float, group: Tensor | None
     total = torch.cat([w.new_zeros(columns, 1), w.cumsum(1)], 1)
     begun = total.gather(1, first)
     room = share * (total.gather(1, last) - begun) - (total[:, :-1] - begun)
-    kept = room.clamp(min=0.0).minimum(w).to(weight.dtype)
+    # What rounding leaves of a share that is full would be a row, and its pairs a mean.
+    room = room.where(room > 1e-12 * total[:, -1:], 0.0)
+    kept = room.minimum(w).to(weight.dtype)
     return torch.zeros_like(weight).scatter(1, order, kept)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from aucmax import checks, distributed
+from aucmax import distributed
 from aucmax.loss._inputs import (
+    as_rates,
     check_binary_shapes,
     check_binary_values,
     computable,
@@ -35,8 +36,9 @@ class PartialAUCLoss(AUCLoss):
     minimized over a and b and maximized over :math:`\alpha`, is the pairwise risk over S x T: the
     mean of :math:`(m - h(x^+) + h(x^-))^2`. There are no pairs and nothing is kept per row: beside
     a, b and alpha there is one threshold for T and, two-way, one for S. They are running quantiles
-    of the scores (:class:`TopShare`), which follow the batches in training mode. No gradient goes
-    through them: rows on a boundary have one score and so one loss, and may be exchanged.
+    of the scores (:class:`RunningThreshold`), which follow the batches in training mode. No
+    gradient goes through them: rows on a boundary have one score and so one loss, and may be
+    exchanged.
 
     The link "centred" takes the sigmoid of a score minus the mean score of T, gradients included.
     A plain sigmoid of the scores themselves pushes positives up harder than T down, whose slopes
@@ -93,10 +95,9 @@ class PartialAUCLoss(AUCLoss):
         debug: bool = False,
     ) -> None:
         super().__init__(prior, margin=margin, link=link, alpha_min=alpha_min, debug=debug)
-        self.max_fpr = checks.number("max_fpr", max_fpr, "a share in (0, 1]", lambda x: 0 < x <= 1)
-        self.min_tpr = checks.number("min_tpr", min_tpr, "a share in [0, 1)", lambda x: 0 <= x < 1)
-        self.hard_positives = TopShare(1.0 - self.min_tpr)  # by their negative scores
-        self.hard_negatives = TopShare(self.max_fpr)
+        self.max_fpr, self.min_tpr = as_rates(max_fpr, min_tpr)
+        self.hard_positives = RunningThreshold(1.0 - self.min_tpr)  # by their negative scores
+        self.hard_negatives = RunningThreshold(self.max_fpr)
 
     def _on_cpu(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         self._look_at(flatten(scores, labels.dtype), labels, weight)
@@ -172,7 +173,7 @@ class HardRows(NamedTuple):
         return self.inside * (self.total / self.mass).where(self.mass > 0.0, 0.0)
 
 
-class TopShare(ExactState):
+class RunningThreshold(ExactState):
     r"""Which rows of a class are in its top share, by a running threshold.
 
     The threshold t moves with each batch by

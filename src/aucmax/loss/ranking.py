@@ -77,7 +77,7 @@ class RankingLoss(Loss, ExactState):
         check_tensors(scores, target)
         rows = len(target) if target.ndim and scores.ndim else 0
         exact = scores.to(computable(scores.dtype))
-        look = checks.host_readable(scores) or (self.debug and checks.synchronizable())
+        look = self._may_look(scores)
         members = len(scores) // rows if rows and len(scores) % rows == 0 else 1
         own = exact  # of the first member, to which target and weight must fit
         if members > 1:

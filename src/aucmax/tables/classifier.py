@@ -29,7 +29,7 @@ from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
 from aucmax.tables.split import hold_out
 from aucmax.train import Candidate, FitResult, fit
-from aucmax.train.metrics import ROC_AUC, Metric, Scored, find_metric
+from aucmax.train.metrics import ROC_AUC, Metric, Scored, default_metric, find_metric
 from aucmax.train.objectives import OBJECTIVES, compares_rows, names_of, parts_of
 from aucmax.train.options import find_device
 
@@ -299,8 +299,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _chosen_by(self, grouped: bool) -> Metric:
         """The metric of rows with or without groups."""
-        default = "grouped_auc" if grouped else ROC_AUC.name
-        metric = find_metric(default if self.metric is None else self.metric)
+        metric = find_metric(default_metric(grouped) if self.metric is None else self.metric)
         if metric.name == "grouped_auc" and not grouped:
             raise ValueError(f"groups must be given for the metric {metric.name!r}, found none")
         return metric

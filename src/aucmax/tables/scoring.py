@@ -58,9 +58,7 @@ class Rows(NamedTuple):
 
     def for_fit(self) -> tuple[Any, ...]:
         """As :func:`aucmax.fit` takes them."""
-        more = [None if x is None else torch.from_numpy(x) for x in self[3:]]
-        while more and more[-1] is None:
-            more.pop()
+        more = (None if x is None else torch.from_numpy(x) for x in self[3:])
         return (self.numeric, self.codes), torch.from_numpy(self.classes), *more
 
 

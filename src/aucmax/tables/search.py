@@ -38,7 +38,7 @@ from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.split import hold_out
 from aucmax.tables.unfinished import work_folder
 from aucmax.train import DivergedError, Outcome, Sweep
-from aucmax.train.metrics import FORMS, ROC_AUC, Metric, Scored, find_metric
+from aucmax.train.metrics import FORMS, ROC_AUC, Metric, Scored, default_metric, find_metric
 from aucmax.train.objectives import names_of
 from aucmax.train.options import find_device
 
@@ -46,14 +46,14 @@ FOLDS = 3
 """Into which the training rows are cut: each is scored by a model of the others."""
 AT_RANDOM = 10
 """Trials before the sampler learns from what it has seen."""
-OBJECTIVES = {
+SUITED = {
     "partial_auc": ("partial+ce",),
     "tpr_at_fpr": ("partial+ce",),
     "average_precision": ("ap+ce",),
     "precision_at": ("ap+ce",),
     "grouped_auc": ("pairwise", "pairwise+ce"),
 }
-"""That are tried too, of two classes, where trials are compared by these metrics."""
+"""Objectives that are tried too, of two classes, where trials are compared by these metrics."""
 ON_GPU = 3
 """Trials at a time there: nine networks of a table's size."""
 
@@ -229,7 +229,7 @@ def tune_file(
             f"{options['objective']!r}"
         )
     if options.get("metric") is None:
-        options["metric"] = ROC_AUC.name if group is None else "grouped_auc"
+        options["metric"] = default_metric(group is not None)
     if not (metric := metric_of(options)).is_known:  # processes share its name
         raise ValueError(f"metric must be one of {', '.join(FORMS)}, found {metric.name!r}")
     if metric.needs_group and group is None:
@@ -502,7 +502,7 @@ class Search:
         """The options to choose, each with its distribution, but for those that are fixed."""
         kinds = self.optuna.distributions
         by = metric_of(self.fixed).name.partition("@")[0]
-        suited = OBJECTIVES.get(by, ()) if classes == 2 else ()
+        suited = SUITED.get(by, ()) if classes == 2 else ()
         space = {
             "objective": kinds.CategoricalDistribution(["auc+ce", "auc", "ce", *suited]),
             "lr": kinds.FloatDistribution(3e-4, 1e-2, log=True),

@@ -10,7 +10,7 @@ from typing import Any
 
 from aucmax import distributed
 from aucmax.data.labels import find_task, known_labels
-from aucmax.data.sources import Place, as_data, evaluation_batches
+from aucmax.data.sources import Place, as_data, evaluation_batches, has_groups
 from aucmax.train._evaluate import model_dtype, score
 from aucmax.train._fingerprint import FORMAT
 from aucmax.train._folder import RunFolder
@@ -54,7 +54,7 @@ def fit_candidates(options: Options) -> FitResult:
     options.check_model()
     train = as_data("train", options.train)
     task = find_task(options.task, known_labels(train, options.labels))
-    names = candidates_of(options, task, getattr(train, "group", None) is not None)
+    names = candidates_of(options, task, has_groups(train))
     reporter = Reporter(options.steps, options.measure, options.progress, None)
     with ExitStack() as opened:
         if options.folder is not None:

@@ -11,11 +11,11 @@ from torch import nn
 
 from aucmax import checks
 from aucmax.data.labels import find_task, known_labels
-from aucmax.data.sources import Batch, Place, as_data, evaluation_batches
+from aucmax.data.sources import Batch, Place, as_data, evaluation_batches, has_groups
 from aucmax.distributed import concat_over_ranks, gather_objects, total
 from aucmax.optim.averaged import keeping_modes
 from aucmax.sharding import mesh_of
-from aucmax.train.metrics import Scored, find_metric
+from aucmax.train.metrics import Scored, default_metric, find_metric
 from aucmax.train.options import AMP, find_device
 
 
@@ -60,8 +60,7 @@ def evaluate(
     """
     where = find_device(device)
     data = as_data("data", data)
-    grouped = isinstance(data, Batch) and data.group is not None
-    measure = find_metric(metric or ("grouped_auc" if grouped else "roc_auc"))
+    measure = find_metric(metric or default_metric(has_groups(data)))
     checks.count("batch_size", batch_size)
     checks.choice("amp", amp, (None, *AMP))
     model.to(where)

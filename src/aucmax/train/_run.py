@@ -22,6 +22,7 @@ from aucmax.data.sources import (
     IterableSource,
     Place,
     as_data,
+    has_groups,
 )
 from aucmax.optim import PPDSG
 from aucmax.sharding import mesh_of, shard
@@ -129,15 +130,15 @@ def _make_source(train: Any, labels: Tensor | None, place: Place, options: Optio
         )
     if labels is not None and len(labels) != rows:
         raise ValueError(f"labels must be one per row of train, {rows}, found {len(labels)}")
-    grouped = {}
+    group = None
     if arrays is not None and arrays.group is not None:
         if options.loss is not None:
             _check_own_loss(options.loss)
-        grouped = {"group": arrays.group} if _compares_rows(options) else {}
+        group = arrays.group if _compares_rows(options) else None
     sampler = BatchSampler(
         torch.empty(rows) if labels is None else labels,
         options.batch_size,
-        **grouped,
+        group=group,
         positives=options.positives,
         replacement=options.replacement,
         seed=options.seed,
@@ -156,7 +157,7 @@ def _known(
 ) -> Known:
     """What is known of the training data and the metric, for the loss."""
     groups = None
-    if isinstance(train, Batch) and train.group is not None and task == "binary":
+    if has_groups(train) and task == "binary":
         groups = count_classes(train.group, train.y.reshape(-1), train.weight)
         if isinstance(source, ArraySource) and source.sampler.left_out:
             positives, negatives = groups  # of what is in batches
@@ -171,7 +172,7 @@ def _known(
         None if labels is None or isinstance(source, IterableSource) else len(labels),
         scores * getattr(options.model, "scores_per_row", 1),
         groups,
-        isinstance(train, Batch) and train.group is not None,
+        has_groups(train),
         _takes_sparse(options),
         options.measure.range,
     )

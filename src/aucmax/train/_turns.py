@@ -152,10 +152,7 @@ class DeviceCopy:
         self.given = self.there = data
         arrays = None if data is None else as_data(name, data)
         if isinstance(arrays, Batch):
-            parts = [*arrays[:4]]
-            while parts[-1] is None:
-                parts.pop()
-            self.there = tuple(tree_map(lambda x: None if x is None else x.to(device), parts))
+            self.there = tree_map(lambda x: None if x is None else x.to(device), arrays[:4])
             if device.type == "cuda":
                 torch.cuda.current_stream(device).synchronize()  # others read it on theirs
 

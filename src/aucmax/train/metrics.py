@@ -226,6 +226,11 @@ MetricName: TypeAlias = (
 """Names to offer; the numbers may be others."""
 
 
+def default_metric(grouped: bool) -> str:
+    """The name of the metric where none is named: of rows with or without groups."""
+    return "grouped_auc" if grouped else ROC_AUC.name
+
+
 def find_metric(metric: str | Callable[..., float] | Metric) -> Metric:
     """The metric of that name, or one made of a function of scores, labels and weights.
 

@@ -19,7 +19,7 @@ from aucmax import checks, distributed
 from aucmax.data.sources import has_groups
 from aucmax.stages import Plateau, Stage
 from aucmax.train.methods import METHODS, Method, method_of
-from aucmax.train.metrics import Metric, find_metric
+from aucmax.train.metrics import Metric, default_metric, find_metric
 from aucmax.train.objectives import OBJECTIVES, names_of
 
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -90,7 +90,7 @@ class Options:
         self.folder: Path | None = None if self.out is None else Path(self.out)
         if self.metric is None:
             judged = self.train if self.valid is None else self.valid
-            self.metric = "grouped_auc" if has_groups(judged) else "roc_auc"
+            self.metric = default_metric(has_groups(judged))
         self.measure: Metric = find_metric(self.metric)
         self.optimizer_options = dict(self.optimizer_options or {})
         self.loss_options = dict(self.loss_options or {})
