@@ -57,7 +57,7 @@ class Rows(NamedTuple):
         return Rows(self.numeric[index], self.codes[index], self.classes[rows], weight, group)
 
     def for_fit(self) -> tuple[Any, ...]:
-        """As :func:`aucmax.fit` takes them, and as batches of a stream: no weight, no place for it."""
+        """As :func:`aucmax.fit` and a stream take them: no place for weights that are not there."""
         more = [None if x is None else torch.from_numpy(x) for x in self[3:]]
         while more and more[-1] is None:
             more.pop()
