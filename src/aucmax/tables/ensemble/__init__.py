@@ -1,0 +1,1 @@
+"""Several models of one table, each judged by rows that it has not seen, as one."""
