@@ -21,8 +21,6 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from aucmax import AUCClassifier, metrics
 from aucmax.judge.calibration import fit_platt
-from aucmax.tables.encoder import Encoded
-from aucmax.tables.split import hold_out
 
 X, Y = make_classification(600, 8, n_informative=5, weights=[0.85], random_state=0)
 QUICK = {"max_steps": 60, "members": 2, "width": 16, "random_state": 0, "n_jobs": 1}
@@ -242,30 +240,6 @@ def test_a_row_does_not_depend_on_its_neighbours(fitted):
     whole = fitted.decision_function(X)
     alone = np.concatenate([fitted.decision_function(X[i : i + 1]) for i in range(20)])
     np.testing.assert_allclose(alone, whole[:20], rtol=0, atol=1e-12)
-
-
-# ---- Holding out ---------------------------------------------------------------------------------
-
-
-def test_held_out_rows_are_the_share_of_each_class_and_never_repeats():
-    numeric = np.random.default_rng(0).integers(0, 900, (1000, 1)).astype(np.float32)
-    encoded = Encoded(numeric, np.zeros((1000, 0), np.int64))
-    classes = (numeric[:, 0] < 200).astype(np.int64)
-    train, valid = hold_out(encoded, classes, None, 0.2, 0)
-    assert sorted([*train, *valid]) == list(range(1000))
-    assert not set(numeric[train, 0]) & set(numeric[valid, 0])
-    for k in (0, 1):
-        held = np.unique(numeric[valid][classes[valid] == k])
-        assert len(held) == round(0.2 * len(np.unique(numeric[classes == k])))
-    assert hold_out(encoded, classes, None, 0.2, 0)[1].tolist() == valid.tolist()
-    assert hold_out(encoded, classes, None, 0.2, 1)[1].tolist() != valid.tolist()
-
-
-def test_too_few_rows_of_a_class_hold_out_nothing():
-    encoded = Encoded(np.arange(40, dtype=np.float32)[:, None], np.zeros((40, 0), np.int64))
-    for positives, held in ((3, 0), (4, 9)):
-        classes = (np.arange(40) < positives).astype(np.int64)
-        assert len(hold_out(encoded, classes, None, 0.225, 0)[1]) == held
 
 
 # ---- Online --------------------------------------------------------------------------------------

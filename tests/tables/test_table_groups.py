@@ -5,21 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from aucmax import AUCClassifier, metrics
 from aucmax.cli import main
 from aucmax.cli._tables import summary
-from aucmax.data.groups import are_compared
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.peers import compare
 from aucmax.tables import evaluate_file, fit_file, tune_file, write_report
-from aucmax.tables.encoder import Encoded
 from aucmax.tables.fit import TableFile
 from aucmax.tables.labeled import read_labeled
 from aucmax.tables.search import read_folds
-from aucmax.tables.split import hold_out
 
 pytestmark = pytest.mark.xdist_group("groups")
 
@@ -27,82 +22,6 @@ pytestmark = pytest.mark.xdist_group("groups")
 def quick(**options):
     given = {"max_steps": 30, "members": 2, "width": 8, "random_state": 0, "n_jobs": 1}
     return AUCClassifier(**given | options)
-
-
-def encoded(values):
-    numeric = np.asarray(values, np.float32).reshape(len(values), -1)
-    return Encoded(numeric, np.zeros((len(values), 0), np.int64))
-
-
-# ---- the split -----------------------------------------------------------------------------------
-
-
-@settings(max_examples=40)
-@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(2, 3), st.sampled_from([0.15, 0.3]))
-def test_no_split_cuts_a_group(seed, groups, count, share):
-    random = np.random.default_rng(seed)
-    group = random.integers(groups, size=200) ** 2 % 67
-    classes = random.integers(count, size=200)
-    values = random.integers(150, size=200)  # some rows are repeats
-    weight = random.integers(2, size=200)
-    train, valid = hold_out(encoded(values), classes, weight, share, seed, group)
-    assert sorted([*train, *valid]) == np.flatnonzero(weight).tolist()
-    if not len(valid):
-        return
-    assert not {*group[train]} & {*group[valid]}
-    assert len(valid) <= len(train)
-    for side in (train, valid):
-        assert {*classes[side]} == {*classes[weight > 0]}
-        assert are_compared(group[side], classes[side]).any()
-
-
-def test_whole_groups_come_near_the_share_of_each_class():
-    random = np.random.default_rng(0)
-    group = random.integers(300, size=3000)
-    rates = random.random(300) ** 3
-    classes = (random.random(3000) < rates[group]).astype(np.int64)
-    _, valid = hold_out(encoded(np.arange(3000)), classes, None, 0.2, 0, group)
-    for number in range(2):
-        assert abs((classes[valid] == number).sum() / (classes == number).sum() - 0.2) < 0.01
-    both = are_compared(group, classes)
-    assert abs(both[np.unique(group[valid])].sum() / both.sum() - 0.2) < 0.02
-
-
-def test_groups_with_repeats_in_common_stay_together_if_they_can():
-    values, classes = np.arange(80), np.arange(80) % 2
-    group = np.arange(80) // 8
-    values[8:16] = values[:8]
-    sides = []
-    for seed in range(20):
-        _, valid = hold_out(encoded(values), classes, None, 0.2, seed, group)
-        held = {*group[valid]}
-        assert len(held) == 2
-        assert (0 in held) == (1 in held)
-        sides.append(0 in held)
-    assert {*sides} == {True, False}
-    values = np.arange(80)
-    values[8::8] = values[7:-1:8]  # each group has a row in common with the next
-    train, valid = hold_out(encoded(values), classes, None, 0.2, 0, group)
-    assert len(valid) == 16
-    assert not {*group[train]} & {*group[valid]}
-
-
-def test_few_groups_are_held_out_if_half_the_rows_remain():
-    classes = np.arange(40) % 2
-    for groups, held in ((1, 0), (2, 20), (4, 10)):
-        group = np.arange(40) * groups // 40
-        _, valid = hold_out(encoded(np.arange(40)), classes, None, 0.15, 0, group)
-        assert len(valid) == held
-    rare = np.repeat([1, 0, 1, 0], [12, 7, 3, 18])  # the larger group is nearer to the share
-    _, valid = hold_out(encoded(np.arange(40)), rare, None, 0.15, 0, 1 * (np.arange(40) > 18))
-    assert 0 < len(valid) <= 20
-    for seed in range(12, 24):  # of three folds the last two are halves, neither of them exactly
-        random = np.random.default_rng(seed)
-        group, rare = random.integers(40, size=301), 1 * (random.random(301) < 0.3)
-        _, valid = hold_out(encoded(np.arange(301)), rare, None, 0.5, seed, group)
-        assert 120 < len(valid) <= 150
-    one_sided = np.where(np.arange(40) < 20, 0, 1 + classes)  # pairs in one group alone
-    assert len(hold_out(encoded(np.arange(40)), classes, None, 0.15, 0, one_sided)[1]) == 0
 
 
 # ---- the classifier ------------------------------------------------------------------------------

@@ -25,9 +25,9 @@ from aucmax.stages import Stage
 from aucmax.tables import inputs, network, store
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
+from aucmax.tables.folds import held_out
 from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
-from aucmax.tables.split import hold_out
 from aucmax.train import Candidate, FitResult, fit
 from aucmax.train.metrics import ROC_AUC, Metric, Scored, default_metric, find_metric
 from aucmax.train.objectives import OBJECTIVES, compares_rows, names_of, parts_of
@@ -245,7 +245,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = self._draw_seed()
         encoded = self._build(table, seed)
         share = float(self.validation_fraction)
-        train, valid = hold_out(encoded, numbers, weight, share, seed, group)
+        train, valid = held_out(encoded, numbers, weight, share, seed, group).rows(0)
         if share and group is not None and not len(valid):
             warnings.warn(
                 f"no rows are held out: {len(np.unique(group))} groups, none of which may be cut, "

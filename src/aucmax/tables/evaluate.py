@@ -25,8 +25,8 @@ from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.read_options import ReadOptions
+from aucmax.tables.samples import fair_sample, some_groups
 from aucmax.tables.several import Paths, as_paths, listed
-from aucmax.tables.split import fair_sample, some_groups
 from aucmax.train.options import find_device
 from aucmax.version import __version__
 

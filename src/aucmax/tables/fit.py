@@ -22,12 +22,12 @@ from aucmax.tables import evaluate, model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.evaluate import ScoredRows
+from aucmax.tables.folds import held_out
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths
-from aucmax.tables.split import hold_out
 from aucmax.tables.store import plain_number
 from aucmax.tables.unfinished import work_folder
 from aucmax.train.metrics import metric_in_records
@@ -218,7 +218,8 @@ class TableFile:
         # Rows are repeats of each other if they look alike to a network. So they are encoded, by an
         # encoder that no model gets: theirs must not know the rows to judge by.
         encoded = TableEncoder().fit(rows.table).transform(rows.table)
-        train, test = hold_out(encoded, rows.classes, None, self.test_share, self.seed, rows.group)
+        share, seed = self.test_share, self.seed
+        train, test = held_out(encoded, rows.classes, None, share, seed, rows.group).rows(0)
         if not len(test) and rows.group is not None:
             raise ValueError(
                 f"group must leave whole groups to keep apart, with rows of every label and one "

@@ -16,7 +16,7 @@ from aucmax import metrics
 from aucmax.tables.columns import Columns
 from aucmax.tables.formats import CURRENCY, is_date, is_number, spelling_key
 from aucmax.tables.labeled import Labeled
-from aucmax.tables.split import fair_sample
+from aucmax.tables.samples import fair_sample
 
 MOST_ROWS = 20_000
 """Rows that are looked at."""

@@ -31,11 +31,11 @@ from aucmax.tables.classifier import LEARNING_RATE, AUCClassifier
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.fit import TableFile, fit_rows, groups_in_words, judge
+from aucmax.tables.folds import make_folds
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths
-from aucmax.tables.split import hold_out
 from aucmax.tables.unfinished import work_folder
 from aucmax.train import DivergedError, Outcome, Sweep
 from aucmax.train.metrics import FORMS, ROC_AUC, Metric, Scored, default_metric, find_metric
@@ -336,25 +336,19 @@ def read_folds(
     """
     train, test = file.split()
     encoded = TableEncoder().fit(train.table).transform(train.table)
-    left, folds = np.arange(len(train.classes)), []
-    for share in (1 / n for n in range(FOLDS, 1, -1)):
-        group = None if train.group is None else train.group[left]
-        rows = encoded.select(left), train.classes[left]
-        kept, held = hold_out(*rows, None, share, file.seed, group)
-        if not len(held) and group is not None:
-            raise ValueError(
-                f"group must leave {FOLDS} parts of whole groups to train on, each with rows of "
-                f"every label and a group with several, found {groups_in_words(train)} among them"
-            )
-        if not len(held):
-            counts = np.bincount(train.classes)
-            raise ValueError(
-                f"data must have enough rows of every label to cut those to train on in {FOLDS}, "
-                f"found {counts.min()} of {train.labels[int(counts.argmin())]!r} among them"
-            )
-        folds.append(left[held])
-        left = left[kept]
-    return train, test, (*folds, left)
+    folds = make_folds(encoded, train.classes, None, count=FOLDS, seed=file.seed, group=train.group)
+    if folds.count < FOLDS and train.group is not None:
+        raise ValueError(
+            f"group must leave {FOLDS} parts of whole groups to train on, each with rows of "
+            f"every label and a group with several, found {groups_in_words(train)} among them"
+        )
+    if folds.count < FOLDS:
+        counts = np.bincount(train.classes)
+        raise ValueError(
+            f"data must have enough rows of every label to cut those to train on in {FOLDS}, "
+            f"found {counts.min()} of {train.labels[int(counts.argmin())]!r} among them"
+        )
+    return train, test, tuple(folds.rows(k)[1] for k in range(FOLDS))
 
 
 def metric_of(options: Mapping[str, Any]) -> Metric:

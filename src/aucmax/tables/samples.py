@@ -1,0 +1,34 @@
+"""Some of the rows: whole groups, or a sample that is fair to rare classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aucmax.data.groups import are_compared
+
+
+def some_groups(
+    classes: NDArray[np.int64],
+    group: NDArray[np.int64],
+    most: int,
+    random: np.random.Generator,
+) -> NDArray[np.int64]:
+    """The rows of whole groups that have several classes, about so many, of one group at least."""
+    order = random.permutation(np.flatnonzero(are_compared(group, classes)))
+    sizes = np.bincount(group, minlength=int(order.max()) + 1)[order]
+    taken = order[: max(1, int(np.searchsorted(sizes.cumsum(), most, "right")))]
+    return np.flatnonzero(np.isin(group, taken))
+
+
+def fair_sample(
+    classes: NDArray[np.int64], most: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Some rows, as many of each class as of any other, or all if they are fewer."""
+    counts = np.bincount(classes)
+    wanted, left = np.zeros_like(counts), most
+    for done, k in enumerate(np.argsort(counts, kind="stable")):
+        wanted[k] = min(counts[k], left // (len(counts) - done))
+        left -= wanted[k]
+    shuffled = (random.permutation(np.flatnonzero(classes == k)) for k in range(len(counts))[::-1])
+    return np.concatenate([rows[:n] for rows, n in zip(shuffled, wanted[::-1], strict=True)])
