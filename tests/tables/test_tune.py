@@ -144,7 +144,9 @@ def test_several_classes(tmp_path):
     assert fitted.report == tmp_path / "m" / "report.html"
     assert tuning.searched == ["lr", "weight_decay", "dropout"]
     assert tuning.trials[0].validation_score > 0.7
-    assert "against the defaults" in in_words(tuning) or "the defaults were" in in_words(tuning)
+    # Of several classes the difference to the defaults has no test.
+    said = in_words(tuning)
+    assert "the defaults were the best" in said or "\nthe defaults: AUC 0." in said
 
 
 # ---- What it looks at ----------------------------------------------------------------------------
@@ -377,14 +379,14 @@ def test_in_a_shell_until_the_time_limit(tmp_path, capsys):
     assert tuning["defaults"]["test_auc"] == tuning["best"]["test_auc"]
 
 
-FEW = "a,t\n" + "".join(f"{i},{int(i < 5)}\n" for i in range(40))
+FEW = "a,t\n" + "".join(f"{i},{int(i < 4)}\n" for i in range(40))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--target", "label"], "target must be a column of .*, found 'label', not in 'a', 't'"),
-        (["--target", "t"], "enough rows of every label to cut those to train on in 3, found 4 of"),
+        (["--target", "t"], "enough rows of every label to cut those to train on in 3, found 3 of"),
         (["--target", "t", "--trials", "0"], "trials must be an integer >= 1, found 0"),
         (["--target", "t", "--workers", "0"], "workers must be an integer >= 1, found 0"),
         (["--target", "t", "--time-limit", "-1"], "time_limit must be a number > 0, found -1.0"),
