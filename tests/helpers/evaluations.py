@@ -67,3 +67,31 @@ def make_classes(count=3, rows=600, seed=0, **changes):
         "auc": {"value": auc.auc, "low": auc.low, "high": auc.high, "level": 0.95},
         **changes,
     }
+
+
+def interval(value, half):
+    return {"value": value, "low": value - half, "high": value + half, "level": 0.95}
+
+
+def make_model(name, weight, auc=None, **more):
+    usual = {"p_value": None, "seconds": None, "left_out": "", "score": None}
+    return {"name": name, "weight": weight, "auc": auc, **usual, **more}
+
+
+def make_ensemble(labels=("no", "yes")):
+    """What the record of several models has more than that of one."""
+    doubt = {"label": labels[1], "likelier": labels[0], "name": "A 7"}
+    return {
+        "models": [
+            make_model("network", 0.75, interval(0.86, 0.02), seconds=14.2),
+            make_model("boosting", 0.25, interval(0.85, 0.03), p_value=0.34, seconds=3.1),
+            make_model(
+                "logistic", 0.0, interval(0.8, 0.03), p_value=0.003,
+                left_out="behind the best (p = 0.003)",
+            ),
+            make_model("trees", 0.0, left_out="no time left"),
+        ],
+        "promised": interval(0.87, 0.02),
+        "doubtful": [{"row": 1234, "probability": 0.0004, **doubt}],
+        "id_column": "customer",
+    }  # fmt: skip

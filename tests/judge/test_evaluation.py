@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evaluations import make_classes, make_evaluation, make_rows
+from evaluations import make_classes, make_ensemble, make_evaluation, make_model, make_rows
 from reference.auc import hanley_mcneil_variance
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, recall_score, roc_auc_score, roc_curve
@@ -40,7 +40,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("make", [make_evaluation, make_classes])
 def test_an_evaluation_is_read_as_it_was_written(make, tmp_path):
-    evaluation = Evaluation.from_dict(make())
+    evaluation = Evaluation.from_dict(make(**make_ensemble()))
     evaluation.write(tmp_path)
     assert sorted(x.name for x in tmp_path.iterdir()) == [
         "evaluation.json", "evaluation.safetensors",
@@ -49,7 +49,11 @@ def test_an_evaluation_is_read_as_it_was_written(make, tmp_path):
     assert same(again.to_dict(), evaluation.to_dict())
     assert again.peers == evaluation.peers
     assert again.parts == evaluation.parts
-    given = make()
+    assert again.models == evaluation.models
+    assert again.models[3].auc is None
+    assert again.promised == evaluation.promised == Interval(0.87, 0.85, 0.89)
+    assert again.doubtful == evaluation.doubtful
+    given = make(**make_ensemble())
     assert same({name: again.to_dict()[name] for name in given}, given)
 
 
@@ -57,6 +61,7 @@ def test_an_evaluation_is_read_as_it_was_written(make, tmp_path):
 def test_a_file_written_before_is_read(name):
     evaluation = Evaluation.read(BEFORE / name)
     assert evaluation.metric == "roc_auc"
+    assert (evaluation.models, evaluation.promised, evaluation.doubtful) == ((), None, None)
     scores, truth = evaluation.probability, evaluation.classes
     assert evaluation.auc.value == pytest.approx(roc_auc_score(truth, scores, multi_class="ovo"))
     assert sum(evaluation.parts["test"].counts) == evaluation.parts["test"].rows == len(truth)
@@ -234,6 +239,8 @@ def test_of_equal_evaluations_the_first_is_kept():
             "auc.value must be a number",
         ),
         ({"auc": {"value": 0.8, "low": 0, "high": 1, "level": 1}}, "auc.level must be a number"),
+        ({"promised": {"value": 0.8, "low": 0, "high": 2, "level": 0.9}}, "promised.high must be"),
+        ({"models": [make_model("a", 0.4)]}, r"weights that add up to 1, found \[0.4\]"),
     ],
 )
 def test_what_cannot_be_right_is_refused(changes, message):

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from evaluations import make_classes, make_evaluation, make_rows
+from evaluations import make_classes, make_ensemble, make_evaluation, make_rows
 from scipy.stats import binomtest
 from sklearn.metrics import (
     average_precision_score,
@@ -542,6 +542,86 @@ def test_the_chosen_metric_is_shown_of_every_model():
     place = heads.index("Average precision")
     ours = average_precision_score(content["classes"], content["probability"])
     assert [line[place] for line in lines] == [f"{ours:.3f}", "0.250", "–", "0.200"]
+
+
+# --- several models -------------------------------------------------------------------------------
+
+
+def section_of(name, content):
+    """One section alone, which is drawn at once."""
+    evaluation = Evaluation.from_dict(content)
+    (found,) = (x for line in sections.layout(evaluation) for x in line if x.key == name)
+    given = sections.shared(evaluation) | found.content(evaluation, evaluation.rows)
+    return Page(rendering.render(f"{name}.html", **given))
+
+
+def test_every_model_is_shown_with_its_weight_and_why_it_was_left_out():
+    page = section_of("models", make_evaluation(**make_ensemble()))
+    heads, ours, *lines = page.table("Model")
+    interval, tested = ["AUC out of fold", "95 % interval"], ["p value", "Time to fit", "Left out"]
+    assert heads == ["Model", "Weight", *interval, *tested]
+    assert ours == ["this model", "100 %", "0.870", "0.850 to 0.890", "–", "12 s", ""]
+    assert lines == [
+        ["network", "75.0 %", "0.860", "0.840 to 0.880", "–", "14 s", ""],
+        ["boosting", "25.0 %", "0.850", "0.820 to 0.880", "0.34", "3.1 s", ""],
+        ["logistic", "–", "0.800", "0.770 to 0.830", "0.003", "–", "behind the best (p = 0.003)"],
+        ["trees", "–", "–", "–", "–", "–", "no time left"],
+    ]
+    assert "Promised: AUC 0.870 (0.850 to 0.890), before" in page.text
+    assert "Hollow: left out." in page.text
+
+
+def test_a_line_of_the_figure_spans_each_interval():
+    evaluation = Evaluation.from_dict(make_evaluation(**make_ensemble()))
+    (ax,) = painted(figures.models, evaluation).axes
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == ["this model", "on the test rows", "network", "boosting", "logistic"]
+    fitted = [x.auc for x in evaluation.models[:3]]
+    for bars, auc in zip(
+        ax.collections, [evaluation.promised, evaluation.auc, *fitted], strict=True
+    ):
+        ((low, _), (high, _)) = bars.get_segments()[0]
+        assert (low, high) == pytest.approx((auc.low, auc.high))
+
+
+def test_the_metric_that_weighs_models_is_shown():
+    content = make_evaluation(**make_ensemble(), metric="average_precision")
+    content["models"][0]["score"] = 0.4321
+    heads, _, line, *_ = section_of("models", content).table("Model")
+    assert line[heads.index("Average precision")] == "0.432"
+
+
+@pytest.mark.parametrize(
+    ("auc", "half", "said"),
+    [
+        (0.85, 0.03, "as promised, within chance"),
+        (0.78, 0.05, "less than promised, beyond chance"),
+        (0.98, 0.01, "more than promised, beyond chance"),
+    ],
+)
+def test_what_came_is_held_against_what_was_promised(auc, half, said):
+    promised, test = Interval(0.87, 0.85, 0.89), Interval(auc, auc - half, auc + half)
+    assert words.promise_kept(promised, test) == said
+
+
+def test_labels_worth_checking_are_named():
+    page = section_of("doubtful", make_evaluation(**make_ensemble()))
+    heads, line = page.table("Row")
+    assert heads == ["Row", "customer", "Label", "Likelier", "Probability"]
+    assert line == ["1,234", "A 7", "“yes”", "“no”", "0.04 %"]
+    none = section_of("doubtful", make_evaluation(doubtful=[]))
+    assert none.text.strip() == "None: no label is less likely than chance explains."
+
+
+def test_a_page_of_several_models_is_whole(tmp_path):
+    labels = ["a", NASTY, "c"]
+    content = make_classes(labels=labels, **make_ensemble(labels))
+    content["models"][0]["name"] = content["doubtful"][0]["name"] = NASTY
+    page = write(tmp_path, content)
+    assert len(set(page.ids)) == len(page.ids)
+    shown = [*SEVERAL[:4], "models", *SEVERAL[4:6], "doubtful", *SEVERAL[6:]]
+    assert [x for x in page.ids if x in shown] == shown
+    assert "<script" not in page.source
 
 
 # --- several classes ------------------------------------------------------------------------------

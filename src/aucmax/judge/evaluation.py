@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -76,6 +77,53 @@ class Peer:
     def compared_auc(self) -> Interval:
         """That of the test: within groups, if the model is judged so."""
         return self.grouped_auc or self.auc
+
+
+@dataclass(frozen=True)
+class Model:
+    """One of the models that scores are averaged over.
+
+    Attributes:
+        name: of the model.
+        weight: its share of the average; 0 if it was left out.
+        auc: out of fold, within groups if models are compared so; None if it was not fitted.
+        p_value: of a paired test against the best; None of the best, or if there is none.
+        seconds: to fit it; None if unknown.
+        left_out: why; empty if it was not.
+        score: out of fold, by the metric of the evaluation; None if unknown.
+    """
+
+    name: str
+    weight: float
+    auc: Interval | None
+    p_value: float | None = None
+    seconds: float | None = None
+    left_out: str = ""
+    score: float | None = None
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Model:
+        """What :func:`dataclasses.asdict` gave."""
+        return cls(**{**content, "auc": _interval(content["auc"])})
+
+
+@dataclass(frozen=True)
+class Doubtful:
+    """A row that was trained on, and whose label the other rows contradict.
+
+    Attributes:
+        row: its number in the file, the first being 1.
+        label: that it has.
+        probability: of that label, by fits that were not trained on the row.
+        likelier: the label that they take for the likeliest.
+        name: what is in the column that names rows; None if there is no such column.
+    """
+
+    row: int
+    label: str
+    probability: float
+    likelier: str
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +214,11 @@ class Evaluation:
         groups: of the test rows; None if they have none.
         id_column: that names a row, which predictions carry; None if there is none.
         files: SHA-256 of the files that the model was fitted to, empty if unknown.
+        models: that scores are averaged over, and those that were left out, the best first; none
+            if unknown.
+        promised: the AUC out of fold, before the test rows were looked at; within groups if models
+            are compared so; None if rows were not scored by fits that had not seen them.
+        doubtful: labels worth checking, the least likely first; None if nobody looked.
     """
 
     target: str
@@ -191,12 +244,20 @@ class Evaluation:
     groups: Groups | None = None
     id_column: str | None = None
     files: str = ""
+    models: tuple[Model, ...] = ()
+    promised: Interval | None = None
+    doubtful: tuple[Doubtful, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("value", "low", "high"):
-            for auc in (self.auc, self.compared_auc):
+        of_models = {f"auc of {model.name}": model.auc for model in self.models}
+        aucs = {"auc": self.auc, "auc within groups": self.compared_auc, "promised": self.promised}
+        for about, auc in {**aucs, **of_models}.items():
+            for name in ("value", "low", "high") if auc else ():
                 value = getattr(auc, name)
-                number(f"auc.{name}", value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
+                number(f"{about}.{name}", value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
+        weights = [model.weight for model in self.models]
+        if weights and not (min(weights) >= 0 and math.isclose(math.fsum(weights), 1)):
+            raise ValueError(f"models must have weights that add up to 1, found {weights}")
         inside = "a number strictly between 0 and 1"
         number("auc.level", self.auc.level, inside, lambda x: 0 < x < 1)
         p, y, count = self.probability, self.classes, len(self.labels)
@@ -314,6 +375,9 @@ class Evaluation:
             "groups": self.groups and asdict(self.groups),
             "id_column": self.id_column,
             "files": self.files,
+            "models": [asdict(model) for model in self.models],
+            "promised": self.promised and asdict(self.promised),
+            "doubtful": None if self.doubtful is None else [asdict(x) for x in self.doubtful],
         }
         if self.weight is not None:
             plain["weight"] = self.weight
@@ -337,7 +401,7 @@ class Evaluation:
             if not several and counts is not None:
                 counts = (rows - counts, counts)
             parts[part] = Part(rows, tuple(counts) if counts else None)
-        groups = content.get("groups")
+        groups, doubtful = content.get("groups"), content.get("doubtful")
         by_precision = content.get("metric") == "average_precision"
         compared = are_enough(np.bincount(content["classes"], minlength=2).tolist())
         return cls(
@@ -374,6 +438,9 @@ class Evaluation:
             groups=groups and Groups(**{**groups, "auc": _interval(groups["auc"])}),
             id_column=content.get("id_column"),
             files=content.get("files", ""),
+            models=tuple(map(Model.from_dict, content.get("models", ()))),
+            promised=_interval(content.get("promised")),
+            doubtful=None if doubtful is None else tuple(Doubtful(**row) for row in doubtful),
         )
 
     def write(self, folder: Path) -> None:

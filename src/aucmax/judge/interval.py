@@ -56,6 +56,14 @@ class Interval:
         return cls(found.value, found.low, found.high, level)
 
 
+def difference(one: Interval, other: Interval) -> Interval:
+    """Of two numbers from different rows, with the interval that theirs give (Newcombe, 1998)."""
+    value = one.value - other.value
+    low = value - math.hypot(one.value - one.low, other.high - other.value)
+    high = value + math.hypot(one.high - one.value, other.value - other.low)
+    return Interval(value, low, high, one.level)
+
+
 def wilson(hits: Floats, rows: float | Floats, level: float) -> tuple[Floats, Floats]:
     """Wilson's interval of a share; it stays in [0, 1] and is no point at its ends."""
     z = NormalDist().inv_cdf((1 + level) / 2)

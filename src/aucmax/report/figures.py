@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aucmax.judge.binary import BinaryRows, Curves, Group
-from aucmax.judge.evaluation import Importance
-from aucmax.judge.interval import Floats
+from aucmax.judge.evaluation import Evaluation, Importance
+from aucmax.judge.interval import Floats, Interval
 from aucmax.judge.training import Training
 from aucmax.report import drawing
 from aucmax.report.drawing import Drawing
@@ -184,6 +184,32 @@ def training(figure: Figure, scores: Training) -> None:
         _spot(ax, best.step, best.score, "kept")
     ax.set(xlabel="training step", ylabel=f"{scores.label} on the validation rows")
     ax.xaxis.set_major_formatter(lambda value, _: drawing.short(value))
+    _legend(figure)
+
+
+def models(figure: Figure, evaluation: Evaluation) -> None:
+    """The AUC of this model, promised and come, and of each in it; what was left out is hollow."""
+    ax = figure.subplots()
+    shown: list[tuple[str, Interval, Any]] = []
+    out_of_fold: Any = {"fmt": "o", "color": BLUE}
+    if (promised := evaluation.promised) is not None:
+        ax.axvline(promised.value, **REFERENCE)
+        shown.append(("this model", promised, {**out_of_fold, "label": "out of fold"}))
+    test: Any = {"fmt": "D", "color": INK, "label": "test rows"}
+    shown.append(("on the test rows", evaluation.compared_auc, test))
+    shown += [
+        (x.name, x.auc, {**out_of_fold, "mfc": BLUE if x.weight else PAPER})
+        for x in evaluation.models
+        if x.auc is not None
+    ]
+    for place, (_, auc, look) in enumerate(shown):
+        sides = np.maximum([[auc.value - auc.low], [auc.high - auc.value]], 0)
+        ax.errorbar([auc.value], [place], xerr=sides, capsize=2.5, elinewidth=1.0, **look)
+    ax.set_yticks(range(len(shown)), [short_name(name, MOST_LETTERS) for name, *_ in shown])
+    ax.set_ylim(len(shown) - 0.4, -0.6)
+    ax.grid(axis="y", visible=False)
+    ax.locator_params(axis="x", nbins=5)
+    ax.set_xlabel("AUC within groups" if evaluation.compared_auc is not evaluation.auc else "AUC")
     _legend(figure)
 
 

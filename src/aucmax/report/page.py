@@ -20,7 +20,7 @@ def write_model_page(path: Path, evaluation: Evaluation) -> None:
         evaluation: of the classifier.
     """
     rows, shared = evaluation.rows, sections.shared(evaluation)
-    layout = sections.layout(rows)
+    layout = sections.layout(evaluation)
     bodies = {
         section.key: rendering.render(
             f"{section.key}.html", **shared, **section.content(evaluation, rows)

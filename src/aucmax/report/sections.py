@@ -15,7 +15,7 @@ import numpy as np
 from markupsafe import Markup
 
 from aucmax.judge.binary import BinaryRows, calibration_groups, curves
-from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Part, Peer
+from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Model, Part, Peer
 from aucmax.judge.interval import are_enough
 from aucmax.judge.multiclass import MulticlassRows, class_results, mistakes
 from aucmax.judge.threshold import COST_RATIOS, Rule, thresholds_to_show
@@ -216,6 +216,50 @@ def calibration(evaluation: Evaluation, rows: Rows) -> Content:
     }
 
 
+@section("Models", "The models that it averages")
+def models(evaluation: Evaluation, rows: Rows) -> Content:
+    """Each model's weight and AUC out of fold, and what was promised beside what came."""
+    promised, test = evaluation.promised, evaluation.compared_auc
+    fitted = [x.auc for x in evaluation.models if x.auc is not None]
+    digits = max(map(words.decimals, [test, *fitted]))
+    scored = evaluation.metric != ROC_AUC.name and any(x.score for x in evaluation.models)
+
+    def line(name: str, x: Model) -> list[str]:
+        weight = percent(x.weight) if x.weight else UNKNOWN
+        auc = (UNKNOWN, UNKNOWN) if x.auc is None else words.auc_texts(x.auc, digits)
+        score = [words.score(x.score)] * scored
+        tested = words.p_text(x.p_value), words.seconds_text(x.seconds)
+        return [name, weight, *auc, *score, *tested, short(x.left_out, 200)]
+
+    lines = [line(short(x.name), x) for x in evaluation.models]
+    if promised is not None:
+        lines.insert(0, line("this model", Model("", 1, promised, seconds=evaluation.seconds)))
+    label, height = "AUC out of fold of each model", 1.1 + 0.25 * len(lines)
+    return {
+        "drawing": figures.draw("models", label, figures.models, evaluation, height=height),
+        "promised": promised and words.auc_texts(promised, digits),
+        "came": words.auc_texts(test, digits),
+        "kept": promised and words.promise_kept(promised, test),
+        "metric": [capitalized(metric_in_records(evaluation.metric).label)] * scored,
+        "lines": lines,
+        "left_out": any(x.left_out and x.auc for x in evaluation.models),
+        "significant": SIGNIFICANT,
+    }
+
+
+@section("Labels", "Labels worth checking")
+def doubtful(evaluation: Evaluation, rows: Rows) -> Content:
+    """The rows whose labels are contradicted most."""
+    found = evaluation.doubtful or ()
+    named = [short(evaluation.id_column)] if any(x.name is not None for x in found) else []
+    lines = []
+    for x in found:
+        name = [short(x.name or UNKNOWN)] * len(named)
+        labels = quoted(x.label), quoted(x.likelier), percent(x.probability)
+        lines.append([f"{x.row:,}", *name, *labels])
+    return {"heads": ["Row", *named, "Label", "Likelier", "Probability"], "lines": lines}
+
+
 @section("Training", "How the training went")
 def training(evaluation: Evaluation, rows: Rows) -> Content:
     """Validation score by step, or why there is none, and the objectives that were chosen from."""
@@ -344,12 +388,16 @@ def made(evaluation: Evaluation, rows: Rows) -> Content:
     }
 
 
-def layout(rows: Rows) -> list[list[Section]]:
+def layout(evaluation: Evaluation) -> list[list[Section]]:
     """The sections in their order; those of one list stand side by side where there is room."""
+    rows = evaluation.rows
+    of_models = [] if len(evaluation.models) < 2 else [[models]]
+    labels = [] if evaluation.doubtful is None else [[doubtful]]
+    end = [[importance], *labels, [data], [made]]
     if isinstance(rows, BinaryRows):
         pairs = [[roc, precision], [probabilities, calibration]]
-        return [[answer], *pairs, [training], [thresholds], [importance], [data], [made]]
+        return [[answer], *pairs, *of_models, [training], [thresholds], *end]
     middle = [[predictions, calibration]]
     if len(rows.labels) > SMALL:
         middle = [[predictions], [calibration]]
-    return [[answer], [classes], *middle, [training], [importance], [data], [made]]
+    return [[answer], [classes], *middle, *of_models, [training], *end]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Importance, Peer, compare_aucs
-from aucmax.judge.interval import FEWEST, NARROW, Interval
+from aucmax.judge.interval import FEWEST, NARROW, Interval, difference
 
 LONGEST = 2000  # letters of a note, of the command, or of a name
 MOST_NAMED = 4  # names in a sentence; the others are counted
@@ -176,6 +176,14 @@ def too_few(evaluation: Evaluation, quote: Callable[[str], str] = quoted) -> str
         f"{label}, too few to compare models by: about {evaluation.rows_needed:,} {label} would "
         f"bring the interval of the AUC to ±{NARROW:g}"
     )
+
+
+def promise_kept(promised: Interval, test: Interval) -> str:
+    """What the test rows, none of which the promise knew, say of it."""
+    less = difference(promised, test)
+    if less.low <= 0 <= less.high:
+        return "as promised, within chance"
+    return f"{'less' if less.value > 0 else 'more'} than promised, beyond chance"
 
 
 def verdict(ours: float, peers: Sequence[Peer]) -> str:
