@@ -567,7 +567,7 @@ def test_every_model_is_shown_with_its_weight_and_why_it_was_left_out():
         ["logistic", "–", "0.800", "0.770 to 0.830", "0.003", "–", "behind the best (p = 0.003)"],
         ["trees", "–", "–", "–", "–", "–", "no time left"],
     ]
-    assert "Promised: AUC 0.870 (0.850 to 0.890), before" in page.text
+    assert "looked at: AUC 0.870 (0.850 to 0.890). The test rows, with 0.760" in page.text
     assert "Hollow: left out." in page.text
 
 
@@ -594,14 +594,14 @@ def test_the_metric_that_weighs_models_is_shown():
 @pytest.mark.parametrize(
     ("auc", "half", "said"),
     [
-        (0.85, 0.03, "as promised, within chance"),
-        (0.78, 0.05, "less than promised, beyond chance"),
-        (0.98, 0.01, "more than promised, beyond chance"),
+        (0.85, 0.03, "agree, within chance"),
+        (0.78, 0.05, "fall short of it, beyond chance"),
+        (0.98, 0.01, "exceed it, beyond chance"),
     ],
 )
 def test_what_came_is_held_against_what_was_promised(auc, half, said):
     promised, test = Interval(0.87, 0.85, 0.89), Interval(auc, auc - half, auc + half)
-    assert words.promise_kept(promised, test) == said
+    assert words.promise_held(promised, test) == said
 
 
 def test_labels_worth_checking_are_named():

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from evaluations import make_evaluation
+from evaluations import make_ensemble, make_evaluation
 from sklearn.metrics import roc_auc_score
 
 from aucmax import AUCClassifier
@@ -660,3 +660,19 @@ def test_what_a_column_holds_most_often(tmp_path):
     assert [(x.kind, x.typical) for x in columns] == [
         ("time of day", "23:47:00"), ("unused", ""), ("number", ""),
     ]  # fmt: skip
+
+
+def test_models_and_what_they_promised_are_printed():
+    said = summary(Evaluation.from_dict(make_evaluation(**make_ensemble()))).splitlines()
+    begin = said.index("model     weight  AUC out of fold")
+    assert said[begin + 1 : begin + 5] == [
+        "network      75%  0.8600, 0.8400 to 0.8800",
+        "boosting     25%  0.8500, 0.8200 to 0.8800",
+        "logistic          0.8000, 0.7700 to 0.8300  left out: behind the best (p = 0.003)",
+        "trees                                       left out: no time left",
+    ]
+    promised = "AUC 0.8700, 95% interval 0.8500 to 0.8900"
+    assert (
+        f"promised out of fold: {promised}; the test rows fall short of it, beyond chance" in said
+    )
+    assert said[-1] == "1 label worth checking: see the report; the first is 'yes' of row 1,234"

@@ -25,6 +25,7 @@ from aucmax.train.objectives import ObjectiveName
 
 if TYPE_CHECKING:
     from aucmax.judge.evaluation import Column as ColumnRecord
+    from aucmax.judge.evaluation import Model as ModelRecord
     from aucmax.tables import Fitted, Preview, Tuning
 
 
@@ -431,7 +432,7 @@ def summary(evaluation: Evaluation) -> str:
         about = f"{rows.counts[1]:,} of {test:,}"
         by = "" if rows.weight is None else ", by weight,"
         lines.append(f"{share} of the rows to judge by{by} are {rows.yes!r} ({about})")
-    lines += _aucs_in_words(evaluation)
+    lines += [*models_in_words(evaluation.models), *_aucs_in_words(evaluation)]
     if evaluation.metric != ROC_AUC.name and evaluation.score is not None:
         peers = "".join(f", of {x.name} {x.score:.4f}" for x in evaluation.peers)
         label = metric_in_records(evaluation.metric).label
@@ -447,6 +448,12 @@ def summary(evaluation: Evaluation) -> str:
     if isinstance(rows, BinaryRows):
         by = f"rows to {'stop by' if valid else 'train on'}"
         lines.append(_threshold_in_words(rows, Rule.read(evaluation.threshold_rule), by))
+    if evaluation.doubtful:
+        first, count = evaluation.doubtful[0], words.plural(len(evaluation.doubtful), "label")
+        lines.append(
+            f"{count} worth checking: see the report; the first is {first.label!r} of row "
+            f"{first.row:,}"
+        )
     return "\n".join(lines)
 
 
@@ -468,12 +475,28 @@ def columns_in_words(columns: Sequence[ColumnRecord], rows: int | None) -> list[
         if rows is not None:
             missing = f"{round(x.missing * rows):,} ({missing})" if x.missing else "0"
         table.append((x.name, kind, missing, f"{x.distinct:,}", x.typical))
-    cells = [[words.short(cell, 32) for cell in line] for line in table]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    sides = ("<", "<", ">", ">", "<")
+    return _aligned([[words.short(cell, 32) for cell in line] for line in table], "<<>><")
+
+
+def models_in_words(models: Sequence[ModelRecord]) -> list[str]:
+    """What each is worth, in lines below each other; nothing of one alone."""
+    if len(models) < 2:
+        return []
+    lines = [["model", "weight", "AUC out of fold", ""]]
+    for x in models:
+        auc = "" if x.auc is None else f"{x.auc.value:.4f}, {x.auc.low:.4f} to {x.auc.high:.4f}"
+        weight = f"{x.weight:.0%}" if x.weight else ""
+        left_out = f"left out: {words.short(x.left_out, 200)}" if x.left_out else ""
+        lines.append([words.short(x.name, 32), weight, auc, left_out])
+    return _aligned(lines, "<><<")
+
+
+def _aligned(lines: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Cells below each other, of each column at its left or right side."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
         "  ".join(f"{x:{side}{n}}" for x, side, n in zip(line, sides, widths, strict=True)).rstrip()
-        for line in cells
+        for line in lines
     ]
 
 
@@ -524,6 +547,11 @@ def _aucs_in_words(evaluation: Evaluation) -> list[str]:
             f"a {labels[0]!r} of the same {groups.column!r}; {groups.compared:,} of "
             f"{words.plural(groups.count, 'group')} {has} both"
         )
+    if (promised := evaluation.promised) is not None:
+        compared = evaluation.compared_auc
+        said = _auc_in_words(promised, within=compared is not evaluation.auc)
+        held = words.promise_held(promised, compared)
+        lines.append(f"promised out of fold: {said}; the test rows {held}")
     return lines
 
 

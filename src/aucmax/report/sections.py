@@ -239,7 +239,7 @@ def models(evaluation: Evaluation, rows: Rows) -> Content:
         "drawing": figures.draw("models", label, figures.models, evaluation, height=height),
         "promised": promised and words.auc_texts(promised, digits),
         "came": words.auc_texts(test, digits),
-        "kept": promised and words.promise_kept(promised, test),
+        "held": promised and words.promise_held(promised, test),
         "metric": [capitalized(metric_in_records(evaluation.metric).label)] * scored,
         "lines": lines,
         "left_out": any(x.left_out and x.auc for x in evaluation.models),

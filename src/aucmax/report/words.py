@@ -178,12 +178,12 @@ def too_few(evaluation: Evaluation, quote: Callable[[str], str] = quoted) -> str
     )
 
 
-def promise_kept(promised: Interval, test: Interval) -> str:
-    """What the test rows, none of which the promise knew, say of it."""
+def promise_held(promised: Interval, test: Interval) -> str:
+    """What test rows do to an AUC that was promised before they were looked at."""
     less = difference(promised, test)
     if less.low <= 0 <= less.high:
-        return "as promised, within chance"
-    return f"{'less' if less.value > 0 else 'more'} than promised, beyond chance"
+        return "agree, within chance"
+    return f"{'fall short of' if less.value > 0 else 'exceed'} it, beyond chance"
 
 
 def verdict(ours: float, peers: Sequence[Peer]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import platform
 import shlex
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from aucmax.tables._values import to_text
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
+from aucmax.tables.importance import drops_by_column
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.samples import fair_sample, some_groups
@@ -30,9 +30,8 @@ from aucmax.tables.several import Paths, as_paths, listed
 from aucmax.train.options import find_device
 from aucmax.version import __version__
 
-MOST_ROWS, REPEATS, MOST_SECONDS = 2000, 3, 30.0
-"""For the importance of columns: rows that are scored again, how often each is shuffled, and when
-it is enough."""
+MOST_ROWS, MOST_SECONDS = 2000, 30.0
+"""For the importance of columns: rows that are scored again, and when it is enough."""
 
 
 class ScoredRows(NamedTuple):
@@ -76,35 +75,24 @@ def importance(
     Within groups, if rows of two labels have some. Of wide tables only as many columns are asked
     as there is time for.
     """
-    random, began = np.random.default_rng(seed), time.perf_counter()
-    encoded, ranking, binary = scored.encoded, scored.ranking, len(rows.labels) == 2
+    random, encoded, binary = np.random.default_rng(seed), scored.encoded, len(rows.labels) == 2
     if len(rows.classes) > MOST_ROWS:
         if binary and rows.group is not None:
             chosen = some_groups(rows.classes, rows.group, MOST_ROWS, random)
         else:
             chosen = fair_sample(rows.classes, MOST_ROWS, random)
-        encoded, ranking, rows = encoded.select(chosen), ranking[chosen], rows.select(chosen)
+        encoded, rows = encoded.select(chosen), rows.select(chosen)
 
-    def auc_of(ranking: NDArray[np.float64]) -> float:
+    def auc_of(encoded: Encoded) -> float:
+        ranking = ScoredRows.of(model, encoded).ranking
         if not binary:
             return metrics.hand_till(ranking, rows.classes, rows.weight)
         if rows.group is None:
             return metrics.roc_auc(ranking, rows.classes, rows.weight)
         return metrics.grouped_auc(ranking, rows.classes, rows.group, rows.weight)
 
-    whole = auc_of(ranking)
-    columns = []
-    for name, numeric, codes in model.encoder_.places():
-        if time.perf_counter() - began > MOST_SECONDS:
-            break
-        drops = []
-        for _ in range(REPEATS):
-            order = random.permutation(len(rows.classes))
-            other = Encoded(encoded.numeric.copy(), encoded.categorical.copy())
-            other.numeric[:, numeric] = encoded.numeric[order][:, numeric]
-            other.categorical[:, codes] = encoded.categorical[order][:, codes]
-            drops.append(whole - auc_of(ScoredRows.of(model, other).ranking))
-        columns.append(Importance(name, float(np.mean(drops)), float(np.std(drops))))
+    drops = drops_by_column(model.encoder_, encoded, auc_of, random, MOST_SECONDS)
+    columns = [Importance(name, float(x.mean()), float(x.std())) for name, x in drops.items()]
     return tuple(sorted(columns, key=lambda column: -column.drop))
 
 

@@ -47,6 +47,8 @@ class Labeled(NamedTuple):
         notes: what a person should know of how they came about.
         weight: of each row; None if they count alike.
         group: the number of each row's group; None if they have none.
+        places: of the rows in the file, from 0 on; None if unknown.
+        names: what the column that names rows holds, in every place; None if there is none.
     """
 
     table: Columns
@@ -55,13 +57,17 @@ class Labeled(NamedTuple):
     notes: list[str]
     weight: NDArray[np.float64] | None = None
     group: NDArray[np.int64] | None = None
+    places: NDArray[np.int64] | None = None
+    names: pa.ChunkedArray | None = None
 
     def select(self, rows: NDArray[np.int64]) -> Labeled:
         """Some of the rows, by their numbers."""
         weight = None if self.weight is None else self.weight[rows]
         group = None if self.group is None else self.group[rows]
+        places = None if self.places is None else self.places[rows]
         table, classes = self.table.select(rows), self.classes[rows]
-        return self._replace(table=table, classes=classes, weight=weight, group=group)
+        own = self._replace(table=table, classes=classes, weight=weight, group=group)
+        return own._replace(places=places)
 
 
 def read_labeled(
@@ -122,7 +128,9 @@ def read_labeled(
         table, words = table.select(there), words[there]
     known = list(labels) or choose_labels(words, target, positive, notes)
     groups = None if group is None else row_groups(content.table[group], group, there, missing)
-    return Labeled(table, label_numbers(words, known, target), known, notes, weights, groups)
+    names = None if id_column is None else content.table[id_column]
+    numbers = label_numbers(words, known, target)
+    return Labeled(table, numbers, known, notes, weights, groups, there, names)
 
 
 def without_target(
