@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aucmax.tables.encoder import Encoded, TableEncoder
+from aucmax.tables.ensemble.base import Scores
+from aucmax.tables.folds import Folds
+from aucmax.tables.samples import fair_sample, some_groups
+from aucmax.tables.scoring import Rows
 
 REPEATS = 3
 """How often each column is shuffled."""
+MOST_JUDGED = 1000
+"""Rows that columns are shuffled in, out of fold."""
 
 
 def drops_by_column(
@@ -44,3 +51,56 @@ def drops_by_column(
             values[k] = whole - judge(other)
         drops[name] = values
     return drops
+
+
+class JudgedRows(NamedTuple):
+    """Some rows that fits were judged by, to be judged by again.
+
+    Attributes:
+        rows: with their classes, weights and groups.
+        held: (N, fits), whether a fit was judged by the row, and so not trained on it.
+    """
+
+    rows: Rows
+    held: NDArray[np.bool_]
+
+    @classmethod
+    def sample(cls, rows: Rows, folds: Folds, seed: int) -> JudgedRows:
+        """At most :data:`MOST_JUDGED` of the rows, fair to rare classes, or whole groups."""
+        judged, random = folds.judged, np.random.default_rng(seed)
+        if len(judged) > MOST_JUDGED:
+            some = rows.select(judged)
+            if some.group is None:
+                chosen = fair_sample(some.classes, MOST_JUDGED, random)
+            else:
+                chosen = some_groups(some.classes, some.group, MOST_JUDGED, random)
+            judged = judged[chosen]
+        return cls(rows.select(judged), folds.held[judged])
+
+    def importances(
+        self,
+        encoder: TableEncoder,
+        score: Callable[[Encoded, int], Scores],
+        judge: Callable[[Scores, Rows], float],
+    ) -> NDArray[np.float64]:
+        """By how much the number falls when a raw column is shuffled, in the order of the columns.
+
+        Args:
+            encoder: of the rows.
+            score: by the fits of one fold.
+            judge: gives the number for the scores of rows.
+        """
+        fits = [(k, np.flatnonzero(held)) for k, held in enumerate(self.held.T) if held.any()]
+
+        def out_of_fold(encoded: Encoded) -> float:
+            """The number for each row's mean score by fits that were judged by it."""
+            parts = [score(encoded.select(judged), fold) for fold, judged in fits]
+            total = np.zeros((len(self.held), parts[0].shape[1]))
+            for (_, judged), part in zip(fits, parts, strict=True):
+                total[judged] += part
+            return judge(total / self.held.sum(axis=1, keepdims=True), self.rows)
+
+        encoded = Encoded(self.rows.numeric.numpy(), self.rows.codes.numpy())
+        drops = drops_by_column(encoder, encoded, out_of_fold, np.random.default_rng(0))
+        means = {name: float(x.mean()) for name, x in drops.items()}
+        return np.array([means.get(name, 0.0) for name in encoder.names])
