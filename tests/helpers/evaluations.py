@@ -92,6 +92,7 @@ def make_ensemble(labels=("no", "yes")):
             make_model("trees", 0.0, left_out="no time left"),
         ],
         "promised": interval(0.87, 0.02),
+        "promised_score": 0.5,
         "doubtful": [{"row": 1234, "probability": 0.0004, **doubt}],
         "id_column": "customer",
     }  # fmt: skip

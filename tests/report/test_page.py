@@ -587,8 +587,9 @@ def test_a_line_of_the_figure_spans_each_interval():
 def test_the_metric_that_weighs_models_is_shown():
     content = make_evaluation(**make_ensemble(), metric="average_precision")
     content["models"][0]["score"] = 0.4321
-    heads, _, line, *_ = section_of("models", content).table("Model")
-    assert line[heads.index("Average precision")] == "0.432"
+    heads, *lines = section_of("models", content).table("Model")
+    place = heads.index("Average precision")
+    assert [line[place] for line in lines] == ["0.500", "0.432", "–", "–", "–"]
 
 
 @pytest.mark.parametrize(

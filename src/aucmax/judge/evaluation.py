@@ -218,6 +218,7 @@ class Evaluation:
             if unknown.
         promised: the AUC out of fold, before the test rows were looked at; within groups if models
             are compared so; None if rows were not scored by fits that had not seen them.
+        promised_score: the same by the metric; None if unknown.
         doubtful: labels worth checking, the least likely first; None if nobody looked.
     """
 
@@ -246,6 +247,7 @@ class Evaluation:
     files: str = ""
     models: tuple[Model, ...] = ()
     promised: Interval | None = None
+    promised_score: float | None = None
     doubtful: tuple[Doubtful, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -377,6 +379,7 @@ class Evaluation:
             "files": self.files,
             "models": [asdict(model) for model in self.models],
             "promised": self.promised and asdict(self.promised),
+            "promised_score": self.promised_score,
             "doubtful": None if self.doubtful is None else [asdict(x) for x in self.doubtful],
         }
         if self.weight is not None:
@@ -440,6 +443,7 @@ class Evaluation:
             files=content.get("files", ""),
             models=tuple(map(Model.from_dict, content.get("models", ()))),
             promised=_interval(content.get("promised")),
+            promised_score=content.get("promised_score"),
             doubtful=None if doubtful is None else tuple(Doubtful(**row) for row in doubtful),
         )
 

@@ -224,16 +224,18 @@ def models(evaluation: Evaluation, rows: Rows) -> Content:
     digits = max(map(words.decimals, [test, *fitted]))
     scored = evaluation.metric != ROC_AUC.name and any(x.score for x in evaluation.models)
 
-    def line(name: str, x: Model) -> list[str]:
+    def line(x: Model) -> list[str]:
         weight = percent(x.weight) if x.weight else UNKNOWN
         auc = (UNKNOWN, UNKNOWN) if x.auc is None else words.auc_texts(x.auc, digits)
         score = [words.score(x.score)] * scored
         tested = words.p_text(x.p_value), words.seconds_text(x.seconds)
-        return [name, weight, *auc, *score, *tested, short(x.left_out, 200)]
+        return [short(x.name), weight, *auc, *score, *tested, short(x.left_out, 200)]
 
-    lines = [line(short(x.name), x) for x in evaluation.models]
+    lines = [*map(line, evaluation.models)]
     if promised is not None:
-        lines.insert(0, line("this model", Model("", 1, promised, seconds=evaluation.seconds)))
+        score = evaluation.promised_score
+        whole = Model("this model", 1, promised, seconds=evaluation.seconds, score=score)
+        lines.insert(0, line(whole))
     label, height = "AUC out of fold of each model", 1.1 + 0.25 * len(lines)
     return {
         "drawing": figures.draw("models", label, figures.models, evaluation, height=height),
