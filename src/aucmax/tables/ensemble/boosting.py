@@ -1,0 +1,100 @@
+"""Gradient boosting: LightGBM's if that is installed, else scikit-learn's."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from aucmax.tables.ensemble.base import CrossFitted, Setting
+from aucmax.tables.ensemble.cross_fit import Fitted, Refitted, all_used, cross_fit
+from aucmax.tables.ensemble.trees import MOST_CODES, Trees
+from aucmax.tables.folds import Folds
+from aucmax.tables.scoring import Rows
+
+TREES = 200
+RATE = 0.05
+LEAVES = 15
+SHARE = 0.8
+"""Of the rows for each tree, and of the columns."""
+
+MANY = 500_000
+"""With so many values a fit gains by threads; with fewer they mostly wait for one another."""
+
+BAG = 3
+"""Fits of all rows, by other seeds, whose mean scores new ones."""
+
+
+class Boosting(Refitted):
+    """Boosted trees."""
+
+    kind: ClassVar[str] = "boosting"
+    fit_type: ClassVar[type[Fitted]] = Trees
+
+
+def fit_boosting(rows: Rows, folds: Folds, setting: Setting) -> CrossFitted:
+    """Fit it to each fold, with settings that serve tables of any size, and to all rows.
+
+    It is never stopped early, so that rows held out have no part in it.
+
+    Raises:
+        LeftOutError: if there is too little time.
+    """
+    began = time.monotonic()
+    fits, scores = cross_fit(lambda part: _fit(part, setting, 1), rows, folds, setting)
+    model = Boosting("boosting", _fit(all_used(rows, folds), setting, BAG), fits)
+    return CrossFitted(model, scores, time.monotonic() - began)
+
+
+def _fit(rows: Rows, setting: Setting, count: int) -> Trees:
+    """The mean of so many, by other seeds."""
+    columns = np.concatenate([rows.numeric.numpy(), rows.codes.numpy().astype(np.float32)], 1)
+    weight = None if rows.weight is None else rows.weight / rows.weight.mean()
+    numeric = rows.numeric.shape[1]
+    least = int(np.clip(len(rows) // 50, 2, 20))  # rows in a leaf
+    threads = torch.get_num_threads() if columns.size >= MANY else 1
+    seeds = [setting.seed + number for number in range(count)]
+    try:
+        import lightgbm
+    except (ImportError, OSError):  # not there, or it lacks a library of the system
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        is_category = np.arange(columns.shape[1]) >= numeric
+        columns[:, is_category] = columns[:, is_category].clip(max=MOST_CODES - 1)
+        with threadpool_limits(threads):
+            models = [
+                HistGradientBoostingClassifier(
+                    max_iter=TREES, learning_rate=RATE, max_leaf_nodes=LEAVES, max_features=SHARE,
+                    min_samples_leaf=least, categorical_features=is_category,
+                    early_stopping=False, random_state=seed,
+                ).fit(columns, rows.classes, sample_weight=weight)
+                for seed in seeds
+            ]  # fmt: skip
+        return Trees.of_scikit_learn(models, numeric, setting.cardinalities)
+    settings = {
+        "objective": "binary" if setting.outputs == 1 else "multiclass",
+        "num_class": setting.outputs,
+        "learning_rate": RATE,
+        "num_leaves": LEAVES,
+        "min_data_in_leaf": least,
+        "feature_fraction": SHARE,
+        "bagging_fraction": SHARE,
+        "bagging_freq": 1,
+        "num_threads": threads,
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbose": -1,
+    }
+    codes = list(range(numeric, columns.shape[1]))
+    boosters = [
+        lightgbm.train(
+            {**settings, "seed": seed},
+            lightgbm.Dataset(columns, rows.classes, weight=weight, categorical_feature=codes),
+            TREES,
+        )
+        for seed in seeds
+    ]
+    return Trees.of_lightgbm(boosters, numeric, setting.cardinalities)

@@ -1,0 +1,113 @@
+"""One fit for each fold, judged by rows that it has not seen, and one of all for new rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from aucmax.tables.encoder import Encoded
+from aucmax.tables.ensemble.base import LeftOutError, Scores, Setting, TableModel
+from aucmax.tables.folds import Folds
+from aucmax.tables.scoring import Rows
+
+
+class Scorer(Protocol):
+    """What one fit gives at least."""
+
+    def score(self, rows: Encoded) -> Scores:
+        """Raw scores (N, outputs)."""
+
+
+class Fitted(Scorer, Protocol):
+    """What one fit gives that can be saved, as :class:`TableModel` has it."""
+
+    def to_plain(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What JSON can hold, and arrays."""
+
+    @classmethod
+    def from_plain(cls, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """What :meth:`to_plain` was called on."""
+
+    def as_module(self) -> nn.Module:
+        """The same scores from (numeric, codes)."""
+
+
+T = TypeVar("T", bound=Scorer)
+
+
+class Refitted(TableModel):
+    """A model whose fit of all rows scores new ones; the folds' are kept till it is saved.
+
+    Attributes:
+        fit_type: of the fits.
+    """
+
+    fit_type: ClassVar[type[Fitted]]
+
+    def __init__(self, name: str, whole: Fitted, fits: list[Any]) -> None:
+        self.name, self.whole, self.fits = name, whole, fits
+
+    def score(self, rows: Encoded, fold: int | None = None) -> Scores:
+        """Raw scores of rows, log-odds but for calibration."""
+        if fold is None:
+            return self.whole.score(rows)
+        if not self.fits:
+            raise ValueError(f"fold must be None: a saved {self.name} has no fits of folds")
+        scores: Scores = self.fits[fold].score(rows)
+        return scores
+
+    def to_plain(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The fit of all rows."""
+        about, arrays = self.whole.to_plain()
+        return {"name": self.name, **about}, arrays
+
+    @classmethod
+    def from_plain(cls, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """The model that :meth:`to_plain` was called on."""
+        return cls(about["name"], cls.fit_type.from_plain(about, arrays), [])
+
+    def as_module(self) -> nn.Module:
+        """The fit of all rows."""
+        return self.whole.as_module()
+
+
+def encoded(rows: Rows) -> Encoded:
+    """Share the memory of rows."""
+    return Encoded(rows.numeric.numpy(), rows.codes.numpy())
+
+
+def all_used(rows: Rows, folds: Folds) -> Rows:
+    """Those that some fit is trained on."""
+    return rows.select(np.flatnonzero(folds.used.any(1)))
+
+
+def cross_fit(
+    train: Callable[[Rows], T], rows: Rows, folds: Folds, setting: Setting
+) -> tuple[list[T], Scores]:
+    """The fits of all folds, and of each row the mean score by those that it was held out of.
+
+    Raises:
+        LeftOutError: if a fit has no rows of a class to train on, or if these fits and one of all
+            rows would not be done in time.
+    """
+    began = time.monotonic()
+    table, classes = encoded(rows), max(2, setting.outputs)
+    total = np.zeros((len(rows), setting.outputs))
+    fits: list[T] = []
+    for used, held in zip(folds.used.T, folds.held.T, strict=True):
+        if (missing := classes - len(np.unique(rows.classes[used]))) > 0:
+            raise LeftOutError(f"{missing} of {classes} classes have no rows to train a fold on")
+        now = time.monotonic()
+        needed = (now - began) / max(1, len(fits)) * (folds.count - len(fits) + 1)
+        if now + needed > setting.deadline:
+            raise LeftOutError(f"it would have taken {needed:.0f} seconds more than were left")
+        fits.append(train(rows.select(np.flatnonzero(used))))
+        judged = np.flatnonzero(held)
+        total[judged] += fits[-1].score(table.select(judged))
+    with np.errstate(invalid="ignore"):
+        return fits, total / folds.held.sum(1)[:, None]  # 0 / 0 where no fit judges
