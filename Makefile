@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs soak demo results bench clean
+.PHONY: help test lint types unit docs soak demo results bench peers clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -53,5 +53,14 @@ $(LIBAUC)/.ready:
 bench: $(READY) $(LIBAUC)/.ready  ## Time the library against its peers; writes benchmarks/results
 	$(BIN)/python benchmarks/run.py --libauc $(LIBAUC)/bin/python
 
+PEERS := .venv-peers
+$(PEERS)/.ready:
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 pyarrow \
+	  'autogluon.tabular[catboost,fastai,lightgbm,ray,xgboost]==1.6.3'
+	@touch $@
+
+peers: $(PEERS)/.ready  ## Make the environment of benchmarks/tables.py's peers
+
 clean:           ## Remove what the other targets made
-	rm -rf $(VENV) $(LIBAUC) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(LIBAUC) $(PEERS) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache

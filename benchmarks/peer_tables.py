@@ -1,0 +1,107 @@
+"""Peers on one table, by an interpreter of their own environment (``tables.py`` calls it).
+
+``python peer_tables.py FOLDER METHOD SEED SECONDS`` reads ``train.parquet``, whose column
+``target`` is to be predicted, and ``test.parquet`` in FOLDER. It leaves ``scores.npy`` and
+``about.json`` there: the seconds that the work alone took, and what else is to be known of it.
+SECONDS is the time limit of those that have one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+METHODS = {"XGBoost": "xgboost", "CatBoost": "catboost", "AutoGluon": "autogluon.tabular"}
+TOO_SHORT = ("No models were trained successfully", "Not enough time left to train models")
+
+
+def with_categories(
+    x: pd.DataFrame, test: pd.DataFrame, most: int | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Text as pandas' categories, those of the training rows; names that LightGBM takes."""
+    x, test = x.copy(), test.copy()
+    x.columns = test.columns = [f"x{i}" for i in range(x.shape[1])]
+    for name in x.columns:
+        if not pd.api.types.is_numeric_dtype(x[name]):
+            kind = pd.CategoricalDtype(x[name].value_counts().index[:most].sort_values())
+            x[name], test[name] = x[name].astype(kind), test[name].astype(kind)
+    return x, test
+
+
+def xgboost(x: pd.DataFrame, y: pd.Series, test: pd.DataFrame, seed: int) -> Any:
+    """XGBoost at its defaults."""
+    from xgboost import XGBClassifier
+
+    x, test = with_categories(x, test)
+    model = XGBClassifier(enable_categorical=True, random_state=seed).fit(x, y)
+    return model.predict_proba(test)[:, 1]
+
+
+def catboost(x: pd.DataFrame, y: pd.Series, test: pd.DataFrame, seed: int) -> Any:
+    """CatBoost at its defaults; it wants categories as text, missing ones too."""
+    from catboost import CatBoostClassifier
+
+    texts = [name for name in x if not pd.api.types.is_numeric_dtype(x[name])]
+    x, test = (table.astype(dict.fromkeys(texts, str)) for table in (x, test))
+    model = CatBoostClassifier(
+        cat_features=texts, random_seed=seed, verbose=False, allow_writing_files=False
+    )
+    return model.fit(x, y).predict_proba(test)[:, 1]
+
+
+def autogluon(
+    x: pd.DataFrame, y: pd.Series, test: pd.DataFrame, seconds: float, folder: Path
+) -> tuple[Any, dict[str, Any]]:
+    """AutoGluon's best quality in the time given; twice that where it came to no model at all."""
+    from autogluon.tabular import TabularPredictor
+
+    about: dict[str, Any] = {"limit": seconds}
+    while True:
+        predictor = TabularPredictor(
+            "target", problem_type="binary", eval_metric="roc_auc", verbosity=1,
+            path=str(folder / f"models-{about['limit']}"),
+        )  # fmt: skip
+        try:
+            predictor.fit(x.assign(target=y), presets="best_quality", time_limit=about["limit"])
+            break
+        except (AssertionError, RuntimeError) as error:
+            if not any(said in str(error) for said in TOO_SHORT):
+                raise
+            about["limit"] *= 2
+    about["models"] = predictor.model_names()
+    return predictor.predict_proba(test)[predictor.positive_class], about
+
+
+def main() -> None:
+    """Fit one peer, and let it score the test rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("method", choices=METHODS)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("seconds", type=float)
+    given = parser.parse_args()
+    x = pd.read_parquet(given.folder / "train.parquet")
+    y, test = x.pop("target"), pd.read_parquet(given.folder / "test.parquet")
+    about: dict[str, Any] = {}
+    importlib.import_module(METHODS[given.method])  # what is timed is the work alone
+    if given.method == "AutoGluon":
+        importlib.import_module("ray").init(include_dashboard=False, log_to_driver=False)
+    began = time.perf_counter()
+    if given.method == "AutoGluon":
+        scores, about = autogluon(x, y, test, given.seconds, given.folder)
+    else:
+        scores = {"XGBoost": xgboost, "CatBoost": catboost}[given.method](x, y, test, given.seed)
+    about["seconds"] = round(time.perf_counter() - began, 3)
+    np.save(given.folder / "scores.npy", np.asarray(scores, dtype=np.float64))
+    (given.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
