@@ -114,9 +114,10 @@ def one_hot(
     """Numbers, and categories as a sparse matrix of ones."""
     from scipy import sparse
 
-    rows = len(numeric)
+    rows, columns = len(numeric), codes.astype(np.int32)  # some models take no wider indices
+    each = np.arange(rows, dtype=np.int32)
     ones = [
-        sparse.csr_array((np.ones(rows), (np.arange(rows), codes[:, i])), (rows, n))
+        sparse.csr_array((np.ones(rows), (each, columns[:, i])), (rows, n))
         for i, n in enumerate(cardinalities)
     ]
     return sparse.hstack([sparse.csr_array(numeric.astype(np.float64)), *ones], "csr")
