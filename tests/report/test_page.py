@@ -524,14 +524,21 @@ def test_few_rows_say_nothing_of_better_or_worse(content):
     assert lines[1] == ["logistic regression", "0.500", "0.400 to 0.600", "0.4 s"]
 
 
-@pytest.mark.parametrize(("valid", "part"), [(1200, "validation"), (0, "training")])
-def test_the_threshold_says_which_rows_chose_it(valid, part):
-    usual = make_evaluation()
+@pytest.mark.parametrize(
+    ("valid", "more", "said"),
+    [
+        (1200, {}, "validation rows"),
+        (0, {}, "training rows"),
+        (0, make_ensemble(), "training rows, out of fold"),
+    ],
+)
+def test_the_threshold_says_which_rows_chose_it(valid, more, said):
+    usual = make_evaluation(**more)
     rows, positives = usual["rows"] | {"valid": valid}, usual["positives"] | {"valid": valid // 9}
     evaluation = Evaluation.from_dict(usual | {"rows": rows, "positives": positives})
     content = sections.thresholds.content(evaluation, evaluation.rows)
-    said = Page(rendering.render("thresholds.html", **sections.shared(evaluation), **content)).text
-    assert f"threshold: the best balanced accuracy of the {part} rows." in said
+    text = Page(rendering.render("thresholds.html", **sections.shared(evaluation), **content)).text
+    assert f"threshold: the best balanced accuracy of the {said}." in text
 
 
 def test_the_chosen_metric_is_shown_of_every_model():

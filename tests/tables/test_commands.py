@@ -672,7 +672,5 @@ def test_models_and_what_they_promised_are_printed():
         "trees                                       left out: no time left",
     ]
     promised = "AUC 0.8700, 95% interval 0.8500 to 0.8900"
-    assert (
-        f"promised out of fold: {promised}; the test rows fall short of it, beyond chance" in said
-    )
+    assert f"promised before: {promised}; the test rows fall short of it, beyond chance" in said
     assert said[-1] == "1 label worth checking: see the report; the first is 'yes' of row 1,234"

@@ -424,7 +424,8 @@ def summary(evaluation: Evaluation) -> str:
         for x in evaluation.candidates
         if x.chosen
     ]
-    lines.append(f"{train:,} rows to train on, {valid:,} to stop by, {test:,} to judge by")
+    stop = f", {valid:,} to stop by" if valid else ""
+    lines.append(f"{train:,} rows to train on{stop}, {test:,} to judge by")
     rows, auc = evaluation.rows, evaluation.compared_auc
     within = auc is not evaluation.auc
     if isinstance(rows, BinaryRows):
@@ -447,6 +448,7 @@ def summary(evaluation: Evaluation) -> str:
         lines.append(words.too_few(evaluation, repr))
     if isinstance(rows, BinaryRows):
         by = f"rows to {'stop by' if valid else 'train on'}"
+        by += ", out of fold" * evaluation.is_cross_fitted
         lines.append(_threshold_in_words(rows, Rule.read(evaluation.threshold_rule), by))
     if evaluation.doubtful:
         first, count = evaluation.doubtful[0], words.plural(len(evaluation.doubtful), "label")
@@ -551,7 +553,7 @@ def _aucs_in_words(evaluation: Evaluation) -> list[str]:
         compared = evaluation.compared_auc
         said = _auc_in_words(promised, within=compared is not evaluation.auc)
         held = words.promise_held(promised, compared)
-        lines.append(f"promised out of fold: {said}; the test rows {held}")
+        lines.append(f"promised before: {said}; the test rows {held}")
     return lines
 
 

@@ -303,6 +303,11 @@ class Evaluation:
         return BinaryRows(self.probability, self.classes == 1, *about)
 
     @property
+    def is_cross_fitted(self) -> bool:
+        """Whether the rows that were trained on have judged too, by fits that do not know them."""
+        return self.promised is not None and not self.parts.get("valid", Part(0)).rows
+
+    @property
     def compared_auc(self) -> Interval:
         """What models are compared by: the AUC, within groups if rows have some."""
         return (self.groups and self.groups.auc) or self.auc

@@ -169,7 +169,7 @@ def calibration(figure: Figure, rows: BinaryRows, groups: Sequence[Group], obser
     _legend(figure)
 
 
-def training(figure: Figure, scores: Training) -> None:
+def training(figure: Figure, scores: Training, judged: str = "validation rows") -> None:
     """Validation score by step, the kept weights marked."""
     looks: dict[str, Any] = {
         "last": {"color": VERMILION, "dashes": (5, 2), "marker": "s", "markersize": 3},
@@ -182,7 +182,7 @@ def training(figure: Figure, scores: Training) -> None:
         ax.plot(steps, values, label=ITERATES[iterate], markevery=every, **looks[iterate])
     if (best := scores.best) is not None:
         _spot(ax, best.step, best.score, "kept")
-    ax.set(xlabel="training step", ylabel=f"{scores.label} on the validation rows")
+    ax.set(xlabel="training step", ylabel=f"{scores.label} on the {judged}")
     ax.xaxis.set_major_formatter(lambda value, _: drawing.short(value))
     _legend(figure)
 

@@ -266,15 +266,18 @@ def doubtful(evaluation: Evaluation, rows: Rows) -> Content:
 def training(evaluation: Evaluation, rows: Rows) -> Content:
     """Validation score by step, or why there is none, and the objectives that were chosen from."""
     scores = training_scores(evaluation.history, evaluation.metric)
+    judged = "rows out of fold" if evaluation.is_cross_fitted else "validation rows"
     drawing = None
     if scores.evaluations > 1:
-        label = f"Validation {scores.label} by training step"
-        drawing = figures.draw("training", label, figures.training, scores, height=figures.FLAT)
+        label, shown = f"Validation {scores.label} by training step", (scores, judged)
+        drawing = figures.draw("training", label, figures.training, *shown, height=figures.FLAT)
     valid = evaluation.parts.get("valid", Part(0)).counts
     few = min(valid) if valid and not are_enough(valid) else None
     return {
         "drawing": drawing,
         "scores": scores,
+        "judged": judged,
+        "cross_fitted": evaluation.is_cross_fitted,
         "iterates": figures.ITERATES,
         "few": few,
         "candidates": [_candidate_line(x) for x in evaluation.candidates],
@@ -316,7 +319,8 @@ def thresholds(evaluation: Evaluation, rows: BinaryRows) -> Content:
     heads = [f"Cost at {ratio}×" for ratio in COST_RATIOS]
     rule = Rule.read(evaluation.threshold_rule)
     part = "validation" if evaluation.parts.get("valid", Part(0)).rows else "training"
-    chosen = {"rule": str(rule), "by_rows": f"of the {part} rows" if rule.needs_rows else ""}
+    by = f"{part} rows{', out of fold' * evaluation.is_cross_fitted}"
+    chosen = {"rule": str(rule), "by_rows": f"of the {by}" if rule.needs_rows else ""}
     return {"ratios": COST_RATIOS, "costs": heads, "lines": lines, "own": own, **chosen}
 
 
@@ -395,11 +399,12 @@ def layout(evaluation: Evaluation) -> list[list[Section]]:
     rows = evaluation.rows
     of_models = [] if len(evaluation.models) < 2 else [[models]]
     labels = [] if evaluation.doubtful is None else [[doubtful]]
+    of_network = [[training]] if evaluation.history or not of_models else []
     end = [[importance], *labels, [data], [made]]
     if isinstance(rows, BinaryRows):
         pairs = [[roc, precision], [probabilities, calibration]]
-        return [[answer], *pairs, *of_models, [training], [thresholds], *end]
+        return [[answer], *pairs, *of_models, *of_network, [thresholds], *end]
     middle = [[predictions, calibration]]
     if len(rows.labels) > SMALL:
         middle = [[predictions], [calibration]]
-    return [[answer], [classes], *middle, *of_models, [training], *end]
+    return [[answer], [classes], *middle, *of_models, *of_network, *end]
