@@ -211,7 +211,7 @@ def test_repeats_that_make_up_another_share_than_was_wanted_are_told(tmp_path):
     pd.DataFrame(table).to_csv(path, index=False)
     told = []
     for seed in range(8):
-        train, test = TableFile([path], "y", seed=seed).split()
+        train, test, _ = TableFile([path], "y", seed=seed).split()
         share = len(test.classes) / 400
         notes = [note for note in test.notes if "are kept apart where 20%" in note]
         assert bool(notes) == (abs(share - 0.2) > 0.1)

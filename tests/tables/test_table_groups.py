@@ -147,7 +147,7 @@ def test_a_file_is_judged_within_groups(folder):
     place, fitted = folder
     found = fitted.evaluation
     assert "ward" not in fitted.model.feature_names_in_
-    train, test = TableFile((str(place / "a.csv"),), "ill", group="ward", weight="w").split()
+    train, test, _ = TableFile((str(place / "a.csv"),), "ill", group="ward", weight="w").split()
     assert not {*train.group} & {*test.group}
     assert found.parts["test"].rows == len(test.classes)
     within = metrics.grouped_auc(found.probability, test.classes, test.group, test.weight)
@@ -262,7 +262,7 @@ def test_folds_do_not_cut_groups(folder):
         tune_file(place / "a.csv", "ill", out=place / "t", metric="grouped_auc")
     file = TableFile((str(place / "a.csv"),), "ill", group="ward")
     train, _, folds = read_folds(file, file.digest)
-    parts = [{*train.group[fold]} for fold in folds]
+    parts = [{*train.group[held]} for held in folds.held.T]
     assert sum(map(len, parts)) == len(set.union(*parts)) == len({*train.group})
     assert tuned.tuning.metric.name == "grouped_auc"
     assert "balanced" not in tuned.tuning.searched

@@ -156,10 +156,10 @@ def test_folds_are_of_the_training_rows_alone(data):
     file = TableFile(str(data), "churned", None, (), 0.2, 0)
     train, test, folds = search.read_folds(file, "first")
     assert len(train.classes) + len(test.classes) == 180
-    assert sorted(np.concatenate(folds)) == list(range(len(train.classes)))
-    shares = [train.classes[fold].mean() for fold in folds]
+    assert np.array_equal(folds.judged, np.arange(len(train.classes)))
+    shares = [train.classes[held].mean() for held in folds.held.T]
     assert max(shares) - min(shares) < 0.06
-    assert len(folds) == search.FOLDS
+    assert folds.count == search.FOLDS
 
 
 def test_repeats_of_a_row_are_in_one_fold(tmp_path):
@@ -168,7 +168,7 @@ def test_repeats_of_a_row_are_in_one_fold(tmp_path):
     file = TableFile(str(tmp_path / "data.csv"), "churned", None, (), 0.2, 0)
     train, _, folds = search.read_folds(file, "")
     rows = list(zip(*(map(str, column) for column in train.table.values), strict=True))
-    seen = [{rows[i] for i in fold} for fold in folds]
+    seen = [{rows[i] for i in folds.rows(k)[1]} for k in range(3)]
     assert len(set(rows)) < len(rows)
     assert [a & b for a, b in combinations(seen, 2)] == [set()] * 3
 
@@ -180,12 +180,11 @@ def test_a_trial_is_judged_by_folds_it_has_not_seen(data, monkeypatch):
     found = search.validate(file, "", SMALL)
     table = pd.DataFrame(dict(zip(train.table.names, train.table.values, strict=True)))
     for k in range(3):
-        rest = np.concatenate([folds[j] for j in range(3) if j != k])
-        rest.sort()
+        rest, held = folds.rows(k)
         model = AUCClassifier(random_state=0, n_jobs=1, **SMALL)
         model.fit(table.iloc[rest], train.classes[rest])
-        scores = model.decision_function(table.iloc[folds[k]])
-        assert found.folds[k] == pytest.approx(roc_auc_score(train.classes[folds[k]], scores))
+        scores = model.decision_function(table.iloc[held])
+        assert found.folds[k] == pytest.approx(roc_auc_score(train.classes[held], scores))
 
 
 def test_a_trial_that_diverges_is_none_to_choose(data, tmp_path, monkeypatch):
@@ -238,8 +237,8 @@ def test_trials_are_compared_by_the_metric(tmp_path):
     )
     file = TableFile((str(tmp_path / "data.csv"),), "churned", None, (), 0.2, 0, weight="w")
     train, _, folds = search.read_folds(file, "")
-    for held, found in zip(folds, tuning.best.folds, strict=True):
-        fold = search.Fold(train, held, 0, tuning.best.options)
+    made = search.folds_of(train, folds, 0, tuning.best.options)
+    for fold, found in zip(made, tuning.best.folds, strict=True):
         fold.score()
         p = fold.model.predict_proba(fold.held.table)[:, 1]
         y, w = fold.held.classes, fold.held.weight

@@ -49,6 +49,7 @@ Threshold = Annotated[
     _named("VALUE|cost=R|recall=S|precision=S"),
 ]
 Names = Annotated[tuple[str, ...], _named("COLUMN ...")]
+More = Annotated[tuple[Path, ...], _named("FILE ...")]
 Metric = Annotated[MetricName | None, _named("|".join(FORMS))]
 
 
@@ -75,9 +76,11 @@ def fit(
     drop: Names = (),
     weight: Column = None,
     group: Column = None,
+    time: Column = None,
     id_column: Id = None,
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
+    valid: More = (),
     objective: ObjectiveName = "auc+ce",
     metric: Metric = None,
     threshold: Threshold = None,
@@ -107,9 +110,14 @@ def fit(
         group: Which rows belong together, such as those of a patient, a site or a query: only rows
             of the same group are compared, and none is cut when rows are kept apart. It is not
             trained on, and predict does not need it.
+        time: When each row was, a date or a number: the model is trained on the past and judged by
+            the latest rows, --test-share of them; those to stop by are later than what is trained
+            on, too. It is not trained on, and predict does not need it.
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
+        valid: Rows to stop and to calibrate by, with the same columns; none of the others are then
+            held out for that.
         objective: What training makes small. For the AUC: auc, pairwise, ce (cross-entropy); for
             the top of the list: partial (with --metric partial_auc@0.1 that part of it), and ap
             for average precision; for wrong labels: auc, gce. Sums too, such as pairwise+0.5*ce.
@@ -136,22 +144,28 @@ def fit(
 
     given: dict[str, Any] = {
         "positive": positive, "out": out, "drop": drop, "weight": weight, "group": group,
-        "id_column": id_column, "exact_labels": exact_labels, "reading": reading,
+        "time": time, "id_column": id_column, "exact_labels": exact_labels, "reading": reading,
         "time_limit": time_limit, "seed": seed, "objective": objective, "metric": metric,
         "threshold": threshold or "balanced", "device": device, "progress": not quiet,
         "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
     if streaming:
-        if group is not None:
-            raise ValueError(
-                f"--group must not be given with --streaming, whose batches are rows as they come, "
-                f"not whole groups, found {group!r}"
-            )
-        del given["group"]
+        refused = {
+            "group": (group, "whose batches are rows as they come, not whole groups"),
+            "time": (time, "whose rows come in random order"),
+            "valid": (" ".join(map(str, valid)), "which keeps rows of the files to stop by"),
+        }
+        for option, (value, why) in refused.items():
+            if value:
+                raise ValueError(
+                    f"--{option} must not be given with --streaming, {why}, found {value!r}"
+                )
+        del given["group"], given["time"]
     with _cores(threads):
         if dry_run:
             about = given.keys() & {
-                "positive", "drop", "weight", "group", "id_column", "exact_labels", "reading",
+                "positive", "drop", "weight", "group", "time", "id_column", "exact_labels",
+                "reading",
             }  # fmt: skip
             look = preview_stream if streaming else preview_file
             print(preview_in_words(look(data, target, **{x: given[x] for x in about})))
@@ -159,7 +173,7 @@ def fit(
         if streaming:
             fitted = fit_stream(data, target, passes=passes, **given)
         else:
-            fitted = fit_file(data, target, test_share=test_share, **given)
+            fitted = fit_file(data, target, valid=valid, test_share=test_share, **given)
     _say_all(fitted, summary(fitted.evaluation), quiet)
 
 
@@ -204,6 +218,7 @@ def tune(
     drop: Names = (),
     weight: Column = None,
     group: Column = None,
+    time: Column = None,
     id_column: Id = None,
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
@@ -232,6 +247,7 @@ def tune(
         weight: How much each row counts, a number of at least 0: in training, and in every AUC,
             share and cost. It is not trained on, and predict does not need it.
         group: Which rows belong together, as in aucmax fit; folds do not cut a group either.
+        time: When each row was, as in aucmax fit; folds are judged by what came later, too.
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
@@ -250,7 +266,7 @@ def tune(
 
     fitted, tuning = tune_file(
         data, target, positive=positive, out=out, drop=drop, weight=weight, group=group,
-        id_column=id_column, exact_labels=exact_labels, reading=reading, metric=metric,
+        time=time, id_column=id_column, exact_labels=exact_labels, reading=reading, metric=metric,
         threshold=threshold or "balanced", trials=trials, workers=workers,
         test_share=test_share, time_limit=time_limit, seed=seed, device=device,
         progress=not quiet,

@@ -213,6 +213,7 @@ class Evaluation:
         weight_column: that held it; None if there was none.
         groups: of the test rows; None if they have none.
         id_column: that names a row, which predictions carry; None if there is none.
+        time_column: by which the past was trained on and the future judges; None if there is none.
         files: SHA-256 of the files that the model was fitted to, empty if unknown.
         models: that scores are averaged over, and those that were left out, the best first; none
             if unknown.
@@ -244,6 +245,7 @@ class Evaluation:
     weight_column: str | None = None
     groups: Groups | None = None
     id_column: str | None = None
+    time_column: str | None = None
     files: str = ""
     models: tuple[Model, ...] = ()
     promised: Interval | None = None
@@ -381,6 +383,7 @@ class Evaluation:
             "weight_column": self.weight_column,
             "groups": self.groups and asdict(self.groups),
             "id_column": self.id_column,
+            "time_column": self.time_column,
             "files": self.files,
             "models": [asdict(model) for model in self.models],
             "promised": self.promised and asdict(self.promised),
@@ -445,6 +448,7 @@ class Evaluation:
             weight_column=content.get("weight_column"),
             groups=groups and Groups(**{**groups, "auc": _interval(groups["auc"])}),
             id_column=content.get("id_column"),
+            time_column=content.get("time_column"),
             files=content.get("files", ""),
             models=tuple(map(Model.from_dict, content.get("models", ()))),
             promised=_interval(content.get("promised")),

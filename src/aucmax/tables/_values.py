@@ -89,6 +89,17 @@ def are_missing(values: Sequence[Any]) -> list[bool]:
     return [type(v) in none or bool(v != v) for v in values]
 
 
+def check_times(what: str, values: Values, rows: NDArray[np.int64]) -> None:
+    """Raise unless values have an order in time and none is missing; ``rows`` number them."""
+    if kind_of(values) not in ("number", "date"):
+        raise ValueError(f"{what} must hold numbers or dates, found {WANTED[kind_of(values)]}")
+    if len(gone := np.flatnonzero(values != values)):
+        raise ValueError(
+            f"{what} must have no missing values, found {len(gone):,}, the first in row "
+            f"{rows[gone[0]]:,}: leave these rows out"
+        )
+
+
 def refused(name: str, found: str) -> ValueError:
     """The error for a column that is none of the four kinds."""
     return ValueError(

@@ -25,7 +25,7 @@ from aucmax.stages import Stage
 from aucmax.tables import inputs, network, store
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
-from aucmax.tables.folds import held_out
+from aucmax.tables.folds import held_out, judged_by
 from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
 from aucmax.train import Candidate, FitResult, fit
@@ -196,7 +196,14 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     online_: Online
 
     def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: Any = None
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: Any = None,
+        *,
+        eval_set: Any = None,
+        time: Any = None,
     ) -> Self:
         """Train on a table.
 
@@ -207,8 +214,12 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups: N values of any type, none missing, such as patients, sites or queries: only
                 rows of the same group are compared, in training and by the metric, and a group is
                 held out whole or not at all. Not needed to predict.
+            eval_set: rows to stop and to calibrate by, none of X being held out then: (X, y),
+                (X, y, weight) or (X, y, weight, groups), or a list of one of these.
+            time: N numbers or dates, none missing: the latest rows are held out, not any. Not
+                needed to predict.
         """
-        return self._train(self._prepare(X, y, sample_weight, groups))
+        return self._train(self._prepare(X, y, sample_weight, groups, eval_set=eval_set, time=time))
 
     def _train(self, training: Training, work: Path | None = None) -> Self:
         """Train; with a folder for the work, going on from what is in it."""
@@ -226,10 +237,13 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         labels: Sequence[str] | None = None,
+        *,
+        eval_set: Any = None,
+        time: Any = None,
     ) -> Training:
         """What comes before training; with :meth:`_finish` it is :meth:`fit`, for a sweep between.
 
-        Where ``labels`` are given, in their order, ``y`` holds each row's place among them.
+        Where ``labels`` are given, in their order, each ``y`` holds a row's place among them.
         """
         if hasattr(self, "online_"):
             del self.online_
@@ -240,17 +254,32 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_, numbers = np.array(labels, dtype=object), np.asarray(y, np.int64)
         weight = inputs.row_weights(sample_weight, table)
         self._check_options()
+        times = inputs.row_times(time, table.rows)
+        if eval_set is not None and times is not None:
+            raise ValueError("time must not be given with eval_set, which is held out already")
         group = self._group_numbers(groups, numbers, weight)
         self.metric_ = self._chosen_by(group is not None).name
         seed = self._draw_seed()
         encoded = self._build(table, seed)
+        rows = Rows.of(encoded, numbers, weight, group)
         share = float(self.validation_fraction)
-        train, valid = held_out(encoded, numbers, weight, share, seed, group).rows(0)
-        if share and group is not None and not len(valid):
+        if eval_set is None:
+            folds = held_out(encoded, numbers, weight, share, seed, group, times)
+        else:
+            given = self._rows_to_stop_by(eval_set, group is not None, labels is not None)
+            rows = rows.followed_by(given)
+            folds = judged_by(np.arange(len(rows)) >= table.rows, rows.weight)
+        train, valid = folds.rows(0)
+        if share and not len(valid) and (group is not None or times is not None):
+            what, within = "the latest rows and those before", ""
+            if group is not None:
+                within = " and a group to compare within"
+                if times is None:
+                    what = f"{len(np.unique(group))} groups, none of which may be cut,"
             warnings.warn(
-                f"no rows are held out: {len(np.unique(group))} groups, none of which may be cut, "
-                f"leave no two parts with rows of every class and a group to compare within; "
-                f"training does not stop early, and probabilities are too sure of themselves",
+                f"no rows are held out: {what} leave no two parts with rows of every class"
+                f"{within}; training does not stop early, and probabilities are too sure of "
+                f"themselves",
                 UserWarning, stacklevel=3,
             )  # fmt: skip
         if self._has_candidates and not len(valid):
@@ -258,13 +287,39 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"objective must be one where no rows are held out to choose by, found "
                 f"{self.objective!r}"
             )
-        rows = Rows.of(encoded, numbers, weight, group)
         used, held = rows.select(train), rows.select(valid)
         self.rows_ = {
             name: np.bincount(part.classes, minlength=len(self.classes_)).tolist()
             for name, part in (("train", used), ("valid", held))
         }
         return Training(self._arguments(used, held, seed), held if len(held) else used)
+
+    def _rows_to_stop_by(self, eval_set: Any, grouped: bool, has_places: bool) -> Rows:
+        """Rows of ``eval_set``, encoded as those of training; ``y`` may hold places of labels."""
+        X, y, sample_weight, groups = inputs.parts_of_eval_set(eval_set)
+        try:
+            table = inputs.checked_columns(self, X, reset=False)
+            if has_places:
+                numbers = np.asarray(y, np.int64)
+            else:
+                numbers = inputs.numbers_of(y, self.classes_, table.rows)
+                for note in self.encoder_.reading_notes(table):
+                    warnings.warn(f"eval_set: {note}", stacklevel=4)
+            weight = inputs.row_weights(sample_weight, table)
+            counted = np.ones(len(numbers), bool) if weight is None else weight > 0
+            counts = np.bincount(numbers[counted], minlength=len(self.classes_))
+            if not counts.all():
+                absent = self.classes_[int(counts.argmin())]
+                raise ValueError(f"it must have rows of every class, found none of {absent!r}")
+            if grouped != (groups is not None):
+                found = "none" if grouped else "some"
+                raise ValueError(f"it must have groups if X has, found {found}")
+            return Rows.of(
+                self.encoder_.transform(table), numbers, weight,
+                self._group_numbers(groups, numbers, weight),
+            )  # fmt: skip
+        except ValueError as error:
+            raise ValueError(f"eval_set: {error}") from None
 
     def _finish(self, result: FitResult, rows: Rows) -> Self:
         """What comes after training: calibration and threshold, on rows that chose the weights."""

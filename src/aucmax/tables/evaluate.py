@@ -179,7 +179,8 @@ def evaluate_file(
             f"all rows count alike here; in training they weighed as {before.weight_column!r} "
             f"said: --weight {shlex.quote(before.weight_column)}"
         )
-    apart = (before.id_column, before.weight_column, of_training)  # not trained with, as is known
+    # Not trained with, as is known.
+    apart = (before.id_column, before.weight_column, before.time_column, of_training)
     known = before.files.split()
     for path in as_paths(data):
         if disk.sha256(Path(path)) in known:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aucmax import checks, disk
 from aucmax.data.groups import are_compared
@@ -20,14 +21,14 @@ from aucmax.judge.threshold import Rule
 from aucmax.report.words import plural
 from aucmax.tables import evaluate, model_folder
 from aucmax.tables.classifier import AUCClassifier
-from aucmax.tables.encoder import TableEncoder
+from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.evaluate import ScoredRows
-from aucmax.tables.folds import held_out
+from aucmax.tables.folds import count_known, held_out
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
-from aucmax.tables.several import Paths, as_paths
+from aucmax.tables.several import Paths, as_paths, listed
 from aucmax.tables.store import plain_number
 from aucmax.tables.unfinished import work_folder
 from aucmax.train.metrics import metric_in_records
@@ -49,9 +50,11 @@ def fit_file(
     drop: Sequence[str] = (),
     weight: str | None = None,
     group: str | None = None,
+    time: str | None = None,
     id_column: str | None = None,
     exact_labels: bool = False,
     reading: ReadOptions | None = None,
+    valid: Paths = (),
     test_share: float = 0.2,
     time_limit: float | None = None,
     seed: int = 0,
@@ -76,9 +79,16 @@ def fit_file(
         group: a column without missing values, such as patients, sites or queries: only rows of
             the same group are compared, and a group is kept apart whole or not at all. It is not
             trained on, and predictions do not need it.
+        time: a column of numbers or dates, none missing: the model is trained on the past and
+            judged by the future, which is the latest ``test_share`` of the rows; those to stop by
+            are later than what is trained on, too. It is not trained on, for what comes is beyond
+            all of its values, and predictions do not need it.
         id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         reading: how the files are written, where it cannot be found out.
+        valid: a file, or several, of rows to stop and to calibrate by; none of ``data`` are then
+            held out for that. They have the columns of ``data``, the target's, weights' and groups'
+            among them.
         test_share: share of the rows kept apart to judge by, repeats of a row together.
         time_limit: seconds for the training.
         seed: of everything.
@@ -97,14 +107,14 @@ def fit_file(
     paths = as_paths(data)
     file = TableFile(
         paths, target, positive=positive, drop=tuple(drop), test_share=test_share, seed=seed,
-        exact_labels=exact_labels, weight=weight, group=group, id_column=id_column,
-        reading=reading or ReadOptions(),
+        exact_labels=exact_labels, weight=weight, group=group, time=time, id_column=id_column,
+        reading=reading or ReadOptions(), valid=as_paths(valid) if valid else (),
     )  # fmt: skip
     folder = model_folder.choose(out, paths[0])
     with work_folder(folder, file.settings("fit", file.digest, options), progress) as work:
-        train, test = file.split()
+        train, test, given = file.split()
         options = {"time_limit": time_limit, "verbose": progress, **options}
-        model = fit_rows(train, seed, work, **options)
+        model = fit_rows(train, seed, work, given, **options)
         scored = ScoredRows.of(model, model.encoder_.transform(test.table))
         evaluation = judge(model, train, test, scored, file=file, command=command, compare=compare)
         return model_folder.write(folder, model, evaluation)
@@ -141,8 +151,8 @@ def preview_file(data: Paths, target: str, **options: Any) -> Preview:
     Args:
         data: as in :func:`fit_file`.
         target: the column to predict.
-        options: ``positive``, ``drop``, ``weight``, ``group``, ``id_column``, ``exact_labels`` and
-            ``reading`` of :func:`fit_file`.
+        options: ``positive``, ``drop``, ``weight``, ``group``, ``time``, ``id_column``,
+            ``exact_labels`` and ``reading`` of :func:`fit_file`.
 
     Example:
         >>> import tempfile
@@ -172,15 +182,23 @@ class TableFile:
     group: str | None = None
     id_column: str | None = None
     reading: ReadOptions = field(default_factory=ReadOptions)
+    time: str | None = None
+    valid: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         allowed = "a share between 0 and 1"
         checks.number("test_share", self.test_share, allowed, lambda x: 0 < x < 1)
+        if self.valid and self.time is not None:
+            raise ValueError(
+                f"valid must not be given with time, by which the rows to stop by are later than "
+                f"those to train on, found {listed(self.valid)!r} and {self.time!r}"
+            )
 
     @cached_property
     def digest(self) -> str:
         """Of what is in the files; one that is not there is for whoever reads it to say."""
-        return " ".join(disk.sha256(path) for path in map(Path, self.data) if path.is_file())
+        paths = map(Path, (*self.data, *self.valid))
+        return " ".join(disk.sha256(path) for path in paths if path.is_file())
 
     def settings(self, command: str, data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         """What must be the same for a command's training to be gone on with.
@@ -191,14 +209,16 @@ class TableFile:
             options: of the classifier.
         """
         deciding = {k: v for k, v in options.items() if k not in MAY_DIFFER}
-        return {**asdict(self), "data": data, "command": command, **deciding}
+        return {
+            **asdict(self), "data": data, "valid": len(self.valid), "command": command, **deciding,
+        }  # fmt: skip
 
     def read(self) -> Labeled:
         """All rows, with notes of what is odd about them."""
         rows = read_labeled(
             self.data, self.target, positive=self.positive, drop=self.drop, weight=self.weight,
-            group=self.group, id_column=self.id_column, exact_labels=self.exact_labels,
-            reading=self.reading,
+            group=self.group, time=self.time, id_column=self.id_column,
+            exact_labels=self.exact_labels, reading=self.reading,
         )  # fmt: skip
         if rows.group is not None:
             if not are_compared(rows.group, rows.classes).any():
@@ -212,20 +232,24 @@ class TableFile:
             )
         return rows._replace(notes=[*rows.notes, *hints(rows, self.target)])
 
-    def split(self) -> tuple[Labeled, Labeled]:
-        """Read the file: the rows to train on, and those to judge by."""
+    def split(self) -> tuple[Labeled, Labeled, Labeled | None]:
+        """Read the files: the rows to train on, those to judge by, and those given to stop by."""
         rows = self.read()
         # Rows are repeats of each other if they look alike to a network. So they are encoded, by an
         # encoder that no model gets: theirs must not know the rows to judge by.
-        encoded = TableEncoder().fit(rows.table).transform(rows.table)
-        share, seed = self.test_share, self.seed
-        train, test = held_out(encoded, rows.classes, None, share, seed, rows.group).rows(0)
-        if not len(test) and rows.group is not None:
+        encoder = TableEncoder().fit(rows.table)
+        encoded = encoder.transform(rows.table)
+        valid = self._read_valid(rows, encoder, encoded) if self.valid else None
+        share, seed, time = self.test_share, self.seed, rows.time
+        train, test = held_out(encoded, rows.classes, None, share, seed, rows.group, time).rows(0)
+        if time is not None:
+            self._check_times(rows, train, test)
+        elif not len(test) and rows.group is not None:
             raise ValueError(
                 f"group must leave whole groups to keep apart, with rows of every label and one "
                 f"with several on both sides, found {groups_in_words(rows)} in {self.group!r}"
             )
-        if not len(test):
+        elif not len(test):
             counts = np.bincount(rows.classes)
             few = rows.labels[int(counts.argmin())]
             raise ValueError(
@@ -237,9 +261,51 @@ class TableFile:
             rows.notes.append(
                 f"{len(test):,} of {total:,} rows ({len(test) / total:.0%}) are kept apart where "
                 f"{self.test_share:.0%} were wanted: rows that are alike in every column, or of "
-                f"one group, stay together"
+                f"one group or time, stay together"
             )
-        return rows.select(train), rows.select(test)
+        return rows.select(train), rows.select(test), valid
+
+    def _check_times(
+        self, rows: Labeled, train: NDArray[np.int64], test: NDArray[np.int64]
+    ) -> None:
+        """Note which times are trained on and judged, or raise if that cannot be."""
+        assert rows.time is not None
+        if not len(test):
+            groups = "" if rows.group is None else " and a group with several"
+            raise ValueError(
+                f"time must leave rows of every label{groups} before some time and after it, where "
+                f"the latest {self.test_share:.0%} begin, found too few in {self.time!r} from "
+                f"{rows.time.min()} to {rows.time.max()}"
+            )
+        rows.notes.append(
+            f"rows before {rows.time[test].min()} are trained on, and those from then on judge the "
+            f"model; {self.time!r} itself is not trained on, and rows that are alike in every "
+            f"column{'' if rows.group is None else ', or of one group,'} may be on both sides"
+        )
+
+    def _read_valid(self, rows: Labeled, encoder: TableEncoder, encoded: Encoded) -> Labeled:
+        """Rows given to stop by, read as those of the data; what is odd is noted there."""
+        valid = read_labeled(
+            self.valid, self.target, weight=self.weight, group=self.group, labels=rows.labels,
+            exact_labels=self.exact_labels, reading=self.reading, formats=encoder.formats,
+        )  # fmt: skip
+        where = listed(self.valid)
+        counts = np.bincount(valid.classes, minlength=len(rows.labels))
+        if not counts.all():
+            absent = rows.labels[int(counts.argmin())]
+            raise ValueError(
+                f"valid must have rows of every label, found none of {absent!r} in {where}"
+            )
+        known = count_known(encoder.transform(valid.table), encoded)
+        notes = [*valid.notes, *encoder.notes(valid.table.without([*self.drop, self.id_column]))]
+        rows.notes.extend(f"{where}: {note}" for note in notes)
+        if known:
+            rows.notes.append(
+                f"{where}: {known:,} of {valid.table.rows:,} rows are alike in every column to "
+                f"rows of {listed(self.data)}: training may stop late, and probabilities be too "
+                f"sure of themselves"
+            )
+        return valid
 
 
 def groups_in_words(rows: Labeled) -> str:
@@ -250,10 +316,18 @@ def groups_in_words(rows: Labeled) -> str:
     return f"{plural(len(np.unique(rows.group)), 'group')}, {compared:,} of them with {labels}"
 
 
-def fit_rows(train: Labeled, seed: int, work: Path, **options: Any) -> AUCClassifier:
+def fit_rows(
+    train: Labeled, seed: int, work: Path, valid: Labeled | None = None, **options: Any
+) -> AUCClassifier:
     """A classifier for the rows, which predicts their labels; it goes on from its ``work``."""
     model = AUCClassifier(random_state=seed, **{"threshold": "balanced", **options})
-    training = model._prepare(train.table, train.classes, train.weight, train.group, train.labels)
+    given = None
+    if valid is not None:
+        given = valid.table, valid.classes, valid.weight, valid.group
+    training = model._prepare(
+        train.table, train.classes, train.weight, train.group, train.labels, eval_set=given,
+        time=train.time,
+    )  # fmt: skip
     return model._train(training, work)
 
 
@@ -319,5 +393,6 @@ def judge(
         weight_column=file.weight,
         groups=evaluate.groups_of(scored, test, file.group),
         id_column=file.id_column,
+        time_column=file.time,
         files=file.digest,
     )

@@ -133,6 +133,17 @@ def held_out(
     return table.folds([~held], [held])
 
 
+def judged_by(judges: NDArray[np.bool_], weight: NDArray[Any] | None) -> Folds:
+    """One fit that is judged by these rows; those that weigh nothing are on neither side."""
+    counted = np.ones(len(judges), bool) if weight is None else weight > 0
+    return Folds((counted & ~judges)[:, None], (counted & judges)[:, None])
+
+
+def count_known(encoded: Encoded, known: Encoded) -> int:
+    """How many rows are alike in every column to one that is known."""
+    return int(np.isin(_contents(encoded), _contents(known)).sum())
+
+
 class _Table:
     """The rows that weigh something, to be cut into parts that each have every class.
 

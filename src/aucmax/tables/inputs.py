@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-from aucmax.tables._values import are_missing
-from aucmax.tables.columns import Columns, columns_of
+from aucmax.tables._values import are_missing, check_times, plain
+from aucmax.tables.columns import Columns, columns_of, understood
 
 
 def is_frame(x: Any) -> bool:
@@ -92,3 +92,27 @@ def row_weights(weight: Any, table: Columns) -> NDArray[np.float32] | None:
     if abs(power) > 60:  # beyond single precision they would vanish; their scale means nothing
         weights = np.ldexp(weights, -power)
     return np.asarray(weights, np.float32)
+
+
+def row_times(time: Any, rows: int) -> NDArray[Any] | None:
+    """When each row was, as numbers or dates, none of them missing; None if that is not given."""
+    if time is None:
+        return None
+    values = np.asarray(time)
+    if values.shape != (rows,):
+        raise ValueError(f"time must have a value for each of {rows} rows, found {values.shape}")
+    table, _ = understood(Columns(["time"], [plain("time", values)], rows))
+    check_times("time", table.values[0], np.arange(rows))
+    return table.values[0]
+
+
+def parts_of_eval_set(eval_set: Any) -> tuple[Any, Any, Any, Any]:
+    """Table, labels, weights and groups of rows to stop by, the last two perhaps None."""
+    sets = eval_set if isinstance(eval_set, list) else [eval_set]  # in a list as LightGBM has it
+    if len(sets) != 1 or not isinstance(sets[0], tuple) or not 2 <= len(sets[0]) <= 4:
+        each = (f"tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__ for x in sets)
+        raise ValueError(
+            f"eval_set must be one tuple (X, y), (X, y, weight) or (X, y, weight, groups), found "
+            f"{', '.join(each) or 'an empty list'}"
+        )
+    return (*sets[0], None, None)[:4]

@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aucmax.data.groups import number_groups
+from aucmax.tables._values import check_times
 from aucmax.tables.columns import Columns, columns_of
 from aucmax.tables.files import read
 from aucmax.tables.formats import MISSING, Format
@@ -47,6 +48,7 @@ class Labeled(NamedTuple):
         notes: what a person should know of how they came about.
         weight: of each row; None if they count alike.
         group: the number of each row's group; None if they have none.
+        time: when each row was, in numbers or dates; None if that is not known.
         places: of the rows in the file, from 0 on; None if unknown.
         names: what the column that names rows holds, in every place; None if there is none.
     """
@@ -57,6 +59,7 @@ class Labeled(NamedTuple):
     notes: list[str]
     weight: NDArray[np.float64] | None = None
     group: NDArray[np.int64] | None = None
+    time: NDArray[Any] | None = None
     places: NDArray[np.int64] | None = None
     names: pa.ChunkedArray | None = None
 
@@ -64,10 +67,10 @@ class Labeled(NamedTuple):
         """Some of the rows, by their numbers."""
         weight = None if self.weight is None else self.weight[rows]
         group = None if self.group is None else self.group[rows]
+        time = None if self.time is None else self.time[rows]
         places = None if self.places is None else self.places[rows]
-        table, classes = self.table.select(rows), self.classes[rows]
-        own = self._replace(table=table, classes=classes, weight=weight, group=group)
-        return own._replace(places=places)
+        own = self._replace(weight=weight, group=group, time=time, places=places)
+        return own._replace(table=self.table.select(rows), classes=self.classes[rows])
 
 
 def read_labeled(
@@ -78,6 +81,7 @@ def read_labeled(
     drop: Sequence[str] = (),
     weight: str | None = None,
     group: str | None = None,
+    time: str | None = None,
     id_column: str | None = None,
     exact_labels: bool = False,
     reading: ReadOptions | None = None,
@@ -94,6 +98,7 @@ def read_labeled(
         drop: columns to leave out.
         weight: the column of the rows' weights; rows that weigh 0 are left out.
         group: the column of the rows' groups, none missing; it is left out.
+        time: the column of the rows' times, none missing; it is left out.
         id_column: the column that names a row; it is left out.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         reading: how the file is written.
@@ -110,7 +115,7 @@ def read_labeled(
         group = None
     columns = columns_of(content.table)
     columns = columns._replace(formats={**columns.formats, **content.formats})
-    others = {"weight": weight, "group": group, "id": id_column}
+    others = {"weight": weight, "group": group, "time": time, "id": id_column}
     table, words = without_target(columns, target, drop, listed(data), others)
     missing = reading.na_values if reading else ()
     words = join_spellings(words, target, notes, exact=exact_labels, known=labels, missing=missing)
@@ -128,9 +133,10 @@ def read_labeled(
         table, words = table.select(there), words[there]
     known = list(labels) or choose_labels(words, target, positive, notes)
     groups = None if group is None else row_groups(content.table[group], group, there, missing)
+    times = None if time is None else row_times(columns, time, there)
     names = None if id_column is None else content.table[id_column]
     numbers = label_numbers(words, known, target)
-    return Labeled(table, numbers, known, notes, weights, groups, there, names)
+    return Labeled(table, numbers, known, notes, weights, groups, times, there, names)
 
 
 def without_target(
@@ -176,6 +182,13 @@ def row_weights(table: Columns, name: str, rows: NDArray[np.int64]) -> NDArray[n
             f"{rows[wrong[0]] + 1:,} of {name!r}, the first being 1"
         )
     return weights
+
+
+def row_times(table: Columns, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """When some rows were; a time that is missing, or neither number nor date, is an error."""
+    values: NDArray[Any] = table.values[table.names.index(name)][rows]
+    check_times(f"time, the column {name!r},", values, 1 + rows)
+    return values
 
 
 def row_groups(

@@ -196,12 +196,12 @@ def _other_threshold(
 
 
 def _not_trained_on(folder: Path) -> list[str]:
-    """Columns that ``aucmax fit`` was told are none to train on: of weights and groups."""
+    """Columns that ``aucmax fit`` was told are none to train on: of weights, groups and times."""
     if not Evaluation.is_in(folder):
         return []
     known = Evaluation.read(folder)
     groups = None if known.groups is None else known.groups.column
-    return [name for name in (known.weight_column, groups) if name is not None]
+    return [name for name in (known.weight_column, known.time_column, groups) if name is not None]
 
 
 def _id_of_training(folder: Path) -> str | None:

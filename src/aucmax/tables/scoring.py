@@ -56,6 +56,21 @@ class Rows(NamedTuple):
         group = None if self.group is None else self.group[rows]
         return Rows(self.numeric[index], self.codes[index], self.classes[rows], weight, group)
 
+    def followed_by(self, other: Rows) -> Rows:
+        """These and other rows; a weight that is not given is 1, and no group has rows of both."""
+        weight, group = None, None
+        if self.weight is not None or other.weight is not None:
+            each = (
+                np.ones(len(x), np.float32) if x.weight is None else x.weight for x in (self, other)
+            )
+            weight = np.concatenate([*each])
+        if self.group is not None and other.group is not None:
+            group = np.concatenate([self.group, self.group.max() + 1 + other.group])
+        return Rows(
+            torch.cat([self.numeric, other.numeric]), torch.cat([self.codes, other.codes]),
+            np.concatenate([self.classes, other.classes]), weight, group,
+        )  # fmt: skip
+
     def for_fit(self) -> tuple[Any, ...]:
         """As :func:`aucmax.fit` and a stream take them: no place for weights that are not there."""
         more = [None if x is None else torch.from_numpy(x) for x in self[3:]]

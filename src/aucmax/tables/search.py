@@ -6,17 +6,16 @@ import functools
 import itertools
 import math
 import os
-import time
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from time import monotonic, perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from aucmax import checks, disk
 from aucmax.checks import NotFiniteError
@@ -31,7 +30,7 @@ from aucmax.tables.classifier import LEARNING_RATE, AUCClassifier
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.fit import TableFile, fit_rows, groups_in_words, judge
-from aucmax.tables.folds import make_folds
+from aucmax.tables.folds import Folds, make_folds
 from aucmax.tables.labeled import Labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
@@ -150,6 +149,7 @@ def tune_file(
     drop: Sequence[str] = (),
     weight: str | None = None,
     group: str | None = None,
+    time: str | None = None,
     id_column: str | None = None,
     exact_labels: bool = False,
     reading: ReadOptions | None = None,
@@ -181,6 +181,8 @@ def tune_file(
             folds are judged by weight too.
         group: a column of groups, as in ``fit_file``; folds do not cut them, and are judged within
             them.
+        time: a column of times, as in ``fit_file``; folds are judged by what comes after what their
+            models know.
         id_column: names a row. It is not trained on, and predictions carry it.
         exact_labels: whether labels that differ in case, blanks or the like are kept apart.
         reading: how the files are written, where it cannot be found out.
@@ -208,11 +210,11 @@ def tune_file(
     workers = checks.count("workers", workers)
     deadline = math.inf
     if time_limit is not None:
-        deadline = time.monotonic() + checks.positive("time_limit", time_limit, infinite=True)
+        deadline = monotonic() + checks.positive("time_limit", time_limit, infinite=True)
     paths = as_paths(data)
     file = TableFile(
         paths, target, positive=positive, drop=tuple(drop), test_share=test_share, seed=seed,
-        exact_labels=exact_labels, weight=weight, group=group, id_column=id_column,
+        exact_labels=exact_labels, weight=weight, group=group, time=time, id_column=id_column,
         reading=reading or ReadOptions(),
     )  # fmt: skip
     require_optuna()
@@ -323,18 +325,14 @@ def _compared(
 
 
 @functools.lru_cache(maxsize=1)
-def read_folds(
-    file: TableFile, digest: str
-) -> tuple[Labeled, Labeled, tuple[NDArray[np.int64], ...]]:
+def read_folds(file: TableFile, digest: str) -> tuple[Labeled, Labeled, Folds]:
     """Training rows, test rows, and the folds of the training rows; read once by each process.
-
-    Folds have the same shares of the classes, and repeats of a row together.
 
     Args:
         file: of the rows.
         digest: of the file, so that another one of the same name is read again.
     """
-    train, test = file.split()
+    train, test, _ = file.split()
     encoded = TableEncoder().fit(train.table).transform(train.table)
     folds = make_folds(encoded, train.classes, None, count=FOLDS, seed=file.seed, group=train.group)
     if folds.count < FOLDS and train.group is not None:
@@ -348,7 +346,7 @@ def read_folds(
             f"data must have enough rows of every label to cut those to train on in {FOLDS}, "
             f"found {counts.min()} of {train.labels[int(counts.argmin())]!r} among them"
         )
-    return train, test, tuple(folds.rows(k)[1] for k in range(FOLDS))
+    return train, test, folds
 
 
 def metric_of(options: Mapping[str, Any]) -> Metric:
@@ -357,21 +355,21 @@ def metric_of(options: Mapping[str, Any]) -> Metric:
 
 
 class Fold:
-    """A classifier of all rows but those held, which judge it."""
+    """A classifier of some rows, and the rows held out of it, which judge it."""
 
-    def __init__(
-        self, train: Labeled, held: NDArray[np.int64], seed: int, options: dict[str, Any]
-    ) -> None:
-        known = train.select(np.setdiff1d(np.arange(len(train.classes)), held))
-        self._to_know = known.table, known.classes, known.weight, known.group
-        self.held = train.select(held)
+    def __init__(self, used: Labeled, held: Labeled, seed: int, options: dict[str, Any]) -> None:
+        self._to_know: dict[str, Any] = {
+            "X": used.table, "y": used.classes, "sample_weight": used.weight, "groups": used.group,
+            "time": used.time,
+        }  # fmt: skip
+        self.held = held
         self.options = options
         own = {"random_state": seed, "n_jobs": 1, "verbose": False}
         self.model = AUCClassifier(**(options | own))
 
     def score(self) -> float:
         """Train it here and now."""
-        self.model.fit(*self._to_know)
+        self.model.fit(**self._to_know)
         return self._judged()
 
     def _judged(self) -> float:
@@ -384,7 +382,7 @@ class Fold:
 
     def begin(self) -> dict[str, Any]:
         """The arguments of a training elsewhere, which :meth:`end` takes up."""
-        self.training = self.model._prepare(*self._to_know)
+        self.training = self.model._prepare(**self._to_know)
         return self.training.arguments
 
     def end(self, outcome: Outcome) -> float | Exception:
@@ -398,13 +396,20 @@ class Fold:
             return error.with_traceback(None)
 
 
+def folds_of(train: Labeled, folds: Folds, seed: int, options: dict[str, Any]) -> Iterator[Fold]:
+    """A classifier with these options for each fold."""
+    for k in range(folds.count):
+        used, held = map(train.select, folds.rows(k))
+        yield Fold(used, held, seed, options)
+
+
 def validate(file: TableFile, digest: str, options: dict[str, Any]) -> Trial:
     """Try options on each fold, by a model of the other folds; rows to judge by have no part."""
     train, _, folds = read_folds(file, digest)
-    began = time.perf_counter()
+    began = perf_counter()
     outcomes: list[float | Exception] = []
     try:
-        outcomes += [Fold(train, fold, file.seed, options).score() for fold in folds]
+        outcomes += [fold.score() for fold in folds_of(train, folds, file.seed, options)]
     except (DivergedError, NotFiniteError) as error:
         outcomes.append(error)
     return trial_of(options, outcomes, began)
@@ -412,7 +417,7 @@ def validate(file: TableFile, digest: str, options: dict[str, Any]) -> Trial:
 
 def trial_of(options: dict[str, Any], outcomes: Sequence[float | Exception], began: float) -> Trial:
     """A trial that began at that time, by the outcomes of its folds."""
-    seconds = round(time.perf_counter() - began, 3)
+    seconds = round(perf_counter() - began, 3)
     folds: list[float] = []
     for outcome in outcomes:
         if isinstance(outcome, Exception):
@@ -441,10 +446,9 @@ def validate_in_turn(
                 yield None
                 continue
             name, _, (file, digest, options) = task
-            began[name], outcomes[name] = time.perf_counter(), {}
+            began[name], outcomes[name] = perf_counter(), {}
             train, _, folds = read_folds(file, digest)
-            for k, held in enumerate(folds):
-                fold = Fold(train, held, file.seed, options)
+            for k, fold in enumerate(folds_of(train, folds, file.seed, options)):
                 under_way[next(runs)] = name, k, fold
                 yield fold.begin()
 
@@ -542,7 +546,7 @@ class Search:
         at_work: dict[str, Any] = {}
 
         def tasks() -> Iterator[Any]:
-            while (begun := self.begun()) < trials and (not begun or time.monotonic() < deadline):
+            while (begun := self.begun()) < trials and (not begun or monotonic() < deadline):
                 if len(at_work) == workers:
                     yield None
                     continue
