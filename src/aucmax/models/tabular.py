@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,11 +110,27 @@ class TabularEnsemble(nn.Module):
         return int(self.backbone.k)  # type: ignore[arg-type]
 
     def forward(self, columns: Columns) -> Tensor:
-        """Raw scores of numeric columns and categories."""
-        features = self.features(columns)
-        each = features[:, None].expand(-1, self.scores_per_row, -1)
-        scores: Tensor = self.output(self.backbone(each))
-        return scores.flatten(0, 1) if self.training else scores.mean(1)
+        r"""Raw scores of numeric columns and categories.
+
+        A member's layer is :math:`s_k \odot W (r_k \odot x) + b_k`: its weights are scaled rather
+        than each of the rows, which are more.
+        """
+        blocks: Any = self.backbone.blocks
+        output: Any = self.output
+        (first, *after), *others = blocks  # the first layer's members all take the same rows
+        x = self.features(columns)
+        weight = first.s[:, :, None] * first.weight * first.r[:, None]
+        hidden = functional.linear(x, weight.flatten(0, 1), first.bias.flatten())
+        for part in after:
+            hidden = part(hidden)
+        members = hidden.view(len(x), len(weight), -1).transpose(0, 1)
+        for layer, *after in others:
+            weight = layer.r[:, :, None] * layer.weight.T * layer.s[:, None]
+            members = torch.baddbmm(layer.bias[:, None], members, weight)
+            for part in after:
+                members = part(members)
+        scores = torch.baddbmm(output.bias[:, None], members, output.weight)
+        return scores.transpose(0, 1).flatten(0, 1) if self.training else scores.mean(0)
 
     def folded(self) -> FoldedEnsemble:
         """The same scores from a network without members, for use when training is over."""
