@@ -23,6 +23,11 @@ def rank() -> int:
     return dist.get_rank() if world_size() > 1 else 0
 
 
+def is_first() -> bool:
+    """Whether this process is the one that speaks: before its group is joined, and after, too."""
+    return int(os.environ.get("RANK", "0")) == 0 if world_size() == 1 else rank() == 0
+
+
 def sendable(x: Tensor) -> Tensor:
     """``x`` where the process group can send it from: NCCL alone sends no host memory."""
     return x if "cpu:" in dist.get_backend_config() else x.cuda()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
@@ -30,6 +31,7 @@ from aucmax.tables.files import read
 from aucmax.tables.streaming import Batches, RowGroups
 
 REAL_FILES = Path(__file__).parents[1] / "files" / "tables"
+RANKS = Path(__file__).parents[1] / "helpers" / "ranks_stream.py"
 QUICK = {"members": 2, "width": 16, "n_jobs": 1, "progress": False}
 
 
@@ -161,13 +163,105 @@ def test_killed_it_goes_on(tmp_path, small_batches):
     )
 
 
+def test_several_classes(tmp_path, small_batches):
+    """Their shares come from the sample; probabilities are calibrated as of a table in memory."""
+    random = np.random.default_rng(0)
+    y = random.choice(3, 3000, p=[0.7, 0.2, 0.1])
+    table = pa.table({"x": random.normal(1.5 * y), "y": np.array(["low", "mid", "top"])[y]})
+    pa.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=400)
+    fitted = fit_stream(tmp_path / "a.parquet", "y", out=tmp_path / "model", **QUICK)
+    assert fitted.evaluation.auc.value > 0.7
+    assert fitted.model.classes_.tolist() == ["low", "mid", "top"]
+    told = pa.csv.read_csv(
+        pa.py_buffer(predict_file(tmp_path / "model", tmp_path / "a.parquet")[0].encode())
+    )
+    shares = [np.mean(told[f"probability of {label}"]) for label in ("low", "mid", "top")]
+    assert np.allclose(shares, [0.7, 0.2, 0.1], atol=0.05)
+    with pytest.raises(ValueError, match="threshold must be left to two classes, found 'cost=5'"):
+        fit_stream(tmp_path / "a.parquet", "y", threshold="cost=5", **QUICK)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    """A folder as other programs leave it, and a model of it that nobody named."""
+    folder = tmp_path_factory.mktemp("of-spark") / "sales.parquet"
+    (folder / "older").mkdir(parents=True)
+    write_parts(folder, 600)
+    for name in ("_SUCCESS", ".part-0.parquet.crc", "part-1.parquet.crc"):
+        (folder / name).touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder.parent)
+        return folder, fit_stream(folder, "y", drop=["row"], **QUICK)
+
+
+def test_a_folder_is_a_table(spark):
+    folder, fitted = spark
+    assert fitted.folder == folder.parent / "sales-model"
+    assert sum(part.rows for part in fitted.evaluation.parts.values()) == 600
+    said = [
+        f"the folder {folder / 'older'} is not looked into: a pattern can name it",
+        f"what is hidden in the folder {folder} is not read: '.part-0.parquet.crc', '_SUCCESS', "
+        f"'part-1.parquet.crc'",
+    ]
+    assert [note for note in fitted.evaluation.notes if "folder" in note] == said
+    for data in (folder, folder / "part-*", [folder / "part-0.parquet", folder / "part-[12].*"]):
+        assert preview_file(data, "y").columns == preview_stream(data, "y").columns
+        text, notes = predict_file(fitted.folder, data)
+        assert len(text.splitlines()) == 601
+        assert [note for note in notes if "folder" in note] == (said if data == folder else [])
+        found = evaluate_file(fitted.folder, data)
+        assert found.rows.counts == tuple(
+            pa.compute.value_counts(read(data).table["y"]).field(1).to_pylist()
+        )
+        assert sum("the model was fitted to" in note for note in found.notes) == 3
+    with pytest.raises(ValueError, match="out must be another file than the data"):
+        predict_file(fitted.folder, folder / "part-*.parquet", out=folder / "part-1.parquet")
+
+
+def test_a_folder_without_files(tmp_path):
+    (tmp_path / "_SUCCESS").touch()
+    said = rf"^data must name files that are there, found none in the folder {tmp_path} but '_SUC"
+    for reads in (read, RowGroups):
+        with pytest.raises(ValueError, match=said):
+            reads(tmp_path)
+
+
+def test_a_name_that_looks_like_a_pattern(tmp_path):
+    (tmp_path / "a[1].csv").write_text("x,y\n1,no\n2,yes\n")
+    (tmp_path / "a1.csv").write_text("x,y\n1,no\n")
+    assert read(tmp_path / "a[1].csv").table.num_rows == RowGroups(tmp_path / "a[1].csv").rows == 2
+
+
+def test_each_rank_reads_files_of_its_own(tmp_path):
+    """Or row groups, where files are fewer; the first writes the model, and tells of it."""
+    for name, parts in (("many", 3), ("one", 1)):
+        (tmp_path / name).mkdir()
+        write_parts(tmp_path / name, rows=6000, parts=parts)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [str(RANKS), str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("The model is in") == 1
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+    for name, files in (("many", [2, 1]), ("one", [1, 1])):
+        assert [len(rank[name]["files"]) for rank in ranks] == files
+        given = [row for rank in ranks for row in rank[name]["rows"]]
+        assert len(given) == len(set(given)) == 4800
+    assert abs(len(ranks[0]["one"]["rows"]) - len(ranks[1]["one"]["rows"])) <= 700
+    model = AUCClassifier.load(tmp_path / "model")
+    assert model.history_[-1]["step"] == 48
+    assert model.validation_auc_ > 0.75
+
+
 @pytest.mark.parametrize(
     ("pattern", "target", "message"),
     [
         ("none-*.parquet", "y", "data must name files that are there, found none like"),
         ("part-*", "label", "target must be a column of .*, found 'label'"),
         ("part-*", "row", "target must have at most 100 classes"),
-        ("*", "y", "data must be files of one kind of"),
+        ("*", "y", r"data must be files of one kind, found endings like .*: 3 .parquet, 1 .txt"),
+        ("notes.txt", "y", r"data must be files of one kind of .parquet, .*, found \['.txt'\]"),
     ],
 )
 def test_what_cannot_be_right(tmp_path, pattern, target, message):

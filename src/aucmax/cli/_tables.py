@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from aucmax import checks
+from aucmax import checks, distributed
 from aucmax.cli._reproduce import Count, Folder, Seconds
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.evaluation import Evaluation, compare_aucs
@@ -99,11 +99,11 @@ def fit(
     Stopped or killed, the same command goes on.
 
     Args:
-        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file, or several with the same
-            columns.
+        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file, several with the same
+            columns, a folder of them, or a pattern in quotes such as 'part-*.parquet'.
         target: The column to predict.
         positive: Its positive label; by default 1, true or yes, else the rarer one.
-        out: Folder for model and report; by default the first file's name with "-model".
+        out: Folder for model and report; by default the file's or folder's name with "-model".
         drop: Columns to leave out.
         weight: How much each row counts, a number of at least 0: in training, and in every AUC,
             share and cost. It is not trained on, and predict does not need it.
@@ -136,7 +136,7 @@ def fit(
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
         threads: At most so many cores; by default what torch takes.
         quiet: Show no progress and no notes, only the AUC and where the model is.
-        streaming: Read the rows from disk as they are needed; a FILE may be 'part-*.parquet'.
+        streaming: Read the rows from disk as they are needed, for files larger than memory.
         passes: With --streaming, how often every row is seen.
         dry_run: Only say what is understood of the files, column by column.
     """
@@ -174,7 +174,8 @@ def fit(
             fitted = fit_stream(data, target, passes=passes, **given)
         else:
             fitted = fit_file(data, target, valid=valid, test_share=test_share, **given)
-    _say_all(fitted, summary(fitted.evaluation), quiet)
+    if distributed.is_first():
+        _say_all(fitted, summary(fitted.evaluation), quiet)
 
 
 @contextmanager
@@ -238,11 +239,11 @@ def tune(
     aucmax fit, and have no part in the search. Killed or stopped, the same command goes on.
 
     Args:
-        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file, or several with the same
-            columns.
+        data: A .csv, .csv.gz, .tsv, .parquet, .arrow or .feather file, several with the same
+            columns, a folder of them, or a pattern in quotes such as 'part-*.parquet'.
         target: The column to predict.
         positive: Its positive label; by default 1, true or yes, else the rarer one.
-        out: Folder for model and report; by default the first file's name with "-model".
+        out: Folder for model and report; by default the file's or folder's name with "-model".
         drop: Columns to leave out.
         weight: How much each row counts, a number of at least 0: in training, and in every AUC,
             share and cost. It is not trained on, and predict does not need it.
@@ -297,7 +298,7 @@ def predict(
 
     Args:
         model: The folder that aucmax fit made.
-        data: A file with the columns that the model was trained on, or several.
+        data: A file with the columns that the model was trained on, several, a folder or a pattern.
         out: A .csv or .parquet file; by default CSV on standard output.
         id_column: Names a row, and is copied; by default the one that fit was told, if it is there.
         keep: More columns to copy.
@@ -345,7 +346,7 @@ def evaluate(
 
     Args:
         model: The folder that aucmax fit made.
-        data: A file with the target's column, or several.
+        data: A file with the target's column, several, a folder or a pattern.
         weight: How much each row counts, a number of at least 0; by default all count alike.
         group: Which rows belong together; by default the column that fit was told, if it is there.
         reading: How the files are written.

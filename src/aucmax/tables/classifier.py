@@ -369,6 +369,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin_stream(self, sample: Columns, labels: Sequence[str], seed: int) -> None:
         """Learn from some rows how columns become numbers, and build the network."""
+        self.classes_ = np.array(labels, dtype=object)
         self._check_options()
         if self._has_candidates:
             raise ValueError(
@@ -376,15 +377,26 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"found {self.objective!r}"
             )
         self.metric_ = self._chosen_by(grouped=False).name
-        self.classes_ = np.array(labels, dtype=object)
         self._build(inputs.checked_columns(self, sample, reset=True), seed)
 
     def _fit_stream(
-        self, batches: Any, valid: Rows, *, rows: dict[str, list[int]], **arguments: Any
+        self,
+        batches: Any,
+        valid: Rows,
+        *,
+        rows: dict[str, list[int]],
+        shares: list[float],
+        **arguments: Any,
     ) -> Self:
-        """Train on batches ``((numeric, codes), classes)`` after :meth:`_begin_stream`."""
+        """Train on batches ``((numeric, codes), classes)`` after :meth:`_begin_stream`.
+
+        Of two classes the share is estimated as rows come; of more the ``shares`` are needed.
+        """
         self.rows_ = rows
         options = {**self._recipe(arguments["steps"]), "positives": None, **arguments}
+        if len(shares) > 2 and "auc" in dict(parts_of(str(self.objective))):
+            own = options["loss_options"]
+            options["loss_options"] = {**own, "auc": {"priors": shares, **own.get("auc", {})}}
         with threads(self.n_jobs):
             result = fit(
                 self.network_, batches, valid.for_fit(), probe=0, device=self.device, **options

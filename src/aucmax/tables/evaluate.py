@@ -26,7 +26,7 @@ from aucmax.tables.importance import drops_by_column
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.samples import fair_sample, some_groups
-from aucmax.tables.several import Paths, as_paths, listed
+from aucmax.tables.several import Paths, files_of, listed
 from aucmax.train.options import find_device
 from aucmax.version import __version__
 
@@ -150,7 +150,7 @@ def evaluate_file(
 
     Args:
         folder: of the model.
-        data: CSV, Parquet or Arrow, with the target's column; one file or several.
+        data: CSV, Parquet or Arrow, as in ``fit_file``, with the target's column.
         reading: how the file is written.
         weight: the column of the rows' weights; None counts them alike.
         group: the column of the rows' groups; None is that of ``fit_file``, if it is there.
@@ -182,7 +182,7 @@ def evaluate_file(
     # Not trained with, as is known.
     apart = (before.id_column, before.weight_column, before.time_column, of_training)
     known = before.files.split()
-    for path in as_paths(data):
+    for path in files_of(data):
         if disk.sha256(Path(path)) in known:
             rows.notes.append(
                 f"the model was fitted to {path}: it knows most of these rows, and looks better "

@@ -25,7 +25,7 @@ from aucmax.tables.csv_files import check_names, is_text, read_csv, wrong
 from aucmax.tables.formats import Format, as_categories, is_number, kind_of_type, understand
 from aucmax.tables.formats import notes as format_notes
 from aucmax.tables.read_options import ReadOptions
-from aucmax.tables.several import Paths, as_paths, check_columns, put_together, texts_of_some
+from aucmax.tables.several import Paths, check_columns, files_of, put_together, texts_of_some
 
 __all__ = ["read_table"]
 
@@ -105,18 +105,18 @@ def read(
     What a column of several files is, all of them decide together, as if they were one.
 
     Args:
-        data: the file, or several with the same columns.
+        data: the file, or several with the same columns, a folder of them or a pattern.
         options: how they are written.
         text: columns that stay as they are written.
         formats: those of a model that exists: it reads the texts, so they stay as they are written.
         beside: columns that are not for that model to read, but meant as in training: weights.
     """
-    options, paths = options or ReadOptions(), as_paths(data)
-    notes: list[str] = []
+    options, beginning = options or ReadOptions(), list[str]()
+    paths, notes = files_of(data, beginning), beginning.copy()
     tables, decimals = _read_each(paths, options, {*text}, formats, notes)
     check_columns(paths, tables)
     if mixed := texts_of_some(tables):
-        notes = []
+        notes = beginning.copy()
         tables, decimals = _read_each(paths, options, {*text, *mixed}, formats, notes)
     table, notes = put_together(paths, tables), list(dict.fromkeys(notes))
     for name in options.categories:

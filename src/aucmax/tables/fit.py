@@ -28,7 +28,7 @@ from aucmax.tables.hints import hints
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
-from aucmax.tables.several import Paths, as_paths, listed
+from aucmax.tables.several import Paths, as_paths, files_of, listed
 from aucmax.tables.store import plain_number
 from aucmax.tables.unfinished import work_folder
 from aucmax.train.metrics import metric_in_records
@@ -69,10 +69,11 @@ def fit_file(
     is written.
 
     Args:
-        data: CSV, Parquet or Arrow; several files with the same columns are one table.
+        data: CSV, Parquet or Arrow; several files with the same columns are one table, as are a
+            folder of files of one kind, and a pattern such as ``part-*.parquet``.
         target: the column to predict.
         positive: its positive label; None finds it.
-        out: folder for the model; None for the first file's name with "-model".
+        out: folder for the model; None for the folder's or first file's name with "-model".
         drop: columns to leave out.
         weight: a column of numbers of at least 0, how much each row counts: in training, and in
             every AUC, share, rate and cost. It is not trained on, and predictions do not need it.
@@ -197,7 +198,7 @@ class TableFile:
     @cached_property
     def digest(self) -> str:
         """Of what is in the files; one that is not there is for whoever reads it to say."""
-        paths = map(Path, (*self.data, *self.valid))
+        paths = map(Path, files_of((*self.data, *self.valid)))
         return " ".join(disk.sha256(path) for path in paths if path.is_file())
 
     def settings(self, command: str, data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -355,7 +356,7 @@ def judge(
     compare: bool,
 ) -> Evaluation:
     """All that the report says of the model, by the scores of its test rows."""
-    counts = {**model.rows_, "test": np.bincount(test.classes, minlength=2).tolist()}
+    counts = {**model.rows_, "test": test.counts}
     encoder = model.encoder_
     peers: list[Peer] = []
     notes = all_notes(train, encoder)

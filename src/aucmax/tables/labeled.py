@@ -63,6 +63,12 @@ class Labeled(NamedTuple):
     places: NDArray[np.int64] | None = None
     names: pa.ChunkedArray | None = None
 
+    @property
+    def counts(self) -> list[int]:
+        """How many rows have each label."""
+        counted: list[int] = np.bincount(self.classes, minlength=len(self.labels)).tolist()
+        return counted
+
     def select(self, rows: NDArray[np.int64]) -> Labeled:
         """Some of the rows, by their numbers."""
         weight = None if self.weight is None else self.weight[rows]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from aucmax import disk
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables.classifier import AUCClassifier
+from aucmax.tables.several import files_of
 
 FILES = {
     "model.json", "model.safetensors", "evaluation.json", "evaluation.safetensors", "report.html",
@@ -38,9 +39,11 @@ class Fitted(NamedTuple):
 
 
 def choose(out: str | Path | None, data: str | Path) -> Path:
-    """Where the model of a file goes: if nobody says, beside it is its name with "-model"."""
-    name = f"{Path(data).name.split('.')[0]}-model"
-    return Path(name if out is None else out).resolve()
+    """Where the model goes: if nobody says, the folder's or first file's name with "-model"."""
+    if out is not None:
+        return Path(out).resolve()
+    named = Path(data) if Path(data).is_dir() else Path(files_of(data)[0])
+    return Path(f"{named.resolve().name.split('.')[0]}-model").resolve()
 
 
 def check_free(folder: Path) -> None:

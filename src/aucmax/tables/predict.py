@@ -28,7 +28,7 @@ from aucmax.tables.evaluate import load_for_scoring
 from aucmax.tables.explain import explain_encoded
 from aucmax.tables.files import read
 from aucmax.tables.read_options import ReadOptions
-from aucmax.tables.several import Paths, as_paths
+from aucmax.tables.several import Paths, files_of
 
 MOST_COUNTED = 5
 """Labels whose predictions are counted in words."""
@@ -52,7 +52,7 @@ def predict_file(
 
     Args:
         folder: of the model.
-        data: CSV, Parquet or Arrow; several files with the same columns are one table.
+        data: CSV, Parquet or Arrow, as in ``fit_file``.
         out: a .csv or .parquet file; None gives CSV as text.
         keep: columns of the data to copy, as they are written.
         reading: how the file is written.
@@ -69,7 +69,7 @@ def predict_file(
     """
     if out is not None:
         checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
-        if Path(out).resolve() in [Path(path).resolve() for path in as_paths(data)]:
+        if Path(out).resolve() in [Path(path).resolve() for path in files_of(data)]:
             raise ValueError(f"out must be another file than the data, found {out} for both")
     model = load_for_scoring(folder, device)
     known = id_column or _id_of_training(Path(folder))

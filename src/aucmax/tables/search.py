@@ -172,7 +172,7 @@ def tune_file(
     one worker it then does the same trials as if it had not been killed.
 
     Args:
-        data: CSV, Parquet or Arrow; several files with the same columns are one table.
+        data: CSV, Parquet or Arrow, as in ``fit_file``.
         target: the column to predict.
         positive: its positive label; None finds it.
         out: folder for the model; None for the first file's name with "-model".

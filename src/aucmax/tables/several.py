@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import glob
+import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -11,15 +14,65 @@ import pyarrow as pa
 from aucmax.tables.csv_files import is_text
 
 Paths: TypeAlias = str | Path | Sequence[str | Path]
-"""A file, or several with the same columns."""
+"""A file, a folder of files, a pattern such as ``part-*.parquet``, or several of these."""
+
+HIDDEN = re.compile(r"[._]|.*\.crc$")
+"""Names of what other programs keep for themselves, as Spark keeps _SUCCESS and .part-0.crc."""
 
 
 def as_paths(data: Paths) -> tuple[str, ...]:
-    """The files' names; at least one."""
+    """What was named, as text; at least one."""
     paths = (data,) if isinstance(data, (str, Path)) else tuple(data)
     if not paths:
         raise ValueError("data must be a file or several, found none")
     return tuple(map(str, paths))
+
+
+def files_of(data: Paths, notes: list[str] | None = None) -> tuple[str, ...]:
+    """The files of folders and patterns, by their names, among those that are named themselves.
+
+    Args:
+        data: what was named.
+        notes: to which is added what of a folder or pattern is not read.
+
+    Raises:
+        ValueError: if a folder or pattern has no files, or files of several kinds.
+    """
+    said: list[str] = []
+    files = [path for named in as_paths(data) for path in _files_of_one(named, said)]
+    if notes is not None:
+        notes += said
+    return tuple(files)
+
+
+def _files_of_one(named: str, notes: list[str]) -> list[str]:
+    path = Path(named)
+    if path.is_dir():
+        found, where = [*path.iterdir()], f"in the folder {named}"
+        hidden = [x for x in found if HIDDEN.match(x.name)]
+    elif glob.has_magic(named) and not path.exists():
+        found, where = [Path(x) for x in glob.glob(named, recursive=True)], f"like {named}"
+        hidden = [x for x in found if HIDDEN.match(x.name) and not HIDDEN.match(path.name)]
+    else:
+        return [named]  # whoever reads it says whether it is there
+    folders = sorted(x for x in found if x.is_dir() and x not in hidden)
+    files = sorted(str(x) for x in found if x not in hidden and x not in folders)
+    if path.is_dir():
+        # What rows of a folder have in common, its name may say, and nobody has been told.
+        notes += [f"the folder {x} is not looked into: a pattern can name it" for x in folders]
+    else:
+        files += [file for x in folders for file in _files_of_one(str(x), notes)]
+    names = _some(sorted(x.name for x in hidden))
+    if not files:
+        but = f" but {names}" if hidden else ""
+        raise ValueError(f"data must name files that are there, found none {where}{but}")
+    if hidden:
+        notes.append(f"what is hidden {where} is not read: {names}")
+    kinds = Counter(Path(file.lower().removesuffix(".gz")).suffix for file in files)
+    if len(kinds) > 1:
+        some = ", ".join(f"{count:,} {kind or 'without'}" for kind, count in sorted(kinds.items()))
+        raise ValueError(f"data must be files of one kind, found endings {where}: {some}")
+    return files
 
 
 def listed(data: Paths) -> str:

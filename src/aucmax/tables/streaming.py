@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset
 from numpy.typing import NDArray
 
-from aucmax import checks
+from aucmax import checks, distributed
 from aucmax.judge.evaluation import Part
 from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
@@ -36,8 +36,9 @@ from aucmax.tables.labeled import (
 from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.scoring import Rows
-from aucmax.tables.several import Paths, as_paths, check_columns, listed, put_together
+from aucmax.tables.several import Paths, as_paths, check_columns, files_of, listed, put_together
 from aucmax.tables.unfinished import work_folder
+from aucmax.train.options import find_device
 
 BATCH = 1024
 EVALUATIONS = 40
@@ -72,10 +73,14 @@ def fit_stream(
 
     How columns become numbers is learned from a sample of at most 200,000 rows, of which two
     tenths are kept to stop and to judge by. The share of positives is estimated as rows come
-    (Algorithm 4). Killed or stopped, the same call goes on.
+    (Algorithm 4); of several classes the sample tells the shares. Killed or stopped, the same call
+    goes on.
+
+    Under ``torchrun`` each process reads files of its own, or row groups if files are fewer, and
+    takes its part of every step; the first writes the model.
 
     Args:
-        data: files, or patterns such as ``part-*.parquet``: Parquet, Arrow or CSV.
+        data: Parquet, Arrow or CSV: files, folders, or patterns such as ``part-*.parquet``.
         target: the column to predict.
         positive: its positive label; None finds it.
         out: folder for the model.
@@ -100,57 +105,88 @@ def fit_stream(
         reading=reading,
     )  # fmt: skip
     folder = model_folder.choose(out, paths[0])
-    groups = RowGroups(paths, reading)
-    rows, parts = _read_sample(file, groups)
-    labels, weights = rows.labels, rows.weight
-    if len(labels) > 2:
-        raise ValueError(f"target must have two classes for streaming, found {len(labels)}")
-    counted = np.ones(len(parts)) if weights is None else weights
-    train, valid, test = (
-        rows.select(np.flatnonzero((parts == k) & (counted > 0))) for k in range(3)
-    )
-    counts = [np.bincount(part.classes, minlength=2).tolist() for part in (train, valid, test)]
-    if min(counts[1] + counts[2]) == 0:
-        raise ValueError(
-            f"data must have every label among the rows kept apart, found {counts[1]} of "
-            f"{labels} to stop by and {counts[2]} to judge by"
-        )
     options = {"threshold": "balanced", "time_limit": time_limit, **options}
-    model = AUCClassifier(random_state=seed, **options)
-    model._begin_stream(train.table, labels, seed)
-
-    def encode(block: Columns) -> tuple[Any, ...]:
-        columns, words, weights = _apart(file, block)
-        words = join_spellings(
-            words, target, [], exact=exact_labels, known=labels, missing=reading.na_values
+    with distributed.process_group(find_device(options.get("device", "auto"))):
+        groups = RowGroups(paths, reading)
+        rows, parts = _read_sample(file, groups)
+        labels, weights = rows.labels, rows.weight
+        counted = np.ones(len(parts)) if weights is None else weights
+        train, valid, test = (
+            rows.select(np.flatnonzero((parts == k) & (counted > 0))) for k in range(3)
         )
-        there = np.flatnonzero(words != "")
-        numbers = label_numbers(words[there], labels, target)
-        weights = None if weights is None else weights[there]
-        known = Labeled(columns.select(there), numbers, labels, [], weights)
-        return _encoded(model, known).for_fit()
+        if min(valid.counts + test.counts) == 0:
+            raise ValueError(
+                f"data must have every label among the rows kept apart, found {valid.counts} of "
+                f"{labels} to stop by and {test.counts} to judge by"
+            )
+        model = AUCClassifier(random_state=seed, **options)
+        model._begin_stream(train.table, labels, seed)
 
-    count = groups.rows - (groups.sample_size - len(parts))  # beyond it none is known to lack one
-    steps = max(1, round(passes * (count - (parts > 0).sum()) / BATCH))
-    settings = {**file.settings("fit --streaming", groups.stamps(), options), "passes": passes}
-    with work_folder(folder, settings, progress) as work:
-        model._fit_stream(
-            Batches(groups, encode, BATCH, seed),
-            _encoded(model, valid),
-            rows={"train": counts[0], "valid": counts[1]},
-            steps=steps,
-            eval_every=max(1, steps // EVALUATIONS),
-            seed=seed,
-            out=work,
-            progress=progress,
-        )
-        scored = ScoredRows.of(model, model.encoder_.transform(test.table))
-        known = rows.select(np.flatnonzero((parts < 2) & (counted > 0)))
-        evaluation = judge(model, known, test, scored, file=file, command=command, compare=False)
-        if count > len(parts):  # nobody has counted the labels of those beyond the sample
-            seen = Part(count - int((parts > 0).sum()))
-            evaluation = replace(evaluation, parts={**evaluation.parts, "train": seen})
-        return model_folder.write(folder, model, evaluation)
+        def encode(block: Columns) -> tuple[Any, ...]:
+            columns, words, weights = _apart(file, block)
+            words = join_spellings(
+                words, target, [], exact=exact_labels, known=labels, missing=reading.na_values
+            )
+            there = np.flatnonzero(words != "")
+            numbers = label_numbers(words[there], labels, target)
+            weights = None if weights is None else weights[there]
+            known = Labeled(columns.select(there), numbers, labels, [], weights)
+            return _encoded(model, known).for_fit()
+
+        # Rows beyond the sample are not known to lack a label.
+        count = groups.rows - (groups.sample_size - len(parts))
+        processes = distributed.world_size()
+        each = max(1, BATCH // processes)
+        steps = max(1, round(passes * (count - (parts > 0).sum()) / (each * processes)))
+        mass = np.bincount(train.classes, train.weight, minlength=len(labels))
+        settings = {
+            **file.settings("fit --streaming", groups.stamps(), options),
+            "passes": passes,
+            "processes": processes,
+        }
+        with _work_of_all(folder, settings, progress) as work:
+            model._fit_stream(
+                Batches(groups, encode, each, seed),
+                _encoded(model, valid),
+                rows={"train": train.counts, "valid": valid.counts},
+                shares=(mass / mass.sum()).tolist(),
+                steps=steps,
+                batch_size=each * processes,
+                eval_every=max(1, steps // EVALUATIONS),
+                seed=seed,
+                out=work,
+                progress=progress,
+            )
+            distributed.gather_objects(None)  # the first removes what others may still read
+            told: Any = None
+            if distributed.rank() == 0:
+                scored = ScoredRows.of(model, model.encoder_.transform(test.table))
+                known = rows.select(np.flatnonzero((parts < 2) & (counted > 0)))
+                evaluation = judge(
+                    model, known, test, scored, file=file, command=command, compare=False
+                )
+                if count > len(parts):  # nobody has counted the labels of those beyond the sample
+                    seen = Part(count - int((parts > 0).sum()))
+                    evaluation = replace(evaluation, parts={**evaluation.parts, "train": seen})
+                told = evaluation, model_folder.write(folder, model, evaluation).replaced
+            evaluation, replaced = distributed.broadcast_object(told)
+            return Fitted(folder, model, evaluation, folder / "report.html", replaced)
+
+
+@contextmanager
+def _work_of_all(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterator[Path]:
+    """The work folder of all processes together, which the first holds for them."""
+    with ExitStack() as held:
+        work, error = None, None
+        if distributed.rank() == 0:
+            try:
+                work = held.enter_context(work_folder(folder, settings, say))
+            except (ValueError, OSError) as caught:
+                error = caught
+        work, error = distributed.broadcast_object((work, error))  # none waits for one that failed
+        if error is not None:
+            raise error
+        yield work
 
 
 def preview_stream(data: Paths, target: str, **options: Any) -> Preview:
@@ -218,23 +254,20 @@ class RowGroups:
     for testing; :meth:`blocks` never gives those.
 
     Args:
-        patterns: files, or patterns such as ``part-*.parquet``.
+        data: files, folders, or patterns such as ``part-*.parquet``.
         reading: how CSVs are written.
 
     Attributes:
-        rows: of all files.
+        sizes: the rows of each group.
         sample_size: rows of the sample, once it is read.
         decimal: sign of their numbers.
         notes: what a person should know of how they are read.
     """
 
-    def __init__(self, patterns: Paths, reading: ReadOptions | None = None) -> None:
+    def __init__(self, data: Paths, reading: ReadOptions | None = None) -> None:
         self.reading = reading or ReadOptions()
-        self.paths: list[str] = []
-        for pattern in as_paths(patterns):
-            if not (found := sorted(glob.glob(pattern))):
-                raise ValueError(f"data must name files that are there, found none like {pattern}")
-            self.paths += found
+        notes: list[str] = []
+        self.paths = files_of(data, notes)
         kinds = {Path(path).suffix for path in self.paths}
         if len(kinds) > 1 or not kinds <= KINDS.keys():
             raise ValueError(
@@ -242,10 +275,10 @@ class RowGroups:
             )
         self.kind = KINDS[kinds.pop()]
         self.groups: list[Any] = []
-        self.rows, self.sample_size, self.decimal = 0, 0, "."
+        self.sizes: list[int] = []
+        self.sample_size, self.decimal = 0, "."
         self.unnamed: set[str] = set()
         self.invisible = False
-        notes: list[str] = []
         schemas = [self._add(path, notes) for path in self.paths]
         check_columns(self.paths, [without_index(schema.empty_table()) for schema in schemas])
         self.notes = list(dict.fromkeys(notes))
@@ -264,14 +297,49 @@ class RowGroups:
                 self.decimal = "," if "," in (dialect.decimal, self.decimal) else "."
                 self.unnamed |= dialect.unnamed
             data = pyarrow.dataset.dataset(path, format=written)
-            self.rows += data.count_rows()
             for part in data.get_fragments():
-                whole = not hasattr(part, "split_by_row_group")
-                self.groups += [part] if whole else part.split_by_row_group()
+                if hasattr(part, "split_by_row_group"):
+                    groups = part.split_by_row_group()
+                    sizes = [group.row_groups[0].num_rows for group in groups]
+                else:
+                    groups, sizes = [part], [part.count_rows()]
+                self.groups += groups
+                self.sizes += sizes
         except (pa.ArrowException, OSError) as error:
             why = re.sub(r".* input source '[^']*': (Invalid: )?", "", str(error).splitlines()[0])
             raise wrong(Path(path), f"cannot be read: {why}") from None
         return data.schema
+
+    @property
+    def rows(self) -> int:
+        """Of all files."""
+        return sum(self.sizes)
+
+    def own(self) -> list[int]:
+        """Which groups this process reads: of files of its own, or others if these are too few.
+
+        The processes' rows are as equal in number as can be.
+        """
+        processes = distributed.world_size()
+        if processes == 1:
+            return list(range(len(self.groups)))
+        files = [group.path for group in self.groups]
+        whole = len({*files}) >= processes
+        units: dict[Any, list[int]] = {}
+        for index, file in enumerate(files):
+            units.setdefault(file if whole else index, []).append(index)
+        if len(units) < processes:
+            raise ValueError(
+                f"data must have a file or row group for each of {processes} processes, found "
+                f"{len(units)}"
+            )
+        rows = {unit: sum(self.sizes[index] for index in own) for unit, own in units.items()}
+        loads, own = [0] * processes, [list[int]() for _ in range(processes)]
+        for unit in sorted(units, key=lambda unit: -rows[unit]):
+            least = loads.index(min(loads))
+            loads[least] += rows[unit]
+            own[least] += units[unit]
+        return own[distributed.rank()]
 
     def stamps(self) -> list[tuple[int, int]]:
         """Size and time of each file: to read all that is in them would take too long."""
@@ -291,9 +359,9 @@ class RowGroups:
         return columns_of(table), parts
 
     def blocks(self, seed: int) -> Iterator[Columns]:
-        """All training rows in blocks: groups in a random order, rows of a block shuffled."""
+        """This process's training rows in blocks: groups in random order, rows shuffled."""
         random = np.random.default_rng(seed)
-        for index in random.permutation(len(self.groups)).tolist():
+        for index in random.permutation(self.own()).tolist():
             offset = 0
             options = {"batch_size": BLOCK, "batch_readahead": 1, "fragment_readahead": 1}
             for batch in self.groups[index].to_batches(**options):

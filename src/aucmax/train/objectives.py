@@ -90,6 +90,8 @@ def auc(known: Known, options: Mapping[str, Any]) -> nn.Module:
         return _make(GroupedAUCLoss, *known.groups, **{"prior": prior, "sparse": sparse, **options})
     _refuse_groups(known, "auc")
     kinds = {"binary": AUCLoss, "multiclass": MulticlassAUCLoss, "multilabel": MultilabelAUCLoss}
+    if known.task == "multiclass" and "priors" in options:
+        return _make(MulticlassAUCLoss, **options)
     if known.task != "binary" and known.prior is None:
         raise ValueError(
             f"labels must be given for a {known.task} task: their shares are its priors"
