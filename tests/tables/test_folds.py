@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from aucmax.data.groups import are_compared
 from aucmax.tables.encoder import Encoded
-from aucmax.tables.folds import held_out, make_folds
+from aucmax.tables.folds import held_out, judged_by, make_folds
 
 
 def encoded(values):
@@ -186,7 +186,8 @@ def test_by_time_a_fit_knows_the_past_and_is_judged_by_what_follows(seed, count,
     classes = random.integers(2, size=300)
     table = encoded(random.integers(50, size=300))  # what comes again may be known
     folds = make_folds(table, classes, weight, count=count, repeats=2, seed=0, time=time)
-    assert folds.count == min(count, times - 1)
+    assert 1 <= folds.count <= min(count, times - 1)
+    assert folds.count == count or times == 3
     before = weight < 0
     for k in range(folds.count):
         used, held = folds.rows(k)
@@ -195,18 +196,24 @@ def test_by_time_a_fit_knows_the_past_and_is_judged_by_what_follows(seed, count,
         assert not k or np.array_equal(folds.used[:, k], before)
         before = folds.used[:, k] | folds.held[:, k]
         if times == 300:
-            assert abs(len(held) - np.count_nonzero(weight) / (count + 1)) <= 1
+            assert abs(len(held) - np.count_nonzero(weight) / (2 * count)) <= 1
     assert np.array_equal(before, weight > 0)  # the last block is the end of time
+    assert np.array_equal(folds.whole, np.flatnonzero(weight))
     used, held = sides(table, classes, weight, 0.3, 0, time=time)
     assert time[used].max() < time[held].min()
     assert times < 300 or abs(len(held) - 0.3 * np.count_nonzero(weight)) <= 0.5
+
+
+def test_rows_that_are_given_to_judge_by_are_never_trained_on():
+    folds = judged_by(np.arange(6) > 3, np.array([1, 0, 1, 1, 0, 1]))
+    assert [x.tolist() for x in (*folds.rows(0), folds.whole)] == [[0, 2, 3], [5], [0, 2, 3]]
 
 
 def test_a_time_without_positives_makes_fewer_blocks():
     time = np.arange(100)
     classes = np.isin(time, [10, 20, 30, 60, 70]).astype(np.int64)
     folds = make_folds(encoded(time), classes, None, count=5, seed=0, time=time)
-    assert [len(folds.rows(k)[1]) for k in range(folds.count)] == [34, 33]
+    assert [len(folds.rows(k)[1]) for k in range(folds.count)] == [50]
     assert len(sides(encoded(time), classes, None, 0.2, 0, time=time)[1]) == 0
     late = make_folds(encoded(time), (time > 90).astype(np.int64), None, count=5, seed=0, time=time)
     assert late.count == 0

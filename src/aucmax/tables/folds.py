@@ -29,10 +29,12 @@ class Folds:
     Attributes:
         used: (N, fits), whether a row is trained on.
         held: (N, fits), whether it is judged; never both.
+        apart: whether the rows that judge are for that alone, and no fit of all rows knows them.
     """
 
     used: NDArray[np.bool_]
     held: NDArray[np.bool_]
+    apart: bool = False
 
     @property
     def count(self) -> int:
@@ -43,6 +45,12 @@ class Folds:
     def judged(self) -> NDArray[np.int64]:
         """Numbers of the rows that some fit is judged by."""
         return np.flatnonzero(self.held.any(axis=1))
+
+    @property
+    def whole(self) -> NDArray[np.int64]:
+        """Numbers of the rows that one more fit, for new rows, is trained on."""
+        used = self.used.any(axis=1)
+        return np.flatnonzero(used if self.apart else used | self.held.any(axis=1))
 
     def rows(self, fit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of the rows that a fit is trained on, and of those that it is judged by."""
@@ -66,8 +74,9 @@ def make_folds(
     where a class has too few rows, or too few groups can be compared within; no fit, if there
     cannot be two.
 
-    By time, rows are cut into ``count + 1`` blocks, one after the other, each with every class, and
-    a fit is trained on all that came before the block that judges it: there is none for the first.
+    By time, the later half of the rows is cut into ``count`` blocks, one after the other, each with
+    every class, and a fit is trained on all that came before the block that judges it: on half of
+    the rows at least. The first half judges none.
 
     Args:
         encoded: the table.
@@ -82,7 +91,7 @@ def make_folds(
     table, random = _Table(encoded, classes, weight, group, time), np.random.default_rng(seed)
     used, held = [], []
     for _ in range(repeats if time is None else 1):
-        part = table.equal_parts(count if time is None else count + 1, random)
+        part = table.equal_parts(count, random)
         if part is None:
             continue
         last = int(part.max())
@@ -134,9 +143,9 @@ def held_out(
 
 
 def judged_by(judges: NDArray[np.bool_], weight: NDArray[Any] | None) -> Folds:
-    """One fit that is judged by these rows; those that weigh nothing are on neither side."""
+    """One fit that is judged by these rows alone; those that weigh nothing are on neither side."""
     counted = np.ones(len(judges), bool) if weight is None else weight > 0
-    return Folds((counted & ~judges)[:, None], (counted & judges)[:, None])
+    return Folds((counted & ~judges)[:, None], (counted & judges)[:, None], apart=True)
 
 
 def count_known(encoded: Encoded, known: Encoded) -> int:
@@ -177,12 +186,17 @@ class _Table:
         self.fewest = int(counts.min())
 
     def equal_parts(self, count: int, random: np.random.Generator) -> NDArray[np.int64] | None:
-        """Each row's part of so many, or of as many as there can be; None if not of two."""
-        if self.fewest >= FEWEST:
-            for parts in range(min(count, self.fewest), 1, -1):
-                part = self.cut(np.full(parts - 1, 1 / parts), random)
-                if part is not None:
-                    return part
+        """Each row's part of so many, or of as many as there can be; None if there is no cut.
+
+        By time, parts of the later half, and the other half as one part more.
+        """
+        if self.fewest < FEWEST:
+            return None
+        for parts in range(min(count, self.fewest), 0, -1):
+            share = 1 / parts if self.time is None else 0.5 / parts
+            shares = np.full(parts - (self.time is None), share)
+            if len(shares) and (part := self.cut(shares, random)) is not None:
+                return part
         return None
 
     def cut(

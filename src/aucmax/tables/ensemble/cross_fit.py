@@ -82,8 +82,8 @@ def encoded(rows: Rows) -> Encoded:
 
 
 def all_used(rows: Rows, folds: Folds) -> Rows:
-    """Those that some fit is trained on."""
-    return rows.select(np.flatnonzero(folds.used.any(1)))
+    """Those that the fit for new rows is trained on."""
+    return rows.select(folds.whole)
 
 
 def cross_fit(
