@@ -26,7 +26,7 @@ LAYERS = [
         "random_state",
         "row_groups",
     ],
-    ["signals", "search"],
+    ["signals", "search", "threads"],
     ["kernels"],
     ["stages", "metrics", "loss", "optim"],
     ["sharding", "data", "models", "history", "boosting"],

@@ -134,7 +134,7 @@ def fit(
         time_limit: Stop training after so many seconds.
         seed: Of everything that is random.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
-        threads: At most so many cores; by default what torch takes.
+        threads: At most so many cores; by default those that it may use.
         quiet: Show no progress and no notes, only the AUC and where the model is.
         streaming: Read the rows from disk as they are needed, for files larger than memory.
         passes: With --streaming, how often every row is seen.
@@ -179,24 +179,24 @@ def fit(
 
 
 @contextmanager
-def _cores(threads: int | None) -> Iterator[None]:
-    """At most so many for torch, Arrow and scikit-learn; None leaves them as they are."""
+def _cores(count: int | None) -> Iterator[None]:
+    """At most so many for torch, Arrow and scikit-learn; None leaves them what they take."""
     import pyarrow
-    import torch
     from threadpoolctl import threadpool_limits
 
-    if threads is None:
-        yield
+    from aucmax.threads import threads
+
+    if count is None:
+        with threads(None):
+            yield
         return
-    before = torch.get_num_threads(), pyarrow.cpu_count()
-    with threadpool_limits(checks.count("threads", threads)):
-        torch.set_num_threads(threads)
-        pyarrow.set_cpu_count(threads)
+    before = pyarrow.cpu_count()
+    with threadpool_limits(checks.count("threads", count)), threads(count):
+        pyarrow.set_cpu_count(count)
         try:
             yield
         finally:
-            torch.set_num_threads(before[0])
-            pyarrow.set_cpu_count(before[1])
+            pyarrow.set_cpu_count(before)
 
 
 def _say_all(fitted: Fitted, text: str, quiet: bool) -> None:
@@ -265,14 +265,15 @@ def tune(
     """
     from aucmax.tables import tune_file
 
-    fitted, tuning = tune_file(
-        data, target, positive=positive, out=out, drop=drop, weight=weight, group=group,
-        time=time, id_column=id_column, exact_labels=exact_labels, reading=reading, metric=metric,
-        threshold=threshold or "balanced", trials=trials, workers=workers,
-        test_share=test_share, time_limit=time_limit, seed=seed, device=device,
-        progress=not quiet,
-        command=shlex.join(["aucmax", *sys.argv[1:]]),
-    )  # fmt: skip
+    with _cores(None):
+        fitted, tuning = tune_file(
+            data, target, positive=positive, out=out, drop=drop, weight=weight, group=group,
+            time=time, id_column=id_column, exact_labels=exact_labels, reading=reading,
+            metric=metric, threshold=threshold or "balanced", trials=trials, workers=workers,
+            test_share=test_share, time_limit=time_limit, seed=seed, device=device,
+            progress=not quiet,
+            command=shlex.join(["aucmax", *sys.argv[1:]]),
+        )  # fmt: skip
     within = fitted.evaluation.compared_auc is not fitted.evaluation.auc
     _say_all(fitted, f"{summary(fitted.evaluation)}\n\n{in_words(tuning, within)}", quiet)
     if not quiet:
@@ -312,7 +313,7 @@ def predict(
             column.
         reading: How the files are written.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
-        threads: At most so many cores; by default what torch takes.
+        threads: At most so many cores; by default those that it may use.
         quiet: Say nothing but the predictions.
     """
     from aucmax.tables import predict_file
@@ -351,7 +352,7 @@ def evaluate(
         group: Which rows belong together; by default the column that fit was told, if it is there.
         reading: How the files are written.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
-        threads: At most so many cores; by default what torch takes.
+        threads: At most so many cores; by default those that it may use.
         quiet: Say nothing but the AUC.
     """
     from aucmax.tables import evaluate_file

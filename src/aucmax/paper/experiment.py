@@ -26,6 +26,7 @@ from aucmax.paper.tune import command_options, plan_trials, tune_runs
 from aucmax.paper.verdicts import overview
 from aucmax.report.drawing import svg
 from aucmax.signals import saying_so
+from aucmax.threads import cores
 from aucmax.train.options import find_device
 
 
@@ -91,7 +92,7 @@ def reproduce(
             folder that holds results of other settings.
     """
     where = str(find_device(device))
-    by_default = 8 if where.startswith("cuda") else max(1, os.cpu_count() or 1)
+    by_default = 8 if where.startswith("cuda") else cores()
     count = by_default if workers is None else checks.count("workers", workers)
     deadline = None
     if time_limit is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from aucmax.paper.results import Chosen, Reached, RunResult, number, read_result
 from aucmax.paper.settings import Run
 from aucmax.paper.training import Parts, fit_arguments, make_model, make_parts
 from aucmax.processes import WorkerPool, configure_torch
+from aucmax.threads import cores
 from aucmax.train import DivergedError, Outcome, Sweep, fit
 from aucmax.train.metrics import ITERATES, ROC_AUC
 
@@ -88,12 +88,12 @@ class Runner:
     def _in_processes(self, missing: list[Run]) -> Finished:
         about = (self.folder, self.device, self.workers)
         tasks = ((run, train_run, (run, *about)) for run in self._until_deadline(missing))
-        threads = max(1, (os.cpu_count() or 1) // self.workers)  # however few are missing
+        threads = max(1, cores() // self.workers)  # however few are missing
         with WorkerPool(min(self.workers, len(missing)), threads, self.bar.tick) as pool:
             yield from pool.run(tasks)
 
     def _by_turns(self, missing: list[Run]) -> Finished:
-        configure_torch(os.cpu_count() or 1)
+        configure_torch(cores())
         runs, about = self._until_deadline(missing), (self.folder, self.device, self.workers)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an AUC that is nan is in the result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from aucmax.paper.runner import Runner
 from aucmax.paper.settings import Run
 from aucmax.paper.training import Parts, fit_arguments, make_model, make_parts
 from aucmax.processes import configure_torch
+from aucmax.threads import cores
 from aucmax.train import fit
 
 TIMING = "timing.json"
@@ -38,7 +38,7 @@ def time_lines(runs: Sequence[Run], runner: Runner) -> None:
     missing = {run.key.file_name: run for run in runs if run.key.file_name not in times}
     if not missing:
         return
-    configure_torch(os.cpu_count() or 1)
+    configure_torch(cores())
     runner.store_images()
     images = folder.stored_images()
     parts = {name: make_parts(run, images) for name, run in missing.items()}

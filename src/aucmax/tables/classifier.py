@@ -27,7 +27,8 @@ from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.folds import held_out, judged_by
 from aucmax.tables.online import Online
-from aucmax.tables.scoring import Rows, calibrate, score_rows, threads
+from aucmax.tables.scoring import Rows, calibrate, score_rows
+from aucmax.threads import threads
 from aucmax.train import Candidate, FitResult, fit
 from aucmax.train.metrics import ROC_AUC, Metric, Scored, default_metric, find_metric
 from aucmax.train.objectives import OBJECTIVES, compares_rows, names_of, parts_of
@@ -102,7 +103,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "balanced", the best balanced accuracy, "recall=0.9", the highest threshold with that
             recall, and "precision=0.5", the lowest with that precision.
         time_limit: stop training after so many seconds, of all objectives together.
-        n_jobs: threads; None leaves torch's setting.
+        n_jobs: threads; -1 for all cores that may be used, None for no more than these of the
+            threads that torch is set to.
         device: "auto" is the GPU if there is one.
         random_state: seed of weights, batches and the held-out rows.
         verbose: whether to show a progress bar.

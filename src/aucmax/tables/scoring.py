@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,17 +109,3 @@ def calibrate(
         return calibration.fit_temperature(scores, rows.classes, rows.weight), 0.5
     platt = calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)
     return platt, Rule.read(rule).threshold(platt(scores[:, 0]), rows.classes, rows.weight)
-
-
-@contextmanager
-def threads(count: int | None) -> Iterator[None]:
-    """Let torch use so many threads in the block; -1 for all cores, None as it is set."""
-    if count is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads((os.cpu_count() or 1) if count == -1 else checks.count("n_jobs", count))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import os
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -36,6 +35,7 @@ from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths
 from aucmax.tables.unfinished import work_folder
+from aucmax.threads import cores
 from aucmax.train import DivergedError, Outcome, Sweep
 from aucmax.train.metrics import FORMS, ROC_AUC, Metric, Scored, default_metric, find_metric
 from aucmax.train.objectives import names_of
@@ -206,7 +206,7 @@ def tune_file(
     trials = checks.count("trials", trials)
     if workers is None:
         on_gpu = find_device(options.get("device", "auto")).type == "cuda"
-        workers = ON_GPU if on_gpu else os.cpu_count() or 1
+        workers = ON_GPU if on_gpu else cores()
     workers = checks.count("workers", workers)
     deadline = math.inf
     if time_limit is not None:
