@@ -171,8 +171,9 @@ def loss_of(
     """The value of any loss, which is called with what there is and what it takes.
 
     An ensemble gives several scores per row, one after the other: in a mean over rows each learns
-    the row's label; a loss that compares rows compares the scores of each member. Of scores that
-    the rows do not divide, the loss says what is wrong.
+    the row's label; a loss that compares rows compares the scores of each member. Weights (N, k)
+    are those of each of a row's k scores. Of scores that the rows do not divide, the loss says what
+    is wrong.
     """
     more = {"group": group} if group is not None else {}
     if index is not None and getattr(loss, "needs_index", False):
@@ -184,8 +185,10 @@ def loss_of(
     if not compares and repeats > 1 and len(scores) == repeats * len(target):
         if hasattr(loss, "repeats"):
             setattr(loss, "repeats", repeats)  # noqa: B010
+        if weight is not None:
+            each = target.ndim == 1 and weight.shape == (len(target), repeats)
+            weight = weight.flatten() if each else weight.repeat_interleave(repeats, dim=0)
         target = target.repeat_interleave(repeats, dim=0)
-        weight = None if weight is None else weight.repeat_interleave(repeats, dim=0)
         more = {name: x.repeat_interleave(repeats, dim=0) for name, x in more.items()}
     if weight is not None and scale is not None and not compares:
         # Of weights that are all zero there is no mean: it is one of ones, of which the scale

@@ -16,6 +16,7 @@ from aucmax.loss._inputs import (
     check_row_numbers,
     check_table,
     check_tensors,
+    check_weight_shape,
     computable,
     flatten,
     known_labels,
@@ -46,8 +47,8 @@ class RankingLoss(Loss, ExactState):
 
     One score per row is one column. Several labels (target of the scores' shape (N, L), NaN where
     missing), several classes (integers (N,), each class against the rest), and an ensemble's
-    scores (k N of them, those of a row one after the other) are several columns, whose values are
-    averaged. Under a process group the rows of all ranks are compared, unless ``across_ranks`` is
+    scores (k N of them, those of a row one after the other, perhaps with weights (N, k)) are several
+    columns, whose values are averaged. Under a process group the rows of all ranks are compared, unless ``across_ranks`` is
     False; in evaluation mode a rank compares its own, and waits for no other.
 
     Args:
@@ -82,6 +83,10 @@ class RankingLoss(Loss, ExactState):
         own = exact  # of the first member, to which target and weight must fit
         if members > 1:
             own = exact.reshape(rows, members, *scores.shape[1:])[:, 0]
+        each = None
+        if weight is not None and members > 1 and target.ndim == 1 and weight.ndim == 2:
+            check_weight_shape(weight, (rows, members))
+            each, weight = weight.to(exact.dtype), None
         labels: Tensor
         if own.ndim < 2 or own.shape[1:] == (1,):
             check_binary_shapes(own, target, weight)
@@ -100,6 +105,8 @@ class RankingLoss(Loss, ExactState):
             if look:
                 checks.check_finite("scores", exact.numpy(force=True), hint=DIVERGED)
             labels, known = labels.repeat(1, members), known.repeat(1, members)
+            if each is not None:
+                known = known * each.repeat_interleave(known.shape[1] // members, dim=1)
         exact = exact.reshape(labels.shape)
         check_row_numbers("group", group, len(exact))
         check_row_numbers("index", index, len(exact))

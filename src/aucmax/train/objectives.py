@@ -249,5 +249,11 @@ class ModelWithLoss(nn.Module):
         index: Tensor | None = None,
         scale: Scale | None = None,
     ) -> Tensor:
-        """The loss of a batch, or of a part of one that counts as ``scale`` says."""
-        return loss_of(self.loss, self.model(x), y, weight, group, index, scale)
+        """The loss of a batch, or of a part of one that counts as ``scale`` says.
+
+        A model may say of its scores, those of a row side by side, how much each counts.
+        """
+        scores = self.model(x)
+        if (counts := getattr(self.model, "score_weights", None)) is not None:
+            weight = counts(x) if weight is None else counts(x) * weight[:, None]
+        return loss_of(self.loss, scores, y, weight, group, index, scale)
