@@ -71,10 +71,26 @@ def save_weights(folder: Path, name: str, model: nn.Module, notes: dict[str, Any
     """Write a model's state_dict under its own names, and notes beside it."""
     state = {key: x for key, x in model.state_dict().items() if isinstance(x, Tensor)}
     weights = {k: x.full_tensor() if is_sharded(x) else x for k, x in state.items()}  # type: ignore[attr-defined]
-    if distributed.rank() != 0:
-        return
-    digest = _write_tensors(folder / f"{name}.safetensors", weights)
+    if distributed.rank() == 0:
+        save_tensors(folder, name, weights, notes)
+
+
+def save_tensors(
+    folder: Path, name: str, tensors: dict[str, Tensor], notes: dict[str, Any]
+) -> None:
+    """Write tensors under their names, and notes beside them."""
+    digest = _write_tensors(folder / f"{name}.safetensors", tensors)
     _write_notes(folder, name, {"sha256": digest, **notes})
+
+
+def load_tensors(folder: Path, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the notes that :func:`save_tensors` wrote.
+
+    Raises:
+        DamagedError: if a file is missing, cut off or altered; its message names the file.
+    """
+    notes = read_notes(folder, name)
+    return _read_tensors(folder / f"{name}.safetensors", notes["sha256"]), notes
 
 
 def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> dict[str, Any]:
@@ -107,15 +123,14 @@ def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> d
         folder, name = folder.parent, folder.stem
     if not (folder / f"{name}.json").exists():
         raise ValueError(f"folder must hold a finished run, found no {name}.json in {folder}")
-    notes = read_notes(folder, name)
-    path = folder / f"{name}.safetensors"
-    weights = _read_tensors(path, notes["sha256"])
+    weights, notes = load_tensors(folder, name)
     try:
         if sharding.mesh_of(model) is None:
             model.load_state_dict(weights)
         else:
             sharding.load_whole(model, weights)
     except RuntimeError as error:
+        path = folder / f"{name}.safetensors"
         raise ValueError(f"{path} must fit the model: {error}") from None
     return notes
 

@@ -47,9 +47,10 @@ class RankingLoss(Loss, ExactState):
 
     One score per row is one column. Several labels (target of the scores' shape (N, L), NaN where
     missing), several classes (integers (N,), each class against the rest), and an ensemble's
-    scores (k N of them, those of a row one after the other, perhaps with weights (N, k)) are several
-    columns, whose values are averaged. Under a process group the rows of all ranks are compared, unless ``across_ranks`` is
-    False; in evaluation mode a rank compares its own, and waits for no other.
+    scores (k N of them, those of a row one after the other, perhaps with weights (N, k)) are
+    several columns, whose values are averaged. Under a process group the rows of all ranks are
+    compared, unless ``across_ranks`` is False; in evaluation mode a rank compares its own, and
+    waits for no other.
 
     Args:
         debug: whether to check values on accelerators too.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,58 +18,77 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from aucmax import checkpoint, checks, metrics
+from aucmax import checks, metrics
 from aucmax.data.groups import are_compared, number_groups
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
 from aucmax.judge.threshold import RULES, Rule
 from aucmax.signals import saying_so
-from aucmax.stages import Stage
 from aucmax.tables import inputs, network, store
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
-from aucmax.tables.folds import held_out, judged_by
+from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Setting, TableModel
+from aucmax.tables.ensemble.combined import Ensemble, Standing, combine, score_of
+from aucmax.tables.ensemble.kinds import NETWORKS, QUALITIES, check_models, fit_model
+from aucmax.tables.ensemble.networks import CLIP_NORM, NetworkFit, Networks, Recipe
+from aucmax.tables.folds import Folds, held_out, judged_by, make_folds
 from aucmax.tables.online import Online
-from aucmax.tables.scoring import Rows, calibrate, score_rows
+from aucmax.tables.scoring import Rows, calibrate
 from aucmax.threads import threads
 from aucmax.train import Candidate, FitResult, fit
 from aucmax.train.metrics import ROC_AUC, Metric, Scored, default_metric, find_metric
-from aucmax.train.objectives import OBJECTIVES, compares_rows, names_of, parts_of
+from aucmax.train.objectives import compares_rows, names_of, parts_of
 from aucmax.train.options import find_device
 
-LEARNING_RATE = 2e-3
-EVALUATIONS, LEAST_EVALUATIONS, LEAST_STEPS = 60, 30, 20
-"""The most evaluations that a training of ``max_steps`` has, the fewest, and the steps between them
-at least; once a round if in between. Small tables would stop too soon otherwise."""
-SAVED_AFTER = 4
-"""Evaluations between two checkpoints: for small networks saving takes as long as some steps."""
+FOLDS = {"good": 5, "best": 8}
+"""Into which rows are cut, by quality; with "fast" there is one fit."""
+FEW, MOST_REPEATS = 60, 3
+"""Rows of the rarest class that folds are cut by once; of fewer, up to so many times."""
 
 
 class Training(NamedTuple):
-    """A training that is ready to begin.
+    """Rows that models are to be fitted to.
 
     Attributes:
-        arguments: of :func:`aucmax.fit`, but for device and progress.
-        calibrated_on: the rows that make the probabilities afterwards.
+        rows: all of them, encoded.
+        folds: which of them each fit is trained on, and judged by.
+        setting: what models are told beside.
     """
 
-    arguments: dict[str, Any]
-    calibrated_on: Rows
+    rows: Rows
+    folds: Folds
+    setting: Setting
+
+
+def _check_time(fitted: Mapping[str, CrossFitted], setting: Setting) -> None:
+    """Raise unless a network can be trained as long as the one before, or half of it."""
+    before = [x.seconds for x in fitted.values() if isinstance(x.model, Networks)]
+    left = setting.deadline - time.monotonic()
+    if before and left < before[-1] / 2:
+        raise LeftOutError(f"{max(0, left):.0f} s left, and the network took {before[-1]:.0f} s")
 
 
 class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A classifier that is trained to rank, on tables as they are.
 
     Columns of numbers, categories, booleans and dates, with values missing, become numbers inside
-    (:class:`aucmax.tables.TableEncoder`). A share of the rows is held out: training stops when
-    their AUC, or another ``metric``, rises no more, and ``predict_proba`` is calibrated on them,
-    because scores that rank well mean nothing as probabilities. Calibration keeps the ranking.
+    (:class:`aucmax.tables.TableEncoder`). Several models are fitted to them: networks on the AUC
+    objective and on cross-entropy, gradient boosting and logistic regression. The rows are cut into
+    folds, and every row is scored by fits that have not seen it. By these scores networks stop when
+    the AUC, or another ``metric``, rises no more; models that a paired test sees behind the best
+    are left out, the others averaged; and ``predict_proba`` is calibrated, because scores that rank
+    well mean nothing as probabilities. Calibration keeps the ranking.
 
     Rows may carry groups, such as patients, sites or queries (``fit(..., groups=)``): they are then
     ranked within their groups, and whole groups are held out. Predictions need no groups.
 
     Args:
-        objective: "auc", "ce" for cross-entropy, or any other of
+        quality: "good", with five folds; "best", with eight and a forest too; "fast", one network,
+            and one share of the rows held out. Of fewer than 60 rows of a class the folds are cut
+            up to three times, each time anew, since what few rows say depends on where they lie.
+        models: instead of those of the quality: a list of "network", "ce-network" (on
+            cross-entropy), "boosting", "logistic", "forest", and scikit-learn's classifiers.
+        objective: of "network": "auc", "ce" for cross-entropy, or any other of
             :data:`aucmax.train.objectives.OBJECTIVES`, or a sum such as "auc+ce". Of several in a
             list, or "auto" for those that suit the metric, all are trained, from the same weights,
             and the held-out rows choose: see ``candidates_``.
@@ -78,7 +100,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         backbone: "tabm", or a function of the numbers of numeric columns, of codes per categorical
             column, and of scores, which gives a ``torch.nn.Module`` that takes (numeric, codes).
         hidden: widths of the layers of a plain MLP instead of TabM.
-        members: networks in TabM's ensemble.
+        members: networks in TabM's ensemble; None for 8, and 4 where there are folds.
         width: of its hidden layers.
         blocks: how many hidden layers it has.
         dropout: the share of hidden units left out in training.
@@ -88,9 +110,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_steps: the most optimizer steps.
         max_epochs: the most times that every row is seen, on average.
         patience: stop after so many evaluations without a better validation score.
-        validation_fraction: the share of the rows that is held out, in [0, 1). With 0, or where a
-            class has fewer than four rows that differ, probabilities are calibrated on the
-            training rows and too sure of themselves.
+        validation_fraction: the share of the rows that "fast" holds out, in [0, 1). With 0, or
+            where a class has fewer than four rows that differ, one model is all there is, and
+            probabilities are calibrated on the training rows and too sure of themselves.
         metric: what the weights are chosen by on the held-out rows, and when to stop: a name of
             :data:`aucmax.train.metrics.METRICS`, such as "roc_auc" or "average_precision", or a
             function of scores, labels and weights, of which more is better. None is "roc_auc", and
@@ -99,10 +121,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             are of whole groups.
         threshold: from which probability on the second of two classes is predicted. "proba" is one
             half, a number is itself, "cost=5" is 1/6, where expected costs are least if a missed
-            row of the second class costs as much as 5 false alarms. The held-out rows choose
+            row of the second class costs as much as 5 false alarms. Rows held out choose
             "balanced", the best balanced accuracy, "recall=0.9", the highest threshold with that
             recall, and "precision=0.5", the lowest with that precision.
-        time_limit: stop training after so many seconds, of all objectives together.
+        time_limit: seconds, of all models and objectives together. Training stops then, and what
+            no longer fits is left out: ``standings_`` says so.
         n_jobs: threads; -1 for all cores that may be used, None for no more than these of the
             threads that torch is set to.
         device: "auto" is the GPU if there is one.
@@ -113,14 +136,22 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: the labels, sorted.
         n_features_in_: columns seen in fit.
         feature_names_in_: their names, if they are all strings.
-        history_: a record per evaluation: step, seconds, validation score and more.
+        models_: what is averaged, by name.
+        weights_: how much each model counts, by name; 0 for those left out.
+        standings_: of each model its weight, its score out of fold, the p value of a paired test
+            against the best, the seconds that it took, and why it was left out.
+        oof_scores_: of each model the raw scores (N, 1), or (N, c) of c classes, that the rows got
+            from fits that have not seen them; NaN for rows that none was judged by. Not saved.
+        history_: a record per evaluation of the network: step, seconds, validation score and more.
         objective_: what it was trained on: ``objective``, or the one that was chosen.
         candidates_: :class:`aucmax.train.Candidate`, those that were chosen from, the best first.
         metric_: the name of the metric.
-        validation_score_: the metric of the weights that were chosen; NaN if nothing was held out.
+        validation_score_: the metric of all models' mean, of rows that their fits have not seen;
+            NaN if nothing was held out.
         validation_auc_: the same if the metric is the AUC, else NaN.
-        rows_: how many rows of each class were trained on, "train", and held out, "valid".
-        network_: the trained ``torch.nn.Module``.
+        rows_: how many rows of each class were trained on, "train", and held out, "valid", if not
+            each was both.
+        network_: the trained ``torch.nn.Module``, if one network is all there is.
         encoder_: from columns to numbers.
         calibration_: from scores to probabilities.
         threshold_: the probability from which the second class is predicted.
@@ -139,12 +170,14 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        quality: str = "good",
+        models: Sequence[Any] | None = None,
         objective: str | Sequence[str] = "auc+ce",
         loss_options: Mapping[str, Any] | None = None,
         method: str = "adamw",
         backbone: str | Callable[..., Any] = "tabm",
         hidden: int | Sequence[int] | None = None,
-        members: int = 8,
+        members: int | None = None,
         width: int = 128,
         blocks: int = 2,
         dropout: float = 0.3,
@@ -164,6 +197,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
+        self.quality = quality
+        self.models = models
         self.objective = objective
         self.loss_options = loss_options
         self.method = method
@@ -194,7 +229,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     calibration_: Platt | Temperature
     objective_: str
     candidates_: tuple[Candidate, ...]
-    network_: torch.nn.Module
+    ensemble_: Ensemble
+    standings_: tuple[Standing, ...]
     online_: Online
 
     def fit(
@@ -223,15 +259,6 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._train(self._prepare(X, y, sample_weight, groups, eval_set=eval_set, time=time))
 
-    def _train(self, training: Training, work: Path | None = None) -> Self:
-        """Train; with a folder for the work, going on from what is in it."""
-        with threads(self.n_jobs), saying_so("nothing was saved" if work is None else ""):
-            arguments = {**training.arguments, "device": self.device, "progress": self.verbose}
-            with warnings.catch_warnings():  # of rows that the split, not the user, held out
-                warnings.filterwarnings("ignore", "valid has one row of class")
-                result = fit(**arguments, out=work)
-            return self._finish(result, training.calibrated_on)
-
     def _prepare(
         self,
         X: Any,
@@ -243,7 +270,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         eval_set: Any = None,
         time: Any = None,
     ) -> Training:
-        """What comes before training; with :meth:`_finish` it is :meth:`fit`, for a sweep between.
+        """What comes before training: rows as numbers, cut into folds.
 
         Where ``labels`` are given, in their order, each ``y`` holds a row's place among them.
         """
@@ -260,41 +287,30 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if eval_set is not None and times is not None:
             raise ValueError("time must not be given with eval_set, which is held out already")
         group = self._group_numbers(groups, numbers, weight)
-        self.metric_ = self._chosen_by(group is not None).name
+        metric = self._chosen_by(group is not None)
+        self.metric_ = metric.name
         seed = self._draw_seed()
-        encoded = self._build(table, seed)
-        rows = Rows.of(encoded, numbers, weight, group)
-        share = float(self.validation_fraction)
+        self.encoder_ = TableEncoder().fit(table)
+        rows = Rows.of(self.encoder_.transform(table), numbers, weight, group)
         if eval_set is None:
-            folds = held_out(encoded, numbers, weight, share, seed, group, times)
+            folds = self._cut(rows, seed, times)
         else:
             given = self._rows_to_stop_by(eval_set, group is not None, labels is not None)
             rows = rows.followed_by(given)
             folds = judged_by(np.arange(len(rows)) >= table.rows, rows.weight)
-        train, valid = folds.rows(0)
-        if share and not len(valid) and (group is not None or times is not None):
-            what, within = "the latest rows and those before", ""
-            if group is not None:
-                within = " and a group to compare within"
-                if times is None:
-                    what = f"{len(np.unique(group))} groups, none of which may be cut,"
-            warnings.warn(
-                f"no rows are held out: {what} leave no two parts with rows of every class"
-                f"{within}; training does not stop early, and probabilities are too sure of "
-                f"themselves",
-                UserWarning, stacklevel=3,
-            )  # fmt: skip
-        if self._has_candidates and not len(valid):
+        if self._has_candidates and not len(folds.judged):
             raise ValueError(
                 f"objective must be one where no rows are held out to choose by, found "
                 f"{self.objective!r}"
             )
-        used, held = rows.select(train), rows.select(valid)
+        parts = {"train": folds.used.any(axis=1)}
+        if folds.count == 1:  # else rows are both
+            parts["valid"] = folds.held[:, 0]
         self.rows_ = {
-            name: np.bincount(part.classes, minlength=len(self.classes_)).tolist()
-            for name, part in (("train", used), ("valid", held))
+            name: np.bincount(rows.classes[part], minlength=len(self.classes_)).tolist()
+            for name, part in parts.items()
         }
-        return Training(self._arguments(used, held, seed), held if len(held) else used)
+        return Training(rows, folds, self._setting(metric, seed))
 
     def _rows_to_stop_by(self, eval_set: Any, grouped: bool, has_places: bool) -> Rows:
         """Rows of ``eval_set``, encoded as those of training; ``y`` may hold places of labels."""
@@ -323,15 +339,133 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except ValueError as error:
             raise ValueError(f"eval_set: {error}") from None
 
-    def _finish(self, result: FitResult, rows: Rows) -> Self:
-        """What comes after training: calibration and threshold, on rows that chose the weights."""
-        self.history_ = result.history
-        self.objective_, self.candidates_ = str(result.objective), result.candidates
-        self._set_score(result.score)
-        self.calibration_, self.threshold_ = calibrate(
-            self.network_, rows, find_device(self.device), self.threshold
+    def _setting(self, metric: Metric, seed: int) -> Setting:
+        limit = math.inf
+        if self.time_limit is not None:
+            limit = checks.positive("time_limit", self.time_limit, infinite=True)
+        return Setting(
+            cardinalities=self.encoder_.cardinalities,
+            outputs=1 if len(self.classes_) == 2 else len(self.classes_),
+            metric=metric,
+            seed=seed,
+            device=find_device(self.device),
+            deadline=time.monotonic() + limit,
+            work=None,
+            progress=self.verbose,
         )
+
+    def _cut(self, rows: Rows, seed: int, times: NDArray[Any] | None) -> Folds:
+        """Which rows each fit is trained on, and judged by."""
+        encoded, about = rows.encoded, (rows.classes, rows.weight)
+        share = float(self.validation_fraction)
+        if self.quality != "fast":
+            counts = np.bincount(rows.classes)
+            fewest = int(counts[counts > 0].min())
+            folds = make_folds(
+                encoded, *about, count=FOLDS[self.quality],
+                repeats=min(MOST_REPEATS, math.ceil(FEW / fewest)), seed=seed, group=rows.group,
+                time=times,
+            )  # fmt: skip
+            if folds.count:
+                return folds
+            share = 0.0
+        folds = held_out(encoded, *about, share, seed, rows.group, times)
+        wanted, group = share or self.quality != "fast", rows.group
+        if wanted and not len(folds.judged) and (group is not None or times is not None):
+            what, within = "the latest rows and those before", ""
+            if group is not None:
+                within = " and a group to compare within"
+                if times is None:
+                    what = f"{len(np.unique(group))} groups, none of which may be cut,"
+            warnings.warn(
+                f"no rows are held out: {what} leave no two parts with rows of every class"
+                f"{within}; training does not stop early, and probabilities are too sure of "
+                f"themselves",
+                UserWarning, stacklevel=5,
+            )  # fmt: skip
+        return folds
+
+    def _train(self, training: Training, work: Path | None = None) -> Self:
+        """Fit the models; with a folder for the work, going on from what is in it."""
+        rows, folds, setting = training
+        fitted: dict[str, CrossFitted] = {}
+        left_out: dict[str, str] = {}
+        network: FitResult | None = None
+        with threads(self.n_jobs), saying_so("nothing was saved" if work is None else ""):
+            for name, kind in self._kinds(folds):
+                own = setting._replace(work=None if work is None else work / name)
+                try:
+                    if kind in NETWORKS:
+                        _check_time(fitted, own)
+                        fitted[name], result = self._network_fit(kind, training, own).run()
+                        network = network or result
+                    else:
+                        fitted[name] = fit_model(kind, rows, folds, own)
+                except LeftOutError as error:
+                    left_out[name] = str(error)
+            if not fitted:
+                reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+                raise ValueError(
+                    f"models must leave one that can be fitted, found none ({reasons})"
+                )
+            return self._finish(training, fitted, network, left_out)
+
+    def _kinds(self, folds: Folds) -> list[tuple[str, Any]]:
+        """The models' names, each with its kind or the classifier itself: the quickest first."""
+        chosen = QUALITIES[self.quality] if self.models is None else self.models
+        named: dict[str, Any] = {}
+        for kind in chosen:
+            name = kind if isinstance(kind, str) else type(kind).__name__
+            again = sum(x.partition(" ")[0] == name for x in named)
+            named[f"{name} {again + 1}" if again else name] = kind
+        if not len(folds.judged):  # nothing to weigh several by
+            name = next((x for x, kind in named.items() if kind == "network"), next(iter(named)))
+            named = {name: named[name]}
+        if self.objective == "ce":
+            named = {name: kind for name, kind in named.items() if kind != "ce-network"} or named
+        return sorted(named.items(), key=lambda item: item[1] in NETWORKS)
+
+    def _network_fit(
+        self, kind: str, training: Training, setting: Setting | None = None
+    ) -> NetworkFit:
+        """A training of networks that is ready to begin."""
+        recipe = self._recipe()
+        if kind == "ce-network":
+            recipe = replace(recipe, objective="ce", loss_options=None)
+        rows, folds, usual = training
+        return NetworkFit(kind, rows, folds, setting or usual, recipe)
+
+    def _recipe(self) -> Recipe:
+        return Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)})
+
+    def _finish(
+        self,
+        training: Training,
+        fitted: dict[str, CrossFitted],
+        network: FitResult | None = None,
+        left_out: Mapping[str, str] = MappingProxyType({}),
+    ) -> Self:
+        """What comes after fits: weights, calibration and threshold, by scores out of fold."""
+        rows, folds, setting = training
+        self.ensemble_, standings = combine(fitted, rows, setting.metric)
+        missing = [Standing(x, 0.0, math.nan, left_out=why) for x, why in left_out.items()]
+        self.standings_ = (*standings, *missing)
+        self._set_outcome(network)
+        judged = folds.judged
+        self.oof_scores_ = {name: each.scores for name, each in fitted.items()}
+        scores = self.ensemble_.combine(self.oof_scores_)[judged]
+        self._set_score(score_of(scores, rows.select(judged), setting.metric))
+        if not len(judged):
+            judged = np.flatnonzero(folds.used.any(axis=1))
+            scores = self.ensemble_.score(rows.select(judged).encoded)
+        self.calibration_, self.threshold_ = calibrate(scores, rows.select(judged), self.threshold)
         return self
+
+    def _set_outcome(self, network: FitResult | None) -> None:
+        """What a person may want to know of the training of the network, if there is one."""
+        self.history_ = [] if network is None else network.history
+        self.objective_ = "" if network is None else str(network.objective)
+        self.candidates_ = () if network is None else network.candidates
 
     def _group_numbers(
         self, groups: Any, classes: NDArray[np.int64], weight: NDArray[Any] | None
@@ -395,15 +529,21 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Of two classes the share is estimated as rows come; of more the ``shares`` are needed.
         """
         self.rows_ = rows
-        options = {**self._recipe(arguments["steps"]), "positives": None, **arguments}
+        recipe, outputs = self._recipe(), 1 if len(self.classes_) == 2 else len(self.classes_)
+        options = {**recipe.method_arguments(outputs, arguments["steps"]), **arguments}
         if len(shares) > 2 and "auc" in dict(parts_of(str(self.objective))):
             own = options["loss_options"]
             options["loss_options"] = {**own, "auc": {"priors": shares, **own.get("auc", {})}}
         with threads(self.n_jobs):
             result = fit(
-                self.network_, batches, valid.for_fit(), probe=0, device=self.device, **options
-            )
-            return self._finish(result, valid)
+                self.network_, batches, valid.for_fit(), probe=0, device=self.device,
+                clip_norm=CLIP_NORM, time_limit=self.time_limit, **options,
+            )  # fmt: skip
+            self._set_outcome(result)
+            self._set_score(result.score)
+            scores = self.ensemble_.score(valid.encoded)
+            self.calibration_, self.threshold_ = calibrate(scores, valid, self.threshold)
+            return self
 
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None,
@@ -423,14 +563,20 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes: all labels that will ever come; needed in the first call, if it lacks some.
             sample_weight: of the rows.
         """
-        table = inputs.checked_columns(self, X, reset=not hasattr(self, "network_"))
+        is_new = not hasattr(self, "ensemble_")
+        table = inputs.checked_columns(self, X, reset=is_new)
         if not hasattr(self, "online_"):
             self._check_options()
-            if not hasattr(self, "network_"):
+            if not is_new and not hasattr(self, "network_"):
+                raise ValueError(
+                    f"quality must be 'fast' to learn on, which has one network, found a model "
+                    f"of {', '.join(self.models_)}"
+                )
+            if is_new:
                 known = np.unique(np.asarray(y if classes is None else classes))
                 self.classes_, _ = inputs.class_numbers(known, len(known))
                 self._build(table, self._draw_seed())
-            lr = LEARNING_RATE if self.lr is None else self.lr
+            lr = self._recipe().step_size
             count, decay = len(self.classes_), float(self.weight_decay)
             metric = self._chosen_by(grouped=False)
             self.metric_ = metric.name
@@ -460,9 +606,13 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checks.number("weight_decay", self.weight_decay, ">= 0", lambda x: x >= 0)
         if self.lr is not None:
             checks.positive("lr", self.lr)
-        sizes = ("members", "width", "blocks", "batch_size")
-        for name in (*sizes, "max_steps", "max_epochs", "patience"):
+        if self.members is not None:
+            checks.count("members", self.members)
+        for name in ("width", "blocks", "batch_size", "max_steps", "max_epochs", "patience"):
             checks.count(name, getattr(self, name))
+        checks.choice("quality", self.quality, tuple(QUALITIES))
+        if self.models is not None:
+            check_models(self.models)
         if not isinstance(self.loss_options, Mapping | None):
             raise ValueError(
                 f"loss_options must be a mapping of the loss's arguments or None, "
@@ -472,76 +622,46 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _draw_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31))
 
-    def _build(self, table: Columns, seed: int) -> Encoded:
-        """Learn how columns become numbers, build the network, and encode the table."""
+    def _build(self, table: Columns, seed: int) -> None:
+        """Learn how columns become numbers, and build one network, not trained yet."""
         self.encoder_ = TableEncoder().fit(table)
-        encoded = self.encoder_.transform(table)
-        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        sizes = {name: getattr(self, name) for name in ("members", "width", "blocks", "dropout")}
-        numeric, codes = torch.from_numpy(encoded.numeric), self.encoder_.cardinalities
-        self.network_spec_ = network.describe(numeric, codes, outputs, self.hidden, sizes)
-        factory = self.backbone if callable(self.backbone) else None
+        numeric = torch.from_numpy(self.encoder_.transform(table).numeric)
+        outputs, recipe = 1 if len(self.classes_) == 2 else len(self.classes_), self._recipe()
+        shape = recipe.describe(numeric, self.encoder_.cardinalities, outputs)
         generator = torch.Generator().manual_seed(seed)
-        self.network_ = network.build(self.network_spec_, factory, generator)
-        return encoded
+        built = network.build(shape, recipe.factory, generator)
+        self._set_network(Networks("network", [built], shape, recipe.factory))
 
-    def _arguments(self, train: Rows, valid: Rows, seed: int) -> dict[str, Any]:
-        """How to train: the arguments of fit, but for device and progress."""
-        batch = min(self.batch_size, max(2, len(train) // 4))
-        per_epoch = max(1, len(train) // batch)
-        steps = min(self.max_steps, self.max_epochs * per_epoch)
-        least = max(LEAST_STEPS, steps // EVALUATIONS)
-        evaluated = min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS)))
-        return {
-            "model": self.network_,
-            "train": train.for_fit(),
-            "valid": valid.for_fit() if len(valid) else None,
-            "steps": steps,
-            "batch_size": batch,
-            "probe": 2,
-            "eval_every": evaluated,
-            "save_every": SAVED_AFTER * evaluated,
-            "seed": seed,
-            "patience": self.patience if len(valid) else None,
-            **self._recipe(steps),
-        }
+    def _set_network(self, only: Networks) -> None:
+        """One network is all there is."""
+        self.ensemble_ = Ensemble({only.name: only}, {only.name: 1.0}, {})
+        self.standings_ = (Standing(only.name, 1.0, math.nan),)
 
-    def _recipe(self, steps: int) -> dict[str, Any]:
-        """The arguments of fit that depend on the options and the number of classes alone."""
-        binary, adamw = len(self.classes_) == 2, self.method == "adamw"
-        lr = LEARNING_RATE if self.lr is None else checks.positive("lr", self.lr)
-        has_decay = self.method in ("adamw", "sgd")
-        return {
-            "method": self.method,
-            "objective": self.objective,
-            "metric": self.metric,
-            "task": "binary" if binary else "multiclass",
-            "positives": 0.5 if binary and self.balanced else None,
-            "loss_options": self._loss_options(),
-            "optimizer_options": {"weight_decay": self.weight_decay} if has_decay else {},
-            "clip_norm": 1.0,
-            "time_limit": self.time_limit,
-            **({"stages": [Stage(1, lr, steps, 0)]} if adamw else {"lr": self.lr}),
-        }
+    @property
+    def models_(self) -> dict[str, TableModel]:
+        """The models whose scores are averaged, by name."""
+        return dict(self.ensemble_.models)
 
-    def _loss_options(self) -> dict[str, Any]:
-        """The options of the objective's loss, as :func:`aucmax.fit` takes them.
+    @property
+    def weights_(self) -> dict[str, float]:
+        """How much each model counts; 0 for those that were left out."""
+        return {each.name: each.weight for each in self.standings_}
 
-        AdamW trains best on the raw scores of two classes, unless ``loss_options`` say otherwise.
-        """
-        options = dict(self.loss_options or {})
-        if len(self.classes_) == 2 and self.method == "adamw":
-            parts = {part for name in names_of(self.objective) for part, _ in parts_of(name)}
-            for part in parts or OBJECTIVES:
-                own = options.get(part, {})
-                if OBJECTIVES[part].has_link and isinstance(own, Mapping):  # else fit refuses it
-                    options[part] = {"link": "identity", **own}
-        return options
+    @property
+    def network_(self) -> torch.nn.Module:
+        """The network, of a model that is one network alone."""
+        found = list(self.ensemble_.models.values())
+        if len(found) == 1 and isinstance(found[0], Networks) and len(found[0].networks) == 1:
+            return found[0].networks[0]
+        raise AttributeError(
+            f"network_ is there if one network is all there is, as with quality='fast', found "
+            f"{', '.join(self.weights_)}: see models_"
+        )
 
     # --- prediction ---------------------------------------------------------------------------
 
     def _raw_scores(self, X: Any) -> NDArray[np.float64]:
-        check_is_fitted(self, "network_")
+        check_is_fitted(self, "ensemble_")
         table = inputs.checked_columns(self, X, reset=False)
         for note in self.encoder_.reading_notes(table):
             warnings.warn(note, stacklevel=3)
@@ -549,9 +669,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score_encoded(self, encoded: Encoded) -> NDArray[np.float64]:
         """Raw scores of rows that ``encoder_`` has encoded already, (N,) or (N, c)."""
-        rows = Rows.of(encoded, np.zeros(len(encoded.numeric), np.int64), None)
+        device = find_device(self.device)
+        for each in self.ensemble_.models.values():
+            each.device = device
         with threads(self.n_jobs):
-            scores = score_rows(self.network_, rows, find_device(self.device))
+            scores = self.ensemble_.score(encoded)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -621,7 +743,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             folder: is made if it is not there; a model in it is replaced.
         """
-        check_is_fitted(self, "network_")
+        check_is_fitted(self, "ensemble_")
         names = getattr(self, "feature_names_in_", None)
         options = self.get_params(deep=False)
         if self.metric is not None:
@@ -639,8 +761,6 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             columns=self.n_features_in_,
             names=None if names is None else list(names),
             encoder=self.encoder_.to_dict(),
-            network=self.network_spec_,
-            own_backbone=callable(self.backbone),
             calibration=self.calibration_.to_dict(),
             threshold=self.threshold_,
             rows=getattr(self, "rows_", None),
@@ -650,8 +770,12 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validation_score=store.plain_number(self.validation_score_),
             objective=self.objective_,
             candidates=[candidate.to_dict() for candidate in self.candidates_],
+            standings=[
+                {key: store.plain_number(value) for key, value in each._asdict().items()}
+                for each in self.standings_
+            ],
         )
-        return store.write(record, self.network_, Path(folder))
+        return store.write(record, self.ensemble_, Path(folder))
 
     @classmethod
     def load(
@@ -671,9 +795,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: if a file is missing or altered, or was written by a later version.
         """
-        record = store.read(Path(folder))
-        if record.own_backbone and backbone is None:
-            raise ValueError("backbone must be given: the model was trained with one of its own")
+        record, ensemble = store.read(Path(folder), backbone)
         options = {"metric": record.metric, **record.options}
         options |= {"metric": metric} if metric else {}
         model = cls(**options | ({"backbone": backbone} if backbone else {}))
@@ -685,9 +807,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if record.names is not None:
             model.feature_names_in_ = np.array(record.names, dtype=object)
         model.encoder_ = TableEncoder.from_dict(record.encoder)
-        model.network_spec_ = record.network
-        model.network_ = network.build(record.network, backbone).eval()
-        checkpoint.load_weights(model.network_, Path(folder), store.NAME)
+        model.ensemble_ = ensemble
+        model.standings_ = tuple(Standing.from_dict(each) for each in record.standings) or tuple(
+            Standing(name, weight, math.nan) for name, weight in ensemble.weights.items()
+        )
         model.calibration_ = calibration.from_dict(record.calibration)
         model.threshold_, model.history_ = record.threshold, record.history
         if record.rows is not None:

@@ -94,7 +94,7 @@ def explain_rows(
         >>> int(np.abs(found.values).mean(axis=0).argmax())
         1
     """
-    check_is_fitted(model, "network_")
+    check_is_fitted(model, "ensemble_")
     table = inputs.checked_columns(model, X, reset=False)
     return explain_encoded(model, model.encoder_.transform(table), samples=samples, seed=seed)
 

@@ -340,9 +340,8 @@ def all_notes(rows: Labeled, encoder: TableEncoder) -> list[str]:
 
 
 def _seconds(model: AUCClassifier) -> float:
-    """That training took, of all objectives that were chosen from."""
-    each = [x.seconds for x in model.candidates_ if not math.isnan(x.seconds)]
-    return math.fsum(each) if each else float(model.history_[-1]["seconds"])
+    """That fitting took, of all models."""
+    return math.fsum(x.seconds for x in model.standings_ if not math.isnan(x.seconds))
 
 
 def judge(

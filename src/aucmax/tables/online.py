@@ -14,7 +14,7 @@ from torch import nn
 from aucmax import checks
 from aucmax.judge.calibration import Platt, Temperature
 from aucmax.loss import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, minmax_groups
-from aucmax.tables.scoring import Rows, calibrate
+from aucmax.tables.scoring import Rows, calibrate, score_rows
 from aucmax.train.methods import METHODS
 from aucmax.train.metrics import Metric, Scored
 from aucmax.train.objectives import ModelWithLoss
@@ -99,7 +99,8 @@ class Online:
     def calibrated(self, rule: str | float) -> tuple[Platt | Temperature, float]:
         """The map to probabilities that the latest rows give now, and the threshold."""
         assert self.latest is not None
-        return calibrate(self.network, self.latest, torch.device("cpu"), rule)
+        scores = score_rows(self.network, self.latest, torch.device("cpu"))
+        return calibrate(scores, self.latest, rule)
 
 
 def _last(before: Rows | None, rows: Rows) -> Rows:

@@ -34,6 +34,11 @@ class Rows(NamedTuple):
     def __len__(self) -> int:
         return len(self.classes)
 
+    @property
+    def encoded(self) -> Encoded:
+        """Their columns, sharing the memory."""
+        return Encoded(self.numeric.numpy(), self.codes.numpy())
+
     @classmethod
     def of(
         cls,
@@ -101,10 +106,9 @@ def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[
 
 
 def calibrate(
-    network: nn.Module, rows: Rows, device: torch.device, rule: str | float
+    scores: NDArray[np.float64], rows: Rows, rule: str | float
 ) -> tuple[Platt | Temperature, float]:
-    """The map from the network's scores to probabilities that the rows give, and the threshold."""
-    scores = score_rows(network, rows, device)
+    """The map from raw scores to probabilities that the rows give, and the threshold."""
     if scores.shape[1] > 1:
         return calibration.fit_temperature(scores, rows.classes, rows.weight), 0.5
     platt = calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)

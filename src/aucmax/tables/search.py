@@ -25,8 +25,9 @@ from aucmax.progress import ProgressBar
 from aucmax.search import open_journal, require_optuna
 from aucmax.signals import Stopped, saying_so
 from aucmax.tables import model_folder
-from aucmax.tables.classifier import LEARNING_RATE, AUCClassifier
+from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import TableEncoder
+from aucmax.tables.ensemble.networks import LEARNING_RATE, MEMBERS
 from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.fit import TableFile, fit_rows, groups_in_words, judge
 from aucmax.tables.folds import Folds, make_folds
@@ -364,7 +365,7 @@ class Fold:
         }  # fmt: skip
         self.held = held
         self.options = options
-        own = {"random_state": seed, "n_jobs": 1, "verbose": False}
+        own = {"random_state": seed, "n_jobs": 1, "verbose": False, "quality": "fast"}
         self.model = AUCClassifier(**(options | own))
 
     def score(self) -> float:
@@ -383,14 +384,15 @@ class Fold:
     def begin(self) -> dict[str, Any]:
         """The arguments of a training elsewhere, which :meth:`end` takes up."""
         self.training = self.model._prepare(**self._to_know)
-        return self.training.arguments
+        self.fit = self.model._network_fit("network", self.training)
+        return self.fit.arguments
 
     def end(self, outcome: Outcome) -> float | Exception:
         """The metric of what has been trained, or what went wrong."""
         try:
             if isinstance(outcome, DivergedError):
                 return outcome
-            self.model._finish(outcome, self.training.calibrated_on)
+            self.model._finish(self.training, {"network": self.fit.end(outcome)}, outcome)
             return self._judged()
         except NotFiniteError as error:
             return error.with_traceback(None)
@@ -482,7 +484,7 @@ class Search:
         self.optuna = require_optuna()
         self.states = self.optuna.trial.TrialState
         self.space = self._space(classes)
-        given = {**AUCClassifier().get_params(), "lr": LEARNING_RATE}
+        given = {**AUCClassifier().get_params(), "lr": LEARNING_RATE, "members": MEMBERS}
         defaults = {name: given[name] for name in self.space}
         self.defaults = {**fixed, **defaults}
         self.study = self.optuna.create_study(

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from aucmax import checkpoint
+from aucmax.judge import calibration
+from aucmax.tables.ensemble.base import TableModel
+from aucmax.tables.ensemble.combined import Ensemble
+from aucmax.tables.ensemble.kinds import KINDS
+from aucmax.tables.ensemble.networks import Networks
+from aucmax.tables.network import Factory
 from aucmax.train.metrics import ROC_AUC
 from aucmax.version import __version__
 
 NAME = "model"
-FORMAT = 1
+FORMAT = 2
 """Of the part of ``model.json`` that is the classifier's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """All of a fitted classifier but its weights, as ``model.json`` holds it.
+    """All of a fitted classifier but its models, as ``model.json`` holds it.
 
     What later versions added has a default, so that folders of earlier ones can be read.
     """
@@ -32,8 +39,6 @@ class Record:
     columns: int
     names: list[str] | None
     encoder: dict[str, Any]
-    network: dict[str, Any]
-    own_backbone: bool
     calibration: dict[str, Any]
     threshold: float
     rows: dict[str, list[int]] | None
@@ -43,11 +48,27 @@ class Record:
     validation_score: float | None = None
     objective: str | None = None
     candidates: list[dict[str, Any]] = field(default_factory=list)
+    standings: list[dict[str, Any]] = field(default_factory=list)
 
 
-def write(record: Record, network: nn.Module, folder: Path) -> Path:
+def write(record: Record, ensemble: Ensemble, folder: Path) -> Path:
     """Write a classifier; what cannot be written leaves the files that were there."""
-    notes = {"classifier": {"format": FORMAT, "aucmax": __version__, **vars(record)}}
+    models: list[dict[str, Any]] = []
+    tensors: dict[str, Tensor] = {}
+    for number, (name, model) in enumerate(ensemble.models.items()):
+        about, arrays = model.to_plain()
+        scale = ensemble.scales.get(name)
+        models.append(
+            {
+                "kind": model.kind,
+                "weight": ensemble.weights[name],
+                "scale": None if scale is None else scale.to_dict(),
+                "about": about,
+            }
+        )
+        tensors |= {f"{number}.{key}": torch.from_numpy(x) for key, x in arrays.items()}
+    about_all = {"format": FORMAT, "aucmax": __version__, **vars(record), "models": models}
+    notes = {"classifier": about_all}
     try:
         json.dumps(notes, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -55,15 +76,16 @@ def write(record: Record, network: nn.Module, folder: Path) -> Path:
             f"the model must have options and classes of plain values to be saved: {error}"
         ) from None
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.save_weights(folder, NAME, copy.deepcopy(network).cpu(), notes)
+    checkpoint.save_tensors(folder, NAME, tensors, notes)
     return folder
 
 
-def read(folder: Path) -> Record:
-    """What :func:`write` wrote, but for the weights."""
+def read(folder: Path, backbone: Factory | None = None) -> tuple[Record, Ensemble]:
+    """What :func:`write` wrote; ``backbone`` makes the networks, if it was one of the caller's."""
     if not (folder / f"{NAME}.json").exists():
         raise ValueError(f"folder must be that of a model, found no {NAME}.json in {folder}")
-    state: dict[str, Any] | None = checkpoint.read_notes(folder, NAME).get("classifier")
+    tensors, notes = checkpoint.load_tensors(folder, NAME)
+    state: dict[str, Any] | None = notes.get("classifier")
     if state is None:
         raise ValueError(f"folder must be that of an AUCClassifier, found another in {folder}")
     if state["format"] > FORMAT:
@@ -72,7 +94,33 @@ def read(folder: Path) -> Record:
             f"is older than: pip install --upgrade aucmax"
         )
     known = {field.name for field in fields(Record)}
-    return Record(**{key: value for key, value in state.items() if key in known})
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    record = Record(**{key: value for key, value in state.items() if key in known})
+    return record, _ensemble(state, arrays, backbone)
+
+
+def _ensemble(
+    state: dict[str, Any], arrays: dict[str, NDArray[Any]], backbone: Factory | None
+) -> Ensemble:
+    described = state.get("models")
+    if described is None:  # format 1: one network
+        about = {"name": "network", "networks": 1, "shape": state["network"]}
+        about["own_backbone"] = state["own_backbone"]
+        described = [{"kind": Networks.kind, "weight": 1.0, "scale": None, "about": about}]
+        arrays = {f"0.0.{name}": array for name, array in arrays.items()}
+    models: dict[str, TableModel] = {}
+    weights, scales = {}, {}
+    for number, each in enumerate(described):
+        start = f"{number}."
+        own = {k.removeprefix(start): x for k, x in arrays.items() if k.startswith(start)}
+        if each["kind"] == Networks.kind:
+            model: TableModel = Networks.from_plain(each["about"], own, backbone)
+        else:
+            model = KINDS[each["kind"]].from_plain(each["about"], own)
+        models[model.name], weights[model.name] = model, each["weight"]
+        if each["scale"] is not None:
+            scales[model.name] = calibration.from_dict(each["scale"])
+    return Ensemble(models, weights, scales)
 
 
 def plain_number(value: Any) -> Any:

@@ -23,11 +23,13 @@ class TableModel(ABC):
 
     Attributes:
         kind: what :data:`aucmax.tables.ensemble.kinds.KINDS` knows it by.
-        name: what a person calls it.
+        name: what it is called among the others.
+        device: where it scores, if it can choose.
     """
 
     kind: ClassVar[str]
     name: str
+    device = torch.device("cpu")
 
     @abstractmethod
     def score(self, rows: Encoded, fold: int | None = None) -> Scores:

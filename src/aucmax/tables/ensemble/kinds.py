@@ -1,9 +1,51 @@
-"""Which class a kind of model is, as a model file names it."""
+"""The kinds of models that an ensemble is made of: one table."""
 
 from __future__ import annotations
 
-from aucmax.tables.ensemble.base import TableModel
-from aucmax.tables.ensemble.boosting import Boosting
-from aucmax.tables.ensemble.linear import Logistic
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from aucmax import checks
+from aucmax.tables.ensemble.base import CrossFitted, Setting, TableModel
+from aucmax.tables.ensemble.boosting import Boosting, fit_boosting
+from aucmax.tables.ensemble.linear import Logistic, fit_logistic
+from aucmax.tables.ensemble.others import fit_other
+from aucmax.tables.folds import Folds
+from aucmax.tables.scoring import Rows
+
+NETWORKS = ("network", "ce-network")
+"""Those that train networks: on the objective asked for, and on cross-entropy."""
+FITS: dict[str, Callable[[Rows, Folds, Setting], CrossFitted]] = {
+    "logistic": fit_logistic,
+    "boosting": fit_boosting,
+}
+"""How the others are fitted."""
 KINDS: dict[str, type[TableModel]] = {kind.kind: kind for kind in (Boosting, Logistic)}
+"""Which class a kind is, as a model file names it."""
+QUALITIES = {
+    "fast": ("network",),
+    "good": ("logistic", "boosting", *NETWORKS),
+    "best": ("logistic", "boosting", *NETWORKS),
+}
+"""The models of each quality."""
+
+
+def check_models(models: Sequence[Any]) -> None:
+    """Raise unless they are names of models and scikit-learn's classifiers."""
+    if isinstance(models, str) or not isinstance(models, Sequence) or not models:
+        raise ValueError(f"models must be a list of names and classifiers, found {models!r}")
+    for model in models:
+        if isinstance(model, str):
+            checks.choice("models", model, (*NETWORKS, *FITS))
+        elif isinstance(model, type) or not hasattr(model, "fit"):
+            raise ValueError(
+                f"models must be names ({', '.join((*NETWORKS, *FITS))}) and scikit-learn's "
+                f"classifiers, found {model!r}"
+            )
+
+
+def fit_model(kind: Any, rows: Rows, folds: Folds, setting: Setting) -> CrossFitted:
+    """Fit a model of a kind, or a classifier of the caller's, to all folds."""
+    if isinstance(kind, str):
+        return FITS[kind](rows, folds, setting)
+    return fit_other(kind, rows, folds, setting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 import warnings
@@ -15,15 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from aucmax import checks
-from aucmax.models.side_by_side import SideBySide
+from aucmax.models.side_by_side import Separate, SideBySide, Stacked
 from aucmax.stages import Stage
 from aucmax.tables import network
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Scores, Setting, TableModel
 from aucmax.tables.folds import Folds
 from aucmax.tables.scoring import Rows, score_rows
-from aucmax.tables.split import fair_sample
-from aucmax.train import Candidate, FitResult, fit
+from aucmax.train import FitResult, fit
 from aucmax.train.objectives import OBJECTIVES, names_of, parts_of
 
 LEARNING_RATE = 2e-3
@@ -32,6 +32,9 @@ EVALUATIONS, LEAST_EVALUATIONS, LEAST_STEPS = 60, 30, 20
 at least; once a round if in between. Small tables would stop too soon otherwise."""
 SAVED_AFTER = 4
 """Evaluations between two checkpoints: for small networks saving takes as long as some steps."""
+CLIP_NORM = 1.0
+MEMBERS, MEMBERS_OF_FOLD = 8, 4
+"""Of TabM: where there is one network, and where there is one for each fold."""
 MOST_JUDGED = 10_000
 """Rows that the networks of folds are stopped by: more would take longer, and say no more."""
 
@@ -45,7 +48,7 @@ class Recipe:
     method: str
     backbone: str | Callable[..., Any]
     hidden: int | Sequence[int] | None
-    members: int
+    members: int | None
     width: int
     blocks: int
     dropout: float
@@ -63,14 +66,17 @@ class Recipe:
         """The caller's own function that makes a network."""
         return self.backbone if callable(self.backbone) else None
 
-    def describe(self, numeric: Tensor, cardinalities: list[int], outputs: int) -> dict[str, Any]:
-        """The network's shape, as plain JSON."""
+    def describe(
+        self, numeric: Tensor, cardinalities: list[int], outputs: int, networks: int = 1
+    ) -> dict[str, Any]:
+        """The shape of each of so many networks, as plain JSON."""
         sizes = {name: getattr(self, name) for name in ("members", "width", "blocks", "dropout")}
+        if self.members is None:
+            sizes["members"] = MEMBERS if networks == 1 else MEMBERS_OF_FOLD
         return network.describe(numeric, cardinalities, outputs, self.hidden, sizes)
 
     def arguments(self, rows: int, outputs: int, networks: int, judged: bool) -> dict[str, Any]:
         """Of :func:`aucmax.fit`, for a table of so many rows to train on."""
-        binary, adamw = outputs == 1, self.method == "adamw"
         batch = min(self.batch_size, max(2, rows // 4))
         per_epoch = max(1, rows // batch)
         steps = min(self.max_steps, self.max_epochs * per_epoch)
@@ -85,10 +91,10 @@ class Recipe:
             "eval_every": evaluated,
             "save_every": SAVED_AFTER * evaluated,
             "patience": self.patience if judged else None,
-            "clip_norm": 1 / math.sqrt(networks),
-            "positives": 0.5 if binary and self.balanced else None,
-            **self.method_arguments(outputs),
-            **({"stages": [Stage(1, self.step_size, steps, 0)]} if adamw else {"lr": self.lr}),
+            # A mean over networks has smaller gradients in each, and norms over all of them.
+            "clip_norm": CLIP_NORM / math.sqrt(networks),
+            "positives": 0.5 if outputs == 1 and self.balanced else None,
+            **self.method_arguments(outputs, steps),
         }
 
     @property
@@ -96,9 +102,9 @@ class Recipe:
         """Of AdamW."""
         return LEARNING_RATE if self.lr is None else checks.positive("lr", self.lr)
 
-    def method_arguments(self, outputs: int) -> dict[str, Any]:
-        """The arguments of fit that depend on the options and the number of classes alone."""
-        has_decay = self.method in ("adamw", "sgd")
+    def method_arguments(self, outputs: int, steps: int) -> dict[str, Any]:
+        """The arguments of fit that do not depend on the rows."""
+        adamw, has_decay = self.method == "adamw", self.method in ("adamw", "sgd")
         return {
             "method": self.method,
             "objective": self.objective,
@@ -106,6 +112,7 @@ class Recipe:
             "task": "binary" if outputs == 1 else "multiclass",
             "loss_options": self.options_of_loss(outputs),
             "optimizer_options": {"weight_decay": self.weight_decay} if has_decay else {},
+            **({"stages": [Stage(1, self.step_size, steps, 0)]} if adamw else {"lr": self.lr}),
         }
 
     def options_of_loss(self, outputs: int) -> dict[str, Any]:
@@ -129,29 +136,41 @@ class Networks(TableModel):
     Attributes:
         networks: one for each fold.
         shape: that all of them have, as plain JSON.
-        device: where they score.
+        factory: the caller's own function that makes such a network.
     """
 
     kind = "networks"
 
     def __init__(
-        self, name: str, networks: list[nn.Module], shape: dict[str, Any], device: torch.device
+        self,
+        name: str,
+        networks: Sequence[nn.Module],
+        shape: dict[str, Any],
+        factory: network.Factory | None = None,
     ) -> None:
-        self.name, self.networks, self.shape, self.device = name, networks, shape, device
+        self.name, self.networks, self.shape, self.factory = name, list(networks), shape, factory
 
     def score(self, rows: Encoded, fold: int | None = None) -> Scores:
+        """The mean of the networks' raw scores, or those of one fold's network."""
         chosen = self.networks if fold is None else [self.networks[fold]]
         encoded = Rows.of(rows, np.zeros(len(rows.numeric), np.int64), None)
-        total = sum(score_rows(each, encoded, self.device) for each in chosen)
-        return np.asarray(total / len(chosen), np.float64)
+        scores = [score_rows(each, encoded, self.device) for each in chosen]
+        return np.asarray(np.mean(scores, axis=0), np.float64)
 
     def to_plain(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The networks' shape, and the weights of each."""
         arrays = {
             f"{k}.{name}": value.detach().cpu().numpy()
             for k, each in enumerate(self.networks)
             for name, value in each.state_dict().items()
         }
-        return {"name": self.name, "shape": self.shape, "networks": len(self.networks)}, arrays
+        about = {
+            "name": self.name,
+            "networks": len(self.networks),
+            "shape": self.shape,
+            "own_backbone": self.factory is not None,
+        }
+        return about, arrays
 
     @classmethod
     def from_plain(
@@ -160,64 +179,110 @@ class Networks(TableModel):
         arrays: dict[str, NDArray[Any]],
         factory: network.Factory | None = None,
     ) -> Self:
+        """The networks that :meth:`to_plain` was called on; ``factory`` if it was the caller's."""
+        if about["own_backbone"] and factory is None:
+            raise ValueError("backbone must be given: the model was trained with one of its own")
         networks = []
         for k in range(about["networks"]):
             each = network.build(about["shape"], factory).eval()
-            own = {name.removeprefix(f"{k}."): x for name, x in arrays.items() if name.startswith(f"{k}.")}
-            each.load_state_dict({name: torch.from_numpy(x) for name, x in own.items()})
+            start = f"{k}."
+            own = {n.removeprefix(start): x for n, x in arrays.items() if n.startswith(start)}
+            try:
+                each.load_state_dict({name: torch.from_numpy(x) for name, x in own.items()})
+            except RuntimeError as error:
+                raise ValueError(f"the weights must fit the network: {error}") from None
             networks.append(each)
-        return cls(about["name"], networks, about["shape"], torch.device("cpu"))
+        return cls(about["name"], networks, about["shape"], factory)
 
     def as_module(self) -> nn.Module:
-        raise NotImplementedError
+        """The mean of the networks' scores."""
+        return _Mean([copy.deepcopy(each).cpu().double().eval() for each in self.networks])
 
 
-def fit_networks(
-    rows: Rows, folds: Folds, setting: Setting, recipe: Recipe, name: str
-) -> tuple[CrossFitted, FitResult]:
-    """Train a network for each fold, all in step; they stop when their scores out of fold do best."""
-    began = time.monotonic()
-    shape = recipe.describe(rows.numeric, setting.cardinalities, setting.outputs)
-    generator = torch.Generator().manual_seed(setting.seed)
-    networks = [network.build(shape, recipe.factory, generator) for _ in range(folds.count)]
-    judged = folds.judged
-    several = folds.count > 1
-    if several:
-        model: nn.Module = SideBySide(networks)
-        chosen = judged
-        if len(judged) > MOST_JUDGED:
-            random = np.random.default_rng(setting.seed)
-            chosen = np.sort(random.permutation(judged)[:MOST_JUDGED])
-        used = np.flatnonzero(folds.used.any(axis=1))
-        train = _with_mask(rows.select(used), folds.used[used])
-        valid = _with_mask(rows.select(chosen), folds.held[chosen])
-    else:
-        model = networks[0]
-        used = np.flatnonzero(folds.used[:, 0])
-        train, valid = rows.select(used).for_fit(), rows.select(judged).for_fit()
-    arguments = recipe.arguments(len(used), setting.outputs, folds.count, len(judged) > 0)
-    left = setting.deadline - began
-    with warnings.catch_warnings():  # of rows that the folds, not the user, held out
-        warnings.filterwarnings("ignore", "valid has one row of class")
-        result = fit(
-            model, train, valid if len(judged) else None, seed=setting.seed, out=setting.work,
-            time_limit=None if math.isinf(left) else left, device=setting.device,
-            progress=setting.progress, **arguments,
-        )  # fmt: skip
-    if isinstance(model, SideBySide):
-        networks = model.networks()
-    fitted = Networks(name, networks, shape, setting.device)
-    scores = np.zeros((len(rows), setting.outputs))
-    for k in range(folds.count):
-        held = np.flatnonzero(folds.held[:, k])
-        if len(held):
-            scores[held] += score_rows(networks[k], rows.select(held), setting.device)
-    with np.errstate(invalid="ignore"):  # NaN for rows that nothing is judged by
-        scores /= folds.held.sum(axis=1, keepdims=True)
-    return CrossFitted(fitted, scores, time.monotonic() - began), result
+class _Mean(nn.Module):
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, columns: tuple[Tensor, Tensor]) -> Tensor:
+        scores = [each(columns) for each in self.networks]
+        flat = [x.flatten(1) if x.ndim > 1 else x[:, None] for x in scores]
+        return torch.stack(flat).mean(0)
 
 
-def _with_mask(rows: Rows, mask: NDArray[np.bool_]) -> tuple[Any, ...]:
-    """As fit takes them, with which networks each row concerns."""
+class NetworkFit:
+    """A training that is ready to begin: a network for each fold, all in step.
+
+    They stop when the metric of their scores out of fold, pooled, is best, so that one choice is
+    made by all rows, not one by the few of each fold.
+
+    Attributes:
+        arguments: of :func:`aucmax.fit`, but for device, progress, folder and time limit.
+    """
+
+    def __init__(
+        self, name: str, rows: Rows, folds: Folds, setting: Setting, recipe: Recipe
+    ) -> None:
+        self.name, self.recipe = name, recipe
+        self.rows, self.folds, self.setting = rows, folds, setting
+        outputs, count = setting.outputs, folds.count
+        self.shape = recipe.describe(rows.numeric, setting.cardinalities, outputs, count)
+        generator = torch.Generator().manual_seed(setting.seed)
+        networks = [network.build(self.shape, recipe.factory, generator) for _ in range(count)]
+        used, judged = np.flatnonzero(folds.used.any(axis=1)), folds.judged
+        if count > 1:
+            together = Stacked if recipe.factory is None else Separate
+            self.model: nn.Module = together(networks)
+            if len(judged) > MOST_JUDGED:
+                chosen = np.random.default_rng(setting.seed).permutation(judged)[:MOST_JUDGED]
+                judged = np.sort(chosen)
+            train = _concerning(rows.select(used), folds.used[used])
+            valid = _concerning(rows.select(judged), folds.held[judged])
+        else:
+            (self.model,) = networks
+            train, valid = rows.select(used).for_fit(), rows.select(judged).for_fit()
+        self.arguments = {
+            "model": self.model,
+            "train": train,
+            "valid": valid if len(judged) else None,
+            "seed": setting.seed,
+            **recipe.arguments(len(used), outputs, count, len(judged) > 0),
+        }
+
+    def run(self) -> tuple[CrossFitted, FitResult]:
+        """Train, going on from the work that is there."""
+        setting, limit = self.setting, None
+        if math.isfinite(setting.deadline):
+            limit = setting.deadline - time.monotonic()
+            if limit <= 0:
+                raise LeftOutError("no time left")
+        with warnings.catch_warnings():  # of rows that the folds, not the user, held out
+            warnings.filterwarnings("ignore", "valid has one row of class")
+            result = fit(
+                **self.arguments, out=setting.work, time_limit=limit, device=setting.device,
+                progress=setting.progress,
+            )  # fmt: skip
+        return self.end(result), result
+
+    def end(self, result: FitResult) -> CrossFitted:
+        """What came of the training: the networks, and their scores out of fold."""
+        model, device = self.model, self.setting.device
+        networks = model.networks() if isinstance(model, SideBySide) else [model]
+        fitted = Networks(self.name, networks, self.shape, self.recipe.factory)
+        fitted.device = device
+        scores = np.zeros((len(self.rows), self.setting.outputs))
+        for k, each in enumerate(networks):
+            _, held = self.folds.rows(k)
+            if len(held):
+                scores[held] += score_rows(each, self.rows.select(held), device)
+        with np.errstate(invalid="ignore"):  # NaN for rows that no fit is judged by
+            scores /= self.folds.held.sum(axis=1, keepdims=True)
+        each_took = [x.seconds for x in result.candidates if not math.isnan(x.seconds)]
+        seconds = math.fsum(each_took) or float(result.history[-1]["seconds"])
+        return CrossFitted(fitted, scores, seconds)
+
+
+def _concerning(rows: Rows, networks: NDArray[np.bool_]) -> tuple[Any, ...]:
+    """Rows as fit takes them, each with the networks that it concerns."""
     inputs, *rest = rows.for_fit()
-    return (*inputs, torch.from_numpy(mask)), *rest
+    return (*inputs, torch.from_numpy(networks)), *rest

@@ -1,0 +1,149 @@
+"""Several models as one: which of them count, and their scores on one scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from aucmax import metrics
+from aucmax.judge import calibration
+from aucmax.judge.calibration import Platt, Temperature, softmax
+from aucmax.tables.encoder import Encoded
+from aucmax.tables.ensemble.base import CrossFitted, Scores, TableModel
+from aucmax.tables.scoring import Rows
+from aucmax.train.metrics import Metric, Scored
+
+SURE = 0.05
+"""The p value below which a model that is behind the best is left out."""
+
+
+class Standing(NamedTuple):
+    """How one of several models came out.
+
+    Attributes:
+        name: of the model.
+        weight: its share in the mean; 0 if it was left out.
+        score: the metric out of fold; NaN if it was not fitted, or nothing was held out.
+        p_value: of a paired test against the best; NaN of the best, and where there is no test.
+        seconds: that fitting took; NaN if it was not fitted.
+        left_out: why, if it was.
+    """
+
+    name: str
+    weight: float
+    score: float
+    p_value: float = math.nan
+    seconds: float = math.nan
+    left_out: str = ""
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Standing:
+        """What JSON held of it, null where there is no number."""
+        known: dict[str, Any] = {k: math.nan if x is None else x for k, x in content.items()}
+        return cls(**known)
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Models whose scores, each on the scale of log-odds, are averaged.
+
+    Attributes:
+        models: those that count, by name.
+        weights: of each, of which the sum is one.
+        scales: what brings each one's scores to log-odds; of one model alone, none.
+    """
+
+    models: Mapping[str, TableModel]
+    weights: Mapping[str, float]
+    scales: Mapping[str, Platt | Temperature]
+
+    def score(self, rows: Encoded, fold: int | None = None) -> Scores:
+        """Raw scores (N, outputs); of one fold's fits alone, if that is asked for."""
+        return self.combine({name: each.score(rows, fold) for name, each in self.models.items()})
+
+    def combine(self, scores: Mapping[str, Scores]) -> Scores:
+        """The mean of the models' raw scores."""
+        if not self.scales:
+            (only,) = self.models
+            return scores[only]
+        return np.asarray(
+            sum(self.weights[x] * self.scales[x].logit(scores[x]) for x in self.models), np.float64
+        )
+
+
+def combine(
+    fitted: Mapping[str, CrossFitted], rows: Rows, metric: Metric
+) -> tuple[Ensemble, list[Standing]]:
+    """Weigh models by how they score rows out of fold.
+
+    A model that a paired test sees behind the best is left out, and the others count alike. With
+    few positives the test sees little, so that weights hardly follow chance.
+
+    Args:
+        fitted: the models, by name.
+        rows: that were scored; those that no fit was judged by have no part.
+        metric: what they are judged by.
+    """
+    first = next(iter(fitted.values())).scores
+    judged = np.flatnonzero(~np.isnan(first[:, 0]))
+    known = rows.select(judged)
+    scores = {name: each.scores[judged] for name, each in fitted.items()}
+    values = {name: score_of(x, known, metric) for name, x in scores.items()}
+    best = max(values, key=lambda name: (not math.isnan(values[name]), values[name]))
+    p_values = {
+        name: math.nan if name == best else _p_value(scores[best], scores[name], known, metric)
+        for name in scores
+    }
+    kept = [name for name, p in p_values.items() if not p < SURE]
+    scales = {name: _scale(scores[name], known) for name in kept} if len(kept) > 1 else {}
+    ensemble = Ensemble(
+        {name: fitted[name].model for name in kept}, {name: 1 / len(kept) for name in kept}, scales
+    )
+    standings = [
+        Standing(
+            name, ensemble.weights.get(name, 0.0), values[name], p_values[name],
+            fitted[name].seconds, "" if name in kept else "behind the best",
+        )
+        for name in fitted
+    ]  # fmt: skip
+    return ensemble, standings
+
+
+def score_of(scores: Scores, rows: Rows, metric: Metric) -> float:
+    """The metric of raw scores of rows; NaN without rows."""
+    if not len(rows):
+        return math.nan
+    binary = scores.shape[1] == 1
+    given = torch.from_numpy(scores[:, 0] if binary else scores)
+    return metric(Scored(given, *_about(rows)), "binary" if binary else "multiclass")
+
+
+def _about(rows: Rows) -> tuple[Any, ...]:
+    columns = (rows.classes, rows.weight, rows.group)
+    return tuple(None if x is None else torch.from_numpy(x) for x in columns)
+
+
+def _p_value(best: Scores, other: Scores, rows: Rows, metric: Metric) -> float:
+    """Of the difference; by the AUC where the metric has no test."""
+    if not len(rows):
+        return math.nan
+    if best.shape[1] > 1:
+        weight = None if rows.weight is None else rows.weight.astype(np.float64)
+        return metrics.hand_till_test(softmax(best), softmax(other), rows.classes, weight).p_value
+    target, weight, group = _about(rows)
+    first, second = (torch.from_numpy(x[:, 0]) for x in (best, other))
+    test = metric.test(first, second, target, weight, group)
+    if test is None:
+        test = metrics.delong_test(first, second, target, weight)
+    return test.p_value
+
+
+def _scale(scores: Scores, rows: Rows) -> Platt | Temperature:
+    if scores.shape[1] > 1:
+        return calibration.fit_temperature(scores, rows.classes, rows.weight)
+    return calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)
