@@ -403,6 +403,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                         fitted[name] = fit_model(kind, rows, folds, own)
                 except LeftOutError as error:
                     left_out[name] = str(error)
+                    continue
+                fitted[name].model.name = name
             if not fitted:
                 reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
                 raise ValueError(

@@ -48,4 +48,4 @@ def fit_model(kind: Any, rows: Rows, folds: Folds, setting: Setting) -> CrossFit
     """Fit a model of a kind, or a classifier of the caller's, to all folds."""
     if isinstance(kind, str):
         return FITS[kind](rows, folds, setting)
-    return fit_other(kind, rows, folds, setting)
+    return fit_other(rows, folds, setting, kind)
