@@ -78,14 +78,17 @@ def grown(library, count, leaves, trees=12):
         data = lightgbm.Dataset(
             columns(TABLE), target, categorical_feature=list(range(NUMERIC, NUMERIC + 3))
         )
-        model = lightgbm.train({**objective, **known}, data, trees)
-        found = Trees.of_lightgbm([model], NUMERIC, CARDINALITIES)
-        return model.predict(columns(NEW), raw_score=True), found
+        models = [
+            lightgbm.train({**objective, **known, "extra_trees": extra}, data, trees)
+            for extra in (False, True)
+        ]
+        found = Trees.of_lightgbm(models, NUMERIC, CARDINALITIES)
+        return sum(model.predict(columns(NEW), raw_score=True) for model in models) / 2, found
     model = HistGradientBoostingClassifier(
         max_iter=trees, max_leaf_nodes=leaves, min_samples_leaf=5, early_stopping=False,
         categorical_features=np.arange(NUMERIC + 3) >= NUMERIC,
     ).fit(columns(TABLE, 254), target)  # fmt: skip
-    found = Trees.of_scikit_learn([model], NUMERIC, CARDINALITIES)
+    found = Trees.of_scikit_learn(model, NUMERIC, CARDINALITIES)
     return model.decision_function(columns(NEW, 254)), found
 
 
@@ -111,7 +114,7 @@ def test_values_at_the_thresholds_go_where_the_library_sends_them():
     for cut in (1, 2):
         target = np.repeat([0, 1], [40 * cut, 120 - 40 * cut])
         model = HistGradientBoostingClassifier(max_iter=2).fit(table.numeric, target)
-        found = Trees.of_scikit_learn([model], 1, []).score(table)[:, 0]
+        found = Trees.of_scikit_learn(model, 1, []).score(table)[:, 0]
         np.testing.assert_allclose(found, model.decision_function(table.numeric), atol=1e-12)
         assert len(np.unique(found)) == 2
 
@@ -146,7 +149,6 @@ def test_threads_and_blocks_change_no_score(monkeypatch):
 def boosting(request, monkeypatch):
     """With LightGBM, and as if it were not there; fewer trees, for speed."""
     monkeypatch.setattr(boosting_module, "TREES", 12)
-    monkeypatch.setattr(boosting_module, "BAG", 2)
     if request.param == "scikit-learn":
         monkeypatch.setitem(sys.modules, "lightgbm", None)
     return fit_boosting

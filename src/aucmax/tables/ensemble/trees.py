@@ -95,42 +95,38 @@ class Trees:
         return cls._laid_out(trees, base, numeric, cardinalities)
 
     @classmethod
-    def of_scikit_learn(cls, models: Sequence[Any], numeric: int, cardinalities: list[int]) -> Self:
-        """The mean of scikit-learn's HistGradientBoostingClassifiers.
+    def of_scikit_learn(cls, model: Any, numeric: int, cardinalities: list[int]) -> Self:
+        """Those of scikit-learn's HistGradientBoostingClassifier.
 
-        They put the columns of codes first and number the codes seen in training anew; one not
-        seen goes where missing values go. Codes beyond the last that they can take are as that.
+        It puts the columns of codes first and numbers the codes seen in training anew; one not
+        seen goes where missing values go. Codes beyond the last that it can take are as that.
         """
+        known = []
+        if cardinalities:
+            known = model._preprocessor.named_transformers_["encoder"].categories_
 
-        def trees_of(model: Any) -> list[Split | float]:
-            known = []
-            if cardinalities:
-                known = model._preprocessor.named_transformers_["encoder"].categories_
+        def codes_of(split: Any, bitsets: NDArray[np.uint32]) -> NDArray[np.int64]:
+            seen = known[split["feature_idx"]].astype(np.int64)
+            goes = np.full(cardinalities[split["feature_idx"]], split["missing_go_to_left"] > 0)
+            bits = np.unpackbits(bitsets[split["bitset_idx"]].view(np.uint8), bitorder="little")
+            goes[seen] = bits[: len(seen)]
+            goes[MOST_CODES:] = goes[MOST_CODES - 1 : MOST_CODES]
+            return np.flatnonzero(goes)
 
-            def asked(split: Any, bitsets: NDArray[np.uint32]) -> NDArray[np.int64]:
-                seen = known[split["feature_idx"]].astype(np.int64)
-                goes = np.full(cardinalities[split["feature_idx"]], split["missing_go_to_left"] > 0)
-                bits = np.unpackbits(bitsets[split["bitset_idx"]].view(np.uint8), bitorder="little")
-                goes[seen] = bits[: len(seen)]
-                goes[MOST_CODES:] = goes[MOST_CODES - 1 : MOST_CODES]
-                return np.flatnonzero(goes)
+        def node(tree: Any, at: int) -> Split | float:
+            found = tree.nodes[at]
+            if found["is_leaf"]:
+                return float(found["value"])
+            children = node(tree, found["left"]), node(tree, found["right"])
+            column = int(found["feature_idx"]) - len(known)
+            if column >= 0:
+                return Split(column, found["num_threshold"], *children)
+            codes = codes_of(found, tree.raw_left_cat_bitsets)
+            return Split(numeric + len(known) + column, codes, *children)
 
-            def node(tree: Any, at: int) -> Split | float:
-                found = tree.nodes[at]
-                if found["is_leaf"]:
-                    return float(found["value"]) / len(models)
-                children = node(tree, found["left"]), node(tree, found["right"])
-                column = int(found["feature_idx"]) - len(known)
-                if column >= 0:
-                    return Split(column, found["num_threshold"], *children)
-                codes = asked(found, tree.raw_left_cat_bitsets)
-                return Split(numeric + column + len(known), codes, *children)
-
-            return [node(tree, 0) for several in model._predictors for tree in several]
-
-        trees = [tree for model in models for tree in trees_of(model)]
-        base = np.mean([np.ravel(model._baseline_prediction) for model in models], axis=0)
-        return cls._laid_out(trees, base.astype(np.float64), numeric, cardinalities)
+        trees = [node(tree, 0) for several in model._predictors for tree in several]
+        base = np.ravel(model._baseline_prediction).astype(np.float64)
+        return cls._laid_out(trees, base, numeric, cardinalities)
 
     @classmethod
     def _laid_out(
@@ -313,8 +309,7 @@ class _Descent(nn.Module):
     value: Tensor
     roots: Tensor
     base: Tensor
-    by_codes: Tensor
-    offset: Tensor
+    first: Tensor
     sets: Tensor
 
     def __init__(self, trees: Trees) -> None:
@@ -323,34 +318,33 @@ class _Descent(nn.Module):
         own = np.arange(len(is_leaf))
         buffers = {
             "column": np.where(is_leaf, 0, trees.column),
-            "threshold": trees.threshold.astype(np.float64),
+            "threshold": np.where(trees.chosen < 0, trees.threshold.astype(np.float64), -np.inf),
             "left": np.where(is_leaf, own, own + 1),  # a leaf's child is itself
             "right": np.where(is_leaf, own, trees.right),
             "value": trees.value,
             "roots": trees.roots,
             "base": trees.base,
-            "by_codes": trees.chosen >= 0,
-            "offset": trees.chosen.clip(0) * trees.sets.shape[1],
-            "sets": trees.sets.ravel(),
+            "first": (trees.chosen + 1) * trees.sets.shape[1],  # in the sets one after the other,
+            "sets": np.pad(trees.sets, ((1, 0), (0, 0))).ravel(),  # an empty one for numbers first
         }
         for name, x in buffers.items():
             is_index = x.dtype in (np.int32, np.int64)
             self.register_buffer(name, torch.from_numpy(x.astype(np.int64) if is_index else x))
-        self.outputs, self.depth, at = len(trees.base), 0, trees.roots
+        self.codes, self.outputs = trees.sets.shape[1], len(trees.base)
+        self.depth, at = 0, trees.roots
         while (at := at[~is_leaf[at]]).size:
             at = np.concatenate([at + 1, trees.right[at]])
             self.depth += 1
 
     def forward(self, columns: tuple[Tensor, Tensor]) -> Tensor:
         """Scores (N, outputs)."""
-        x = torch.cat([part.double() for part in columns], 1)
-        at = self.roots.expand(len(x), -1)
+        x = torch.cat([part.double() for part in columns], 1)  # len(x) would be fixed in ONNX
+        at = self.roots.expand(x.shape[0], -1)
         for _ in range(self.depth):
             asked = x.gather(1, self.column[at])
             goes_left = asked <= self.threshold[at]
-            if len(self.sets):
-                code = torch.where(self.by_codes[at], asked, 0).long()
-                chosen = self.sets[self.offset[at] + code]
-                goes_left = torch.where(self.by_codes[at], chosen, goes_left)
+            if self.codes:
+                code = asked.clamp(0, self.codes - 1).long()
+                goes_left = goes_left | self.sets[self.first[at] + code]
             at = torch.where(goes_left, self.left[at], self.right[at])
-        return self.value[at].reshape(len(x), -1, self.outputs).sum(1) + self.base
+        return self.value[at].reshape(x.shape[0], -1, self.outputs).sum(1) + self.base
