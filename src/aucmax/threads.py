@@ -10,12 +10,13 @@ number stays, and threads that have to wait for a core sleep instead of spinning
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -38,6 +39,7 @@ def cores() -> int:
     return max(1, min(allowed, math.ceil(min(quota(), allowed))))
 
 
+@functools.cache
 def quota(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> float:
     """The cores' worth of time that control groups leave to this process; inf without a limit.
 
@@ -80,14 +82,11 @@ def threads(count: int | None) -> Iterator[None]:
         count: -1 for all cores that may be used, None for no more than these of the threads that
             torch is set to.
     """
-    before, most = torch.get_num_threads(), cores()
-    number = (
-        min(before, most)
-        if count is None
-        else most
-        if count == -1
-        else checks.count("n_jobs", count)
-    )
+    before = torch.get_num_threads()
+    if count is None:
+        number = min(before, cores())
+    else:
+        number = cores() if count == -1 else checks.count("n_jobs", count)
     torch.set_num_threads(number)
     try:
         with _giving_way(number):
@@ -114,6 +113,8 @@ def _giving_way(count: int) -> Iterator[None]:
 
 
 def _watch(count: int, ended: threading.Event) -> None:
+    if ended.wait(LOOK_EVERY):  # scoring a few rows is over by then
+        return
     waits = _Waits()
     while not ended.wait(LOOK_EVERY):
         if waits.share() > CONTENDED:
@@ -168,7 +169,8 @@ def sleeping_threads(count: int) -> Iterator[None]:
         free = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)
         size = max(2, (os.cpu_count() or 1) - count + 2)  # this thread is one of them
         for path in _loaded("libgomp"):
-            ctypes.CDLL(path).GOMP_parallel(free, None, size, 0)
+            with suppress(OSError, AttributeError):  # what cannot be reached goes on spinning
+                ctypes.CDLL(path).GOMP_parallel(free, None, size, 0)
         has_team.set()
         ended.wait()
 
