@@ -180,7 +180,9 @@ def test_a_classifier_trained_on_the_device_scores_there_as_on_the_cpu(classes) 
     x = torch.randn(600, 4, generator=generator).double().numpy()
     x[:, 3] = x[:, 3] > 0
     y = (x[:, 0] + x[:, 1] > 0.5).astype(int) + (classes - 2) * (x[:, 2] > 1)
-    model = aucmax.AUCClassifier(max_steps=60, device="cuda", random_state=0).fit(x, y)
+    model = aucmax.AUCClassifier(quality="fast", max_steps=60, device="cuda", random_state=0).fit(
+        x, y
+    )
     there = model.predict_proba(x)
     assert model.score(x, y) > 0.9
     here = model.set_params(device="cpu").predict_proba(x)

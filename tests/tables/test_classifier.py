@@ -13,7 +13,7 @@ import scipy.sparse
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -23,7 +23,14 @@ from aucmax import AUCClassifier, metrics
 from aucmax.judge.calibration import fit_platt
 
 X, Y = make_classification(600, 8, n_informative=5, weights=[0.85], random_state=0)
-QUICK = {"max_steps": 60, "members": 2, "width": 16, "random_state": 0, "n_jobs": 1}
+QUICK = {
+    "quality": "fast",
+    "max_steps": 60,
+    "members": 2,
+    "width": 16,
+    "random_state": 0,
+    "n_jobs": 1,
+}
 
 
 def quick(**options):
@@ -105,7 +112,7 @@ def test_weights_are_chosen_by_any_metric(tmp_path, metric):
     key = {"roc_auc": "auc"}.get(name, name)
     values = [r[f"valid_{key}_{which}"] for r in model.history_ for which in ("last", "average")
               if r.get(f"valid_{key}_{which}") is not None]  # fmt: skip
-    assert model.validation_score_ == max(values)
+    assert model.validation_score_ == pytest.approx(max(values), abs=1e-9)
     assert np.isnan(model.validation_auc_) == (name != "roc_auc")
     again = AUCClassifier.load(model.save(tmp_path))
     assert again.metric == name
@@ -158,8 +165,8 @@ def test_a_balanced_threshold_finds_the_rare_class():
         balanced.predict(x) == 1, balanced.predict_proba(x)[:, 1] > balanced.threshold_
     )
     assert balanced.threshold_ < 0.5
-    scores = [balanced_accuracy_score(y, m.predict(x)) for m in (balanced, proba)]
-    assert scores[0] > scores[1]
+    found = [(m.predict(x) == 1)[y == 1].mean() for m in (balanced, proba)]
+    assert found[0] > found[1]
 
 
 @pytest.mark.parametrize(
@@ -372,7 +379,7 @@ def test_a_changed_byte_is_refused(tmp_path, fitted):
 
 
 def test_a_later_format_says_to_upgrade(tmp_path, fitted, monkeypatch):
-    monkeypatch.setattr("aucmax.tables.store.FORMAT", 2)
+    monkeypatch.setattr("aucmax.tables.store.FORMAT", 99)
     fitted.save(tmp_path)
     monkeypatch.undo()
     with pytest.raises(ValueError, match=r"written by aucmax .*: pip install --upgrade aucmax"):

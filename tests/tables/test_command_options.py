@@ -21,7 +21,14 @@ from aucmax.tables.formats import Format
 
 pytestmark = pytest.mark.xdist_group("options")
 
-QUICK = {"max_steps": 30, "members": 2, "width": 16, "n_jobs": 1, "progress": False}
+QUICK = {
+    "quality": "fast",
+    "max_steps": 30,
+    "members": 2,
+    "width": 16,
+    "n_jobs": 1,
+    "progress": False,
+}
 
 
 def patients(rows=360, seed=0):
@@ -250,7 +257,8 @@ def test_kept_columns_are_copied_as_written_and_read_as_without(folder, tmp_path
 )
 def test_fit_chooses_the_threshold_by_a_rule(folder, capsys, tmp_path, rule, said):
     place, _ = folder
-    given = ("--target", "ill", "--drop", "patient", "w", "--time-limit", "0.01")
+    given = ("--target", "ill", "--drop", "patient", "w", "--quality", "fast")
+    given += ("--time-limit", "0.01")
     main(
         ["fit", str(place / "both.csv"), "--threshold", rule, "--out", str(tmp_path / "m"), *given]
     )
@@ -349,6 +357,7 @@ def test_the_training_file_is_known_again(folder):
 def test_quiet_says_only_what_matters(folder, tmp_path, capfd):
     place, _ = folder
     call = ["fit", str(place / "both.csv"), "--target", "ill", "--time-limit", "0.01", "--quiet"]
+    call += ["--quality", "fast"]
     main([*call, "--out", str(tmp_path / "m"), "--device", "cpu", "--threads", "1"])
     out, err = capfd.readouterr()
     assert err == ""

@@ -28,7 +28,14 @@ from aucmax.tables.labeled import choose_labels, join_spellings, label_numbers, 
 
 pytestmark = pytest.mark.xdist_group("shell")
 
-QUICK = {"max_steps": 40, "members": 2, "width": 16, "n_jobs": 1, "progress": False}
+QUICK = {
+    "quality": "fast",
+    "max_steps": 40,
+    "members": 2,
+    "width": 16,
+    "n_jobs": 1,
+    "progress": False,
+}
 
 
 def customers(rows=500, seed=0):
@@ -509,6 +516,7 @@ def test_files_of_the_user_are_left_alone_and_a_model_is_replaced(folder, capsys
     shutil.copytree(place / "model", copy)
     (copy / "thesis.txt").write_text("years of work")
     command = ["fit", place / "train.csv", "--target", "churned", "--time-limit", "0.01"]
+    command += ["--quality", "fast"]
     said = refused(capsys, *command, "--out", copy)
     assert "'thesis.txt'" in said
     assert (copy / "thesis.txt").exists()

@@ -15,7 +15,14 @@ from aucmax.tables import explain_rows, fit_file, predict_file
 
 pytestmark = pytest.mark.xdist_group("explain")
 
-QUICK = {"max_steps": 60, "members": 2, "width": 16, "n_jobs": 1, "random_state": 0}
+QUICK = {
+    "quality": "fast",
+    "max_steps": 60,
+    "members": 2,
+    "width": 16,
+    "n_jobs": 1,
+    "random_state": 0,
+}
 
 
 def loans(rows=300, seed=0):

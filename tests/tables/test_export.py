@@ -39,7 +39,14 @@ TABLE = table(KIND)
 
 
 def classifier(target, columns, **options):
-    sizes = {"max_steps": 15, "members": 2, "width": 8, "random_state": 0, **options}
+    sizes = {
+        "quality": "fast",
+        "max_steps": 15,
+        "members": 2,
+        "width": 8,
+        "random_state": 0,
+        **options,
+    }
     return AUCClassifier(**sizes).fit(TABLE[columns], target)
 
 

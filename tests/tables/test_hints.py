@@ -189,7 +189,20 @@ def test_fit_says_it(tmp_path, capsys):
     data["dose"] = [*"abcdef", *(f"{k}.5" for k in range(194))]
     path = tmp_path / "data.csv"
     data.assign(late=late(data, "flag")).to_csv(path, index=False)
-    main(["fit", str(path), "--target", "sick", "--time-limit", "0.1", "--out", f"{tmp_path}/m"])
+    main(
+        [
+            "fit",
+            str(path),
+            "--target",
+            "sick",
+            "--quality",
+            "fast",
+            "--time-limit",
+            "0.1",
+            "--out",
+            f"{tmp_path}/m",
+        ]
+    )
     notes = [x for x in capsys.readouterr().out.splitlines() if x.startswith("note: ")]
     for part in (
         "column 'grade' is taken as a category",

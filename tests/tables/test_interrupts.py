@@ -152,6 +152,7 @@ def test_what_somebody_puts_there_during_training_is_kept_and_so_is_the_training
     write_rows(tmp_path / "run", 60)
     monkeypatch.chdir(tmp_path / "run")
     given = {"max_steps": 4, "width": 8, "members": 1, "compare": False, "metric": meddling}
+    given["quality"] = "fast"
     refusal = "out must be empty or a model's folder, found 'thesis.txt' in .*/m: move it elsewhere"
     with pytest.raises(ValueError, match=refusal):
         fit_file("rows.csv", "y", out="m", **given)

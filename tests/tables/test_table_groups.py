@@ -21,6 +21,7 @@ pytestmark = pytest.mark.xdist_group("groups")
 
 def quick(**options):
     given = {"max_steps": 30, "members": 2, "width": 8, "random_state": 0, "n_jobs": 1}
+    given["quality"] = "fast"
     return AUCClassifier(**given | options)
 
 
@@ -108,14 +109,21 @@ def test_options_reach_the_loss_of_their_part():
     model = quick(objective="ce+partial", metric="partial_auc@0.2,0.5", max_steps=4)
     model.set_params(loss_options={"smoothing": 0.1, "partial": {"margin": 0.5}}).fit(X, Y)
     of_partial = {"margin": 0.5, "link": "identity"}
-    assert model._loss_options() == {"smoothing": 0.1, "partial": of_partial}
+    assert model._recipe().options_of_loss(1) == {"smoothing": 0.1, "partial": of_partial}
     with pytest.raises(ValueError, match="loss_options must fit PairwiseAUCLoss"):
         quick(objective="pairwise", loss_options={"prior": 0.1}).fit(X, Y)
 
 
 # ---- the commands --------------------------------------------------------------------------------
 
-QUICK = {"max_steps": 30, "members": 2, "width": 8, "n_jobs": 1, "progress": False}
+QUICK = {
+    "quality": "fast",
+    "max_steps": 30,
+    "members": 2,
+    "width": 8,
+    "n_jobs": 1,
+    "progress": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +264,7 @@ def test_folds_do_not_cut_groups(folder):
     place, _ = folder
     tuned = tune_file(
         place / "a.csv", "ill", out=place / "t", group="ward", trials=2, workers=1, compare=False,
-        progress=False, max_steps=6, members=2, width=8, blocks=1,
+        progress=False, max_steps=6, members=2, width=8, blocks=1, quality="fast",
     )  # fmt: skip
     with pytest.raises(ValueError, match="group must be given for the metric 'grouped_auc'"):
         tune_file(place / "a.csv", "ill", out=place / "t", metric="grouped_auc")

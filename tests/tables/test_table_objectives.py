@@ -21,7 +21,7 @@ from aucmax.tables import fit_file, fit_stream, tune_file
 RANDOM = np.random.default_rng(0)
 Y = (RANDOM.random(120) < 0.3).astype(int)
 X = RANDOM.normal(Y[:, None], size=(120, 2))
-SMALL = {"max_steps": 40, "members": 2, "width": 8, "n_jobs": 1}
+SMALL = {"quality": "fast", "max_steps": 40, "members": 2, "width": 8, "n_jobs": 1}
 
 
 def quick(**options):
@@ -118,6 +118,7 @@ def test_a_command_says_what_was_chosen_and_the_report_shows_it(tmp_path, capsys
     write_rows(tmp_path / "run")
     monkeypatch.chdir(tmp_path / "run")
     command = ["fit", "rows.csv", "--target", "y", "--objective", "auto", "--time-limit", "0.4"]
+    command += ["--quality", "fast"]
     main([*command, "--metric", "partial_auc@0.3", "--threads", "1"])
     out, err = capsys.readouterr()
     model = AUCClassifier.load("rows-model")

@@ -10,7 +10,7 @@ from aucmax.judge.calibration import fit_platt
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file
 
-SMALL = {"max_steps": 20, "members": 2, "width": 8, "n_jobs": 1}
+SMALL = {"quality": "fast", "max_steps": 20, "members": 2, "width": 8, "n_jobs": 1}
 QUICK = SMALL | {"compare": False, "progress": False}
 
 
@@ -120,6 +120,21 @@ def test_a_file_of_rows_to_stop_by(place):
     assert any("the model was fitted to" in note for note in again.notes)
 
 
+def test_models_are_judged_by_given_rows_which_none_of_them_knows():
+    table = visits()
+    X, y = table[["x", "city"]], table.ill
+    model = AUCClassifier(**SMALL | {"quality": "good"}, models=["network", "logistic"])
+    model.fit(X[:160], y[:160], eval_set=(X[160:], y[160:]))
+    assert model.rows_ == {
+        "train": [(y[:160] == k).sum() for k in ("no", "yes")],
+        "valid": [(y[160:] == k).sum() for k in ("no", "yes")],
+    }
+    for scores in model.oof_scores_.values():
+        assert np.isnan(scores[:160]).all()
+        assert np.isfinite(scores[160:]).all()
+    assert model.validation_score_ == pytest.approx(model.score(X[160:], y[160:]), abs=1e-6)
+
+
 # ---- time ----------------------------------------------------------------------------------------
 
 
@@ -133,6 +148,16 @@ def test_the_latest_rows_are_held_out(as_text):
     assert model.rows_["valid"] == [(late & (table.ill == k)).sum() for k in ("no", "yes")]
     expected = model.score(table[["x"]][late], table.ill[late])
     assert model.validation_score_ == pytest.approx(expected, abs=1e-6)
+
+
+def test_folds_in_the_order_of_time():
+    table = visits()
+    model = AUCClassifier(**SMALL | {"quality": "good"}, models=["network", "logistic"])
+    model.fit(table[["x"]], table.ill, time=table.day)
+    late = np.isfinite(model.oof_scores_["logistic"][:, 0])
+    assert late.sum() == pytest.approx(120, abs=3)
+    assert table.day[~late].max() < table.day[late].min()
+    assert sum(model.rows_["train"]) == 240
 
 
 @pytest.mark.parametrize(
@@ -187,6 +212,8 @@ def test_what_cannot_be_is_one_line(place, capsys):
         ("--time", "day", "--valid", place / "b.csv"): "valid must not be given with time",
         ("--time", "day", "--streaming"): "--time must not be given with --streaming",
         ("--valid", place / "b.csv", "--streaming"): "--valid must not be given with --streaming",
+        ("--quality", "good", "--streaming"): "--quality must not be given with --streaming",
+        ("--quality", "great"): "invalid choice 'great'",
         ("--valid", place / "none.csv"): f"{place / 'none.csv'}",
         ("--valid", place / "well.csv"): "valid must have rows of every label, found none of 'yes'",
         ("--valid", place / "other.csv"): "column 'ill' must hold 'no', 'yes', found 'maybe'",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -49,6 +49,7 @@ Threshold = Annotated[
     _named("VALUE|cost=R|recall=S|precision=S"),
 ]
 Names = Annotated[tuple[str, ...], _named("COLUMN ...")]
+Quality = Literal["fast", "good", "best"]
 More = Annotated[tuple[Path, ...], _named("FILE ...")]
 Metric = Annotated[MetricName | None, _named("|".join(FORMS))]
 
@@ -81,6 +82,7 @@ def fit(
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
     valid: More = (),
+    quality: Quality | None = None,
     objective: ObjectiveName = "auc+ce",
     metric: Metric = None,
     threshold: Threshold = None,
@@ -118,10 +120,14 @@ def fit(
         reading: How the files are written.
         valid: Rows to stop and to calibrate by, with the same columns; none of the others are then
             held out for that.
-        objective: What training makes small. For the AUC: auc, pairwise, ce (cross-entropy); for
-            the top of the list: partial (with --metric partial_auc@0.1 that part of it), and ap
-            for average precision; for wrong labels: auc, gce. Sums too, such as pairwise+0.5*ce.
-            auto trains for each that suits the metric, and the rows to stop by choose.
+        quality: fast is one network; good, the default, weighs networks, gradient boosting and
+            logistic regression, each fitted to folds of the rows and judged by the others; best
+            has more folds. With --streaming there is fast alone.
+        objective: What training of the network makes small. For the AUC: auc, pairwise, ce
+            (cross-entropy); for the top of the list: partial (with --metric partial_auc@0.1 that
+            part of it), and ap for average precision; for wrong labels: auc, gce. Sums too, such as
+            pairwise+0.5*ce. auto trains for each that suits the metric, and the rows to stop by
+            choose.
         metric: What the model is chosen by, on rows that it does not train on, and when to stop:
             the AUC, or its part up to a false positive rate (partial_auc@0.1), what is found at
             one (tpr_at_fpr@0.01), precision of the first rows (precision_at@100 or @0.05) or
@@ -146,6 +152,7 @@ def fit(
         "positive": positive, "out": out, "drop": drop, "weight": weight, "group": group,
         "time": time, "id_column": id_column, "exact_labels": exact_labels, "reading": reading,
         "time_limit": time_limit, "seed": seed, "objective": objective, "metric": metric,
+        "quality": quality or ("fast" if streaming else "good"),
         "threshold": threshold or "balanced", "device": device, "progress": not quiet,
         "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
@@ -154,6 +161,7 @@ def fit(
             "group": (group, "whose batches are rows as they come, not whole groups"),
             "time": (time, "whose rows come in random order"),
             "valid": (" ".join(map(str, valid)), "which keeps rows of the files to stop by"),
+            "quality": (None if quality == "fast" else quality, "which trains one network"),
         }
         for option, (value, why) in refused.items():
             if value:
@@ -223,6 +231,7 @@ def tune(
     id_column: Id = None,
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
+    quality: Quality = "good",
     metric: Metric = None,
     threshold: Threshold = None,
     trials: int = 30,
@@ -252,6 +261,7 @@ def tune(
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
+        quality: Of the model with the best options, as in aucmax fit; trials are fast.
         metric: What options and weights are chosen by, on rows that they do not train on, as in
             aucmax fit.
         threshold: From which probability on a row gets the positive label, as in aucmax fit.
@@ -269,9 +279,9 @@ def tune(
         fitted, tuning = tune_file(
             data, target, positive=positive, out=out, drop=drop, weight=weight, group=group,
             time=time, id_column=id_column, exact_labels=exact_labels, reading=reading,
-            metric=metric, threshold=threshold or "balanced", trials=trials, workers=workers,
-            test_share=test_share, time_limit=time_limit, seed=seed, device=device,
-            progress=not quiet,
+            quality=quality, metric=metric, threshold=threshold or "balanced", trials=trials,
+            workers=workers, test_share=test_share, time_limit=time_limit, seed=seed,
+            device=device, progress=not quiet,
             command=shlex.join(["aucmax", *sys.argv[1:]]),
         )  # fmt: skip
     within = fitted.evaluation.compared_auc is not fitted.evaluation.auc

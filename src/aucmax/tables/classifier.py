@@ -303,9 +303,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"objective must be one where no rows are held out to choose by, found "
                 f"{self.objective!r}"
             )
-        parts = {"train": folds.used.any(axis=1)}
+        parts = {"train": folds.whole}
         if folds.count == 1:  # else rows are both
-            parts["valid"] = folds.held[:, 0]
+            parts["train"], parts["valid"] = folds.rows(0)
         self.rows_ = {
             name: np.bincount(rows.classes[part], minlength=len(self.classes_)).tolist()
             for name, part in parts.items()

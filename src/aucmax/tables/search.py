@@ -365,7 +365,13 @@ class Fold:
         }  # fmt: skip
         self.held = held
         self.options = options
-        own = {"random_state": seed, "n_jobs": 1, "verbose": False, "quality": "fast"}
+        own = {
+            "random_state": seed,
+            "n_jobs": 1,
+            "verbose": False,
+            "quality": "fast",
+            "models": None,
+        }
         self.model = AUCClassifier(**(options | own))
 
     def score(self) -> float:

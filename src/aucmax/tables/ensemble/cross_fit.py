@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from aucmax import checkpoint
 from aucmax.tables.encoder import Encoded
-from aucmax.tables.ensemble.base import LeftOutError, Scores, Setting, TableModel
+from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Scores, Setting, TableModel
 from aucmax.tables.folds import Folds
 from aucmax.tables.scoring import Rows
 
@@ -38,6 +41,9 @@ class Fitted(Scorer, Protocol):
 
 
 T = TypeVar("T", bound=Scorer)
+
+NAME = "done"
+"""Of the files of a model that is done, while others are not."""
 
 
 class Refitted(TableModel):
@@ -74,6 +80,35 @@ class Refitted(TableModel):
     def as_module(self) -> nn.Module:
         """The fit of all rows."""
         return self.whole.as_module()
+
+
+def keep(fitted: CrossFitted, folder: Path) -> None:
+    """Write a model with the fits of its folds and the scores, for :func:`kept` to find."""
+    assert isinstance(fitted.model, Refitted)
+    arrays, about = {"scores": fitted.scores}, []
+    for number, fit in enumerate((fitted.model.whole, *fitted.model.fits)):
+        own, more = fit.to_plain()
+        about.append(own)
+        arrays |= {f"{number}.{name}": array for name, array in more.items()}
+    notes = {"name": fitted.model.name, "fits": about, "seconds": fitted.seconds}
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    checkpoint.save_tensors(folder, NAME, tensors, notes)
+
+
+def kept(kind: type[Refitted], folder: Path) -> CrossFitted | None:
+    """What :func:`keep` wrote, if it did."""
+    if not (folder / f"{NAME}.json").exists():
+        return None
+    tensors, notes = checkpoint.load_tensors(folder, NAME)
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    fits = []
+    for number, about in enumerate(notes["fits"]):
+        start = f"{number}."
+        own = {k.removeprefix(start): x for k, x in arrays.items() if k.startswith(start)}
+        fits.append(kind.fit_type.from_plain(about, own))
+    whole, *of_folds = fits
+    return CrossFitted(kind(notes["name"], whole, of_folds), arrays["scores"], notes["seconds"])
 
 
 def encoded(rows: Rows) -> Encoded:

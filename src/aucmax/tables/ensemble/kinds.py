@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aucmax import checks
-from aucmax.tables.ensemble.base import CrossFitted, Setting, TableModel
+from aucmax.tables.ensemble.base import CrossFitted, Setting
 from aucmax.tables.ensemble.boosting import Boosting, fit_boosting
+from aucmax.tables.ensemble.cross_fit import Refitted, keep, kept
 from aucmax.tables.ensemble.linear import Logistic, fit_logistic
 from aucmax.tables.ensemble.others import fit_other
 from aucmax.tables.folds import Folds
@@ -20,7 +21,7 @@ FITS: dict[str, Callable[[Rows, Folds, Setting], CrossFitted]] = {
     "boosting": fit_boosting,
 }
 """How the others are fitted."""
-KINDS: dict[str, type[TableModel]] = {kind.kind: kind for kind in (Boosting, Logistic)}
+KINDS: dict[str, type[Refitted]] = {kind.kind: kind for kind in (Boosting, Logistic)}
 """Which class a kind is, as a model file names it."""
 QUALITIES = {
     "fast": ("network",),
@@ -45,7 +46,15 @@ def check_models(models: Sequence[Any]) -> None:
 
 
 def fit_model(kind: Any, rows: Rows, folds: Folds, setting: Setting) -> CrossFitted:
-    """Fit a model of a kind, or a classifier of the caller's, to all folds."""
+    """Fit a model of a kind, or a classifier of the caller's, to all folds.
+
+    One that was done when its training was stopped is found in ``setting.work``.
+    """
     if isinstance(kind, str):
-        return FITS[kind](rows, folds, setting)
+        if setting.work is not None and (done := kept(KINDS[kind], setting.work)) is not None:
+            return done
+        fitted = FITS[kind](rows, folds, setting)
+        if setting.work is not None:
+            keep(fitted, setting.work)
+        return fitted
     return fit_other(rows, folds, setting, kind)
