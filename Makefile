@@ -57,7 +57,7 @@ PEERS := .venv-peers
 $(PEERS)/.ready:
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 pyarrow \
-	  'autogluon.tabular[catboost,fastai,lightgbm,ray,xgboost]==1.6.3'
+	  'autogluon.tabular[catboost,fastai,lightgbm,xgboost]==1.6.3'
 	@touch $@
 
 peers: $(PEERS)/.ready  ## Make the environment of benchmarks/tables.py's peers

@@ -91,8 +91,6 @@ def main() -> None:
     y, test = x.pop("target"), pd.read_parquet(given.folder / "test.parquet")
     about: dict[str, Any] = {}
     importlib.import_module(METHODS[given.method])  # what is timed is the work alone
-    if given.method == "AutoGluon":
-        importlib.import_module("ray").init(include_dashboard=False, log_to_driver=False)
     began = time.perf_counter()
     if given.method == "AutoGluon":
         scores, about = autogluon(x, y, test, given.seconds, given.folder)

@@ -73,8 +73,10 @@ them. Where a table is cut, positives up to a tenth of its rows are all kept.
 the same network on cross-entropy alone, with the same folds. The regularised bag is the mean of
 three LightGBMs, each of 200 trees with 15 leaves, a learning rate of 0.05 and 0.8 of the rows and
 columns. AutoGluon is given ``presets="best_quality"``, ``eval_metric="roc_auc"`` and the seconds
-that aucmax took for the same rows, alone on the same machine. Logistic regression gets our encoding
-of the columns. ``python benchmarks/tables.py --data DIR`` runs it again.
+that aucmax took for the same rows, alone on the same machine, and twice these where it came to no
+model; it trains its folds one after the other, as starting ray would take much of so short a time.
+Logistic regression gets our encoding of the columns. ``python benchmarks/tables.py --data DIR``
+runs it again.
 
 A rank is that among the methods, where "aucmax fast" and "aucmax best" are each ranked in the place
 of aucmax. Intervals are of 95 %, of tables drawn with replacement; p is that of Wilcoxon's
