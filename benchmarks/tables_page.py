@@ -48,9 +48,8 @@ def page(
     parts += section("Tables that defaults were chosen on", seen)
     if few:
         parts += [heading("Few positives"), few_positives(few)]
-    parts += [heading("Every table, up to 50,000 rows"), every_table(results)]
-    if confirm:
-        parts += [heading("Every table that confirms, up to 8,000 rows"), every_table(confirm)]
+    parts += every_table("Every table, up to 50,000 rows", results)
+    parts += every_table("Every table that confirms, up to 8,000 rows", confirm)
     if times:
         parts += [heading("Seconds of a fit"), seconds(times)]
     if scoring:
@@ -203,9 +202,11 @@ def behind(found: Aucs) -> str:
     return table(["Method", "Tables on which aucmax is behind, and by how much"], rows)
 
 
-def every_table(results: list[Record]) -> str:
-    """Mean test AUC over the splits, the best in bold."""
+def every_table(title: str, results: list[Record]) -> list[str]:
+    """Mean test AUC over the splits, the best in bold; nothing where there is none of ours."""
     found, _ = complete(results)
+    if not found:
+        return []
     size = {r["table"]: (sum(r["rows"]), sum(r["positives"]) / sum(r["rows"])) for r in results}
     rows = []
     for name, aucs in found.items():
@@ -213,8 +214,8 @@ def every_table(results: list[Record]) -> str:
         best = max(means.values())
         cells = [f"**{x:.4f}**" if x == best else f"{x:.4f}" for x in means.values()]
         rows.append([name, f"{size[name][0]:,}", f"{size[name][1]:.1%}", *cells])
-    methods = next(iter(found.values()), {})
-    return table(["Table", "Rows", "Positive", *methods], rows)
+    methods = next(iter(found.values()))
+    return [heading(title), table(["Table", "Rows", "Positive", *methods], rows)]
 
 
 def few_positives(results: list[Record]) -> str:
