@@ -26,15 +26,12 @@ class Fitter:
     Args:
         n_jobs: threads of the fit.
         core: the only one that the process may use; None for all.
-        steps: of the training.
+        options: of this script, for the process.
     """
 
-    def __init__(
-        self, n_jobs: int | None = None, core: int | None = None, steps: int = 200
-    ) -> None:
-        given = ["--child", repr(n_jobs), "--steps", str(steps)]
+    def __init__(self, n_jobs: int | None, core: int | None, options: list[str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, *given],
+            [sys.executable, __file__, "--child", repr(n_jobs), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -58,14 +55,15 @@ class Fitter:
         self.process.wait()
 
 
-def fit_when_told(n_jobs: int | None, steps: int) -> None:
+def fit_when_told(n_jobs: int | None, quality: str, steps: int) -> None:
     """What a :class:`Fitter`'s process does."""
     from sklearn.datasets import make_classification
 
     from aucmax import AUCClassifier
 
     x, y = make_classification(6_000, 20, n_informative=8, weights=[0.9], random_state=0)
-    model = AUCClassifier(random_state=0, n_jobs=n_jobs, max_steps=20, patience=steps)
+    options = {"quality": quality, "random_state": 0, "n_jobs": n_jobs, "patience": steps}
+    model = AUCClassifier(max_steps=20, **options)
     model.fit(x, y)
     print(0.0, flush=True)
     model.max_steps = steps
@@ -106,19 +104,23 @@ def main() -> None:
     """Take turns, and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quality", default="fast", help="of a fit")
     parser.add_argument("--steps", type=int, default=200, help="of a fit")
     parser.add_argument("--no-demo", action="store_true", help="leave the demo out")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        fit_when_told(None if given.child == "None" else int(given.child), given.steps)
+        fit_when_told(
+            None if given.child == "None" else int(given.child), given.quality, given.steps
+        )
         return
+    options = ["--quality", given.quality, "--steps", str(given.steps)]
     times: dict[str, list[float]] = {}
     core = min(os.sched_getaffinity(0))
     with ExitStack() as processes:
 
         def fitter(n_jobs: int | None = None, core: int | None = None) -> Fitter:
-            made = Fitter(n_jobs, core, given.steps)
+            made = Fitter(n_jobs, core, options)
             processes.callback(made.close)
             return made
 
