@@ -77,7 +77,7 @@ def main() -> None:
     """Generate, train with a kill, and tell."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--kill-after", type=float, default=120.0, help="seconds")
+    parser.add_argument("--kill-after", type=float, default=60.0, help="seconds")
     parser.add_argument("--folder", type=Path, default=Path("streaming-data"))
     parser.add_argument("--json", type=Path, help="write the figures there")
     given = parser.parse_args()

@@ -252,6 +252,7 @@ def test_each_rank_reads_files_of_its_own(tmp_path):
     model = AUCClassifier.load(tmp_path / "model")
     assert model.history_[-1]["step"] == 48
     assert model.validation_auc_ > 0.75
+    assert (model.members, model.dropout) == (4, 0.0)  # less than of a table in memory
 
 
 @pytest.mark.parametrize(
