@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from sklearn.tree import DecisionTreeClassifier
 
-from aucmax.tables import importance
+from aucmax.tables import AUCClassifier, importance
 from aucmax.tables.columns import columns_of
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.folds import make_folds
@@ -70,3 +70,37 @@ def test_a_sample_is_judged_by_the_fits_that_were_held_out_for_it(judged, monkey
         same = (rows.numeric == sample.rows.numeric[k]).all(1).numpy()
         assert (folds.held[same] == sample.held[k]).all()
     assert found[2] > 0.1
+
+
+# --- of a classifier ------------------------------------------------------------------------------
+
+
+def test_a_classifier_has_them_till_it_is_saved_and_after_if_they_were_used(tmp_path):
+    random = np.random.default_rng(0)
+    y = np.where(random.random(300) < 0.3, "yes", "no")
+    table = pd.DataFrame({"noise": random.normal(size=300), "one": 1.0})
+    table["tells"] = random.normal(size=300) + 2 * (y == "yes")
+    model = AUCClassifier(models=["logistic"], random_state=0)
+    assert not hasattr(model, "feature_importances_")
+    model.fit(table, y)
+    model.save(tmp_path / "before")
+    noise, one, tells = model.feature_importances_
+    assert (abs(noise) < 0.05, one, tells > 0.2) == (True, 0, True)
+    again = AUCClassifier.load(model.save(tmp_path / "after"))
+    np.testing.assert_array_equal(again.feature_importances_, [noise, one, tells])
+    with pytest.raises(AttributeError, match=r"^feature_importances_ needs rows .* use it before$"):
+        _ = AUCClassifier.load(tmp_path / "before").feature_importances_
+    model.fit(table[["one", "tells"]], y)  # what was computed before is not kept
+    assert len(model.feature_importances_) == 2
+
+
+def test_of_several_classes_the_same_seed_gives_the_same(tmp_path):
+    random = np.random.default_rng(0)
+    y = random.integers(0, 3, 240)
+    X = np.c_[random.normal(size=240), y + random.normal(size=240)]
+    found = [
+        AUCClassifier(models=["logistic"], random_state=0).fit(X, y).feature_importances_
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(*found)
+    assert found[0][1] > 0.2 > 0.05 > abs(found[0][0])

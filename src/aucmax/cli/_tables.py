@@ -15,7 +15,7 @@ import tyro
 from aucmax import checks, distributed
 from aucmax.cli._reproduce import Count, Folder, Seconds
 from aucmax.judge.binary import BinaryRows
-from aucmax.judge.evaluation import Evaluation, compare_aucs
+from aucmax.judge.evaluation import Evaluation, Part, compare_aucs
 from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
 from aucmax.report import words
@@ -438,7 +438,8 @@ def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")
 
 def summary(evaluation: Evaluation) -> str:
     """What a person wants to know first."""
-    train, valid, test = (evaluation.parts[part].rows for part in ("train", "valid", "test"))
+    parts = {"valid": Part(0), **evaluation.parts}
+    train, valid, test = (parts[part].rows for part in ("train", "valid", "test"))
     described = train + valid if evaluation.parts["train"].counts else None
     which = "some of the" if described is None else f"the {described:,}"
     lines = [f"columns of {which} rows to train on{' and to stop by' if valid else ''}:"]

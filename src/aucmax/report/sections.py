@@ -224,12 +224,15 @@ def models(evaluation: Evaluation, rows: Rows) -> Content:
     digits = max(map(words.decimals, [test, *fitted]))
     scored = evaluation.metric != ROC_AUC.name and any(x.score for x in evaluation.models)
 
+    some_left_out = any(x.left_out for x in evaluation.models)
+
     def line(x: Model) -> list[str]:
         weight = percent(x.weight) if x.weight else UNKNOWN
         auc = (UNKNOWN, UNKNOWN) if x.auc is None else words.auc_texts(x.auc, digits)
         score = [words.score(x.score)] * scored
         tested = words.p_text(x.p_value), words.seconds_text(x.seconds)
-        return [short(x.name), weight, *auc, *score, *tested, short(x.left_out, 200)]
+        why = [short(x.left_out, 200)] * some_left_out
+        return [short(x.name), weight, *auc, *score, *tested, *why]
 
     lines = [*map(line, evaluation.models)]
     if promised is not None:
@@ -244,7 +247,7 @@ def models(evaluation: Evaluation, rows: Rows) -> Content:
         "held": promised and words.promise_held(promised, test),
         "metric": [capitalized(metric_in_records(evaluation.metric).label)] * scored,
         "lines": lines,
-        "left_out": any(x.left_out and x.auc for x in evaluation.models),
+        "left_out": ["Left out"] * some_left_out,
         "significant": SIGNIFICANT,
     }
 

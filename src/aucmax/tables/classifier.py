@@ -32,6 +32,7 @@ from aucmax.tables.ensemble.combined import Ensemble, Standing, combine, score_o
 from aucmax.tables.ensemble.kinds import NETWORKS, QUALITIES, check_models, fit_model
 from aucmax.tables.ensemble.networks import CLIP_NORM, NetworkFit, Networks, Recipe
 from aucmax.tables.folds import Folds, held_out, judged_by, make_folds
+from aucmax.tables.importance import JudgedRows
 from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate
 from aucmax.threads import threads
@@ -142,6 +143,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             against the best, the seconds that it took, and why it was left out.
         oof_scores_: of each model the raw scores (N, 1), or (N, c) of c classes, that the rows got
             from fits that have not seen them; NaN for rows that none was judged by. Not saved.
+        feature_importances_: by how much the metric falls out of fold when a column is shuffled.
         history_: a record per evaluation of the network: step, seconds, validation score and more.
         objective_: what it was trained on: ``objective``, or the one that was chosen.
         candidates_: :class:`aucmax.train.Candidate`, those that were chosen from, the best first.
@@ -230,6 +232,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     objective_: str
     candidates_: tuple[Candidate, ...]
     ensemble_: Ensemble
+    _judged: JudgedRows | None = None
+    _importances: NDArray[np.float64] | None = None
     standings_: tuple[Standing, ...]
     online_: Online
 
@@ -454,6 +458,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.standings_ = (*standings, *missing)
         self._set_outcome(network)
         judged = folds.judged
+        self._judged = JudgedRows.sample(rows, folds, setting.seed) if len(judged) else None
+        self._importances = None
         self.oof_scores_ = {name: each.scores for name, each in fitted.items()}
         scores = self.ensemble_.combine(self.oof_scores_)[judged]
         self._set_score(score_of(scores, rows.select(judged), setting.metric))
@@ -588,6 +594,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with threads(self.n_jobs):
             encoded = self.encoder_.transform(table)
             self.online_.learn(Rows.of(encoded, numbers, weight), self.batch_size)
+        self._judged = self._importances = None
         self.history_ = self.online_.history
         self.objective_, self.candidates_ = "auc+ce", ()
         self._set_score(self.online_.score())
@@ -635,7 +642,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._set_network(Networks("network", [built], shape, recipe.factory))
 
     def _set_network(self, only: Networks) -> None:
-        """One network is all there is."""
+        """One network is all there is, and no rows have judged it."""
+        self._judged = self._importances = None
         self.ensemble_ = Ensemble({only.name: only}, {only.name: 1.0}, {})
         self.standings_ = (Standing(only.name, 1.0, math.nan),)
 
@@ -648,6 +656,27 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def weights_(self) -> dict[str, float]:
         """How much each model counts; 0 for those that were left out."""
         return {each.name: each.weight for each in self.standings_}
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """By how much the metric falls out of fold when a column is shuffled; 0 if it is not used.
+
+        Of up to 1,000 rows, each scored by fits that have not seen it, as the mean over shuffles.
+        It is computed at the first use, and saved if it was.
+        """
+        check_is_fitted(self, "ensemble_")
+        if self._importances is None:
+            if self._judged is None:
+                raise AttributeError(
+                    "feature_importances_ needs rows that fits were judged by, found none: they "
+                    "are not saved with a model, so use it before"
+                )
+            metric = self._chosen_by(self._judged.rows.group is not None)
+            with threads(self.n_jobs):
+                self._importances = self._judged.importances(
+                    self.encoder_, self.ensemble_.score, lambda s, rows: score_of(s, rows, metric)
+                )
+        return self._importances.copy()
 
     @property
     def network_(self) -> torch.nn.Module:
@@ -776,6 +805,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 {key: store.plain_number(value) for key, value in each._asdict().items()}
                 for each in self.standings_
             ],
+            importances=None if self._importances is None else self._importances.tolist(),
         )
         return store.write(record, self.ensemble_, Path(folder))
 
@@ -813,6 +843,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model.standings_ = tuple(Standing.from_dict(each) for each in record.standings) or tuple(
             Standing(name, weight, math.nan) for name, weight in ensemble.weights.items()
         )
+        if record.importances is not None:
+            model._importances = np.array(record.importances)
         model.calibration_ = calibration.from_dict(record.calibration)
         model.threshold_, model.history_ = record.threshold, record.history
         if record.rows is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import platform
 import shlex
 from collections import Counter
@@ -16,20 +17,34 @@ from numpy.typing import NDArray
 
 from aucmax import disk, metrics
 from aucmax.data.groups import are_compared
-from aucmax.judge.evaluation import Column, Evaluation, Groups, Importance, Part
+from aucmax.judge.calibration import softmax
+from aucmax.judge.doubtful import contradicted
+from aucmax.judge.evaluation import (
+    Column,
+    Doubtful,
+    Evaluation,
+    Groups,
+    Importance,
+    Model,
+    Part,
+)
 from aucmax.judge.interval import Interval
 from aucmax.tables._values import to_text
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
+from aucmax.tables.ensemble.base import Scores
 from aucmax.tables.importance import drops_by_column
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.samples import fair_sample, some_groups
 from aucmax.tables.several import Paths, files_of, listed
+from aucmax.tables.store import plain_number
 from aucmax.train.options import find_device
 from aucmax.version import __version__
 
+MOST_DOUBTFUL = 20
+"""Labels worth checking that are listed."""
 MOST_ROWS, MOST_SECONDS = 2000, 30.0
 """For the importance of columns: rows that are scored again, and when it is enough."""
 
@@ -94,6 +109,73 @@ def importance(
     drops = drops_by_column(model.encoder_, encoded, auc_of, random, MOST_SECONDS)
     columns = [Importance(name, float(x.mean()), float(x.std())) for name, x in drops.items()]
     return tuple(sorted(columns, key=lambda column: -column.drop))
+
+
+def out_of_fold(
+    model: AUCClassifier, train: Labeled, valid: Labeled | None, *, within: bool
+) -> dict[str, Any]:
+    """What the record of a model says by scores of rows that its fits were not trained on.
+
+    Args:
+        model: just fitted.
+        train: what it was fitted to.
+        valid: rows that were given to judge the fits by; None if those of ``train`` did.
+        within: whether rows are compared within their groups.
+
+    Returns:
+        Arguments of :class:`Evaluation`; none if no rows have judged.
+    """
+    if not hasattr(model, "oof_scores_"):  # a stream's
+        return {}
+    rows, first = (train, 0) if valid is None else (valid, train.table.rows)
+    scores = {name: x[first : first + rows.table.rows] for name, x in model.oof_scores_.items()}
+    whole = model.ensemble_.combine(scores)
+    judged = np.flatnonzero(~np.isnan(whole[:, 0]))
+    if not len(judged):
+        return {}
+    classes, weight = rows.classes[judged], None if rows.weight is None else rows.weight[judged]
+
+    def auc_of(scores: Scores) -> Interval:
+        ranking = scores[:, 0] if scores.shape[1] == 1 else softmax(scores)
+        if within and rows.group is not None:
+            return Interval.of_grouped_auc(ranking, classes, rows.group[judged], weight=weight)
+        return Interval.of_auc(ranking, classes, weight=weight)
+
+    models = []
+    for x in sorted(model.standings_, key=lambda x: (math.isnan(x.score), -x.score)):
+        auc = auc_of(scores[x.name][judged]) if x.name in scores else None
+        score, p_value, seconds = (plain_number(y) for y in (x.score, x.p_value, x.seconds))
+        tested = f" (p = {p_value:.2g})" if x.left_out and p_value is not None else ""
+        models.append(Model(x.name, x.weight, auc, p_value, seconds, x.left_out + tested, score))
+    of_whole = whole[judged, 0] if whole.shape[1] == 1 else whole[judged]
+    probability = model.calibration_(of_whole)
+    doubtful = None
+    if rows.places is not None and valid is None:
+        doubtful = _doubtful(rows, judged, probability, contradicted(probability, classes, weight))
+    return {
+        "models": tuple(models),
+        "promised": auc_of(model.calibration_.logit(of_whole).reshape(len(judged), -1)),
+        "promised_score": plain_number(model.validation_score_),
+        "doubtful": doubtful,
+    }
+
+
+def _doubtful(
+    rows: Labeled,
+    judged: NDArray[np.int64],
+    probability: NDArray[np.float64],
+    found: NDArray[np.int64],
+) -> tuple[Doubtful, ...]:
+    """Some of the rows that were judged, by their place in the file."""
+    assert rows.places is not None
+    p = probability if probability.ndim == 2 else np.stack([1 - probability, probability], 1)
+    doubtful = []
+    for k in found[:MOST_DOUBTFUL].tolist():
+        place, label = int(rows.places[judged[k]]), int(rows.classes[judged[k]])
+        name = None if rows.names is None else str(rows.names[place].as_py())
+        likelier = rows.labels[int(p[k].argmax())]
+        doubtful.append(Doubtful(place + 1, rows.labels[label], float(p[k, label]), likelier, name))
+    return tuple(doubtful)
 
 
 def describe_columns(encoder: TableEncoder, table: Columns) -> tuple[Column, ...]:

@@ -117,7 +117,9 @@ def fit_file(
         options = {"time_limit": time_limit, "verbose": progress, **options}
         model = fit_rows(train, seed, work, given, **options)
         scored = ScoredRows.of(model, model.encoder_.transform(test.table))
-        evaluation = judge(model, train, test, scored, file=file, command=command, compare=compare)
+        evaluation = judge(
+            model, train, test, scored, file=file, command=command, compare=compare, valid=given
+        )
         return model_folder.write(folder, model, evaluation)
 
 
@@ -353,6 +355,7 @@ def judge(
     file: TableFile,
     command: str,
     compare: bool,
+    valid: Labeled | None = None,
 ) -> Evaluation:
     """All that the report says of the model, by the scores of its test rows."""
     counts = {**model.rows_, "test": test.counts}
@@ -370,6 +373,8 @@ def judge(
             test.group,
         )  # fmt: skip
         notes += more
+    groups = evaluate.groups_of(scored, test, file.group)
+    within = groups is not None and groups.auc is not None
     return Evaluation(
         target=file.target,
         labels=tuple(train.labels),
@@ -391,8 +396,9 @@ def judge(
         versions=evaluate.versions(),
         weight=test.weight,
         weight_column=file.weight,
-        groups=evaluate.groups_of(scored, test, file.group),
+        groups=groups,
         id_column=file.id_column,
         time_column=file.time,
         files=file.digest,
+        **evaluate.out_of_fold(model, train, valid, within=within),
     )

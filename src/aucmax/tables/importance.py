@@ -100,7 +100,6 @@ class JudgedRows(NamedTuple):
                 total[judged] += part
             return judge(total / self.held.sum(axis=1, keepdims=True), self.rows)
 
-        encoded = Encoded(self.rows.numeric.numpy(), self.rows.codes.numpy())
-        drops = drops_by_column(encoder, encoded, out_of_fold, np.random.default_rng(0))
+        drops = drops_by_column(encoder, self.rows.encoded, out_of_fold, np.random.default_rng(0))
         means = {name: float(x.mean()) for name, x in drops.items()}
         return np.array([means.get(name, 0.0) for name in encoder.names])

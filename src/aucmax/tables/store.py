@@ -49,6 +49,7 @@ class Record:
     objective: str | None = None
     candidates: list[dict[str, Any]] = field(default_factory=list)
     standings: list[dict[str, Any]] = field(default_factory=list)
+    importances: list[float] | None = None
 
 
 def write(record: Record, ensemble: Ensemble, folder: Path) -> Path:
