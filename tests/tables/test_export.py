@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
 from aucmax import AUCClassifier, __version__
 from aucmax.cli import main
 from aucmax.tables import export_onnx
 from aucmax.tables.encoder import TableEncoder
+from aucmax.tables.ensemble import boosting
 
 pytestmark = pytest.mark.xdist_group("export")
 
@@ -39,23 +41,26 @@ TABLE = table(KIND)
 
 
 def classifier(target, columns, **options):
-    sizes = {
-        "quality": "fast",
-        "max_steps": 15,
-        "members": 2,
-        "width": 8,
-        "random_state": 0,
-        **options,
-    }
+    sizes = {"max_steps": 8, "members": 2, "width": 8, "random_state": 0, **options}
     return AUCClassifier(**sizes).fit(TABLE[columns], target)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_trees():
+    """The evaluator goes down each tree in Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boosting, "TREES", 4)
+        yield
 
 
 @pytest.fixture(scope="module")
 def model():
     pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")
-    labels = np.where(KIND == 2, "yes", "no")
-    return classifier(labels, list(TABLE.columns), threshold="balanced")
+    is_noise = np.random.default_rng(3).random(ROWS) < 0.5  # which lets all models count
+    labels = np.where((KIND == 2) ^ is_noise, "yes", "no")
+    models = ["network", "boosting", "logistic"]
+    return classifier(labels, list(TABLE.columns), threshold="balanced", models=models)
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +99,17 @@ def test_two_classes(model, file, run, rows):
     assert sorted(inputs) == ["codes", "numeric"]
     found = run(file, inputs)
     assert found.dtype == np.float64
+    assert sorted(model.models_) == ["boosting", "logistic", "network"]
     np.testing.assert_allclose(found, model.predict_proba(new), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("columns", "options", "inputs"),
     [
-        (["age", "since"], {}, ["numeric"]),
-        (["plan", "zone"], {"hidden": [8]}, ["codes"]),
+        (["age", "since"], {"quality": "fast"}, ["numeric"]),
+        (["plan", "zone"], {"quality": "fast", "hidden": [8]}, ["codes"]),
+        (["age"], {"models": ["boosting"]}, ["numeric"]),
+        (["plan", "zone"], {"models": ["logistic", "boosting"]}, ["codes"]),
     ],
 )
 def test_three_classes_from_the_shell(model, tmp_path, capsys, columns, options, inputs):
@@ -140,6 +148,14 @@ def test_the_pages_example(model, file, monkeypatch):
     exec(compile(textwrap.dedent(block[1]), "tables.rst", "exec"), names)
     expected = model.predict_proba(TABLE[:5])
     np.testing.assert_allclose(names["probabilities"], expected, rtol=0, atol=1e-6)
+
+
+def test_a_classifier_of_another_library_is_named(tmp_path):
+    pytest.importorskip("onnxscript")
+    other = classifier(KIND == 2, ["age", "zone"], models=[GaussianNB()])
+    with pytest.raises(ValueError, match="GaussianNB cannot be exported"):
+        export_onnx(other, tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 # ---- The command ---------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ class TabularEnsemble(nn.Module):
         hidden = functional.linear(x, weight.flatten(0, 1), first.bias.flatten())
         for part in after:
             hidden = part(hidden)
-        members = hidden.view(len(x), len(weight), -1).transpose(0, 1)
+        members = hidden.view(x.shape[0], len(weight), -1).transpose(0, 1)
         for layer, *after in others:
             weight = layer.r[:, :, None] * layer.weight.T * layer.s[:, None]
             members = torch.baddbmm(layer.bias[:, None], members, weight)

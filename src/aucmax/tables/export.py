@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import json
 import logging
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from aucmax import checks
 from aucmax.disk import atomic_write
-from aucmax.judge.calibration import Temperature
+from aucmax.judge.calibration import Platt, Temperature
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.version import __version__
 
@@ -28,11 +27,10 @@ ROWS = 3
 def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
     """Write a model as ONNX: encoded columns in, the probabilities of ``predict_proba`` out.
 
-    The graph holds the network, the mean over its members and the calibration, in double
-    precision, where ``predict_proba`` is content with single for TabM. What turns a table's columns
-    into numbers is not in it: its inputs are what ``model.encoder_.transform(table)`` gives, and
-    without aucmax's model folder ``TableEncoder.from_dict`` makes the same encoder of the file's
-    metadata.
+    The graph holds all models that count, their weights and the calibration, in double precision,
+    where ``predict_proba`` is content with single for TabM. What turns a table's columns into
+    numbers is not in it: its inputs are what ``model.encoder_.transform(table)`` gives, and without
+    aucmax's model folder ``TableEncoder.from_dict`` makes the same encoder of the file's metadata.
 
     ============= =============================================================
     input         ``numeric`` (rows, n) float32 and ``codes`` (rows, m) int64, but for one that
@@ -50,7 +48,8 @@ def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
         The path.
 
     Raises:
-        ValueError: if the packages of ``aucmax[onnx]`` are missing, or the folder holds no model.
+        ValueError: if the packages of ``aucmax[onnx]`` are missing, the folder holds no model, or
+            one of the models is a classifier of another library.
     """
     path = Path(path)
     checks.choice("onnx", path.suffix, (".onnx",))
@@ -95,16 +94,20 @@ def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
 class Served(nn.Module):
     """From a fitted classifier's encoded columns to probabilities, in operations that ONNX has."""
 
-    slope: Tensor
-    shifts: Tensor
+    slopes: Tensor
+    shift: Tensor
 
     def __init__(self, model: AUCClassifier) -> None:
         super().__init__()
-        self.network = copy.deepcopy(model.network_).cpu().double().eval()
-        calibration = model.calibration_
-        self.register_buffer("slope", torch.tensor(calibration.slope, dtype=torch.float64))
-        shifts = calibration.shifts if isinstance(calibration, Temperature) else calibration.shift
-        self.register_buffer("shifts", torch.tensor(shifts, dtype=torch.float64))
+        ensemble, whole = model.ensemble_, model.calibration_
+        self.parts = nn.ModuleList(each.as_module() for each in ensemble.models.values())
+        slopes, shift = [], _shift(whole)  # all scales are linear, so that one does for each model
+        for name in ensemble.models:
+            scale = ensemble.scales.get(name, Platt(1.0, 0.0))
+            slopes.append(whole.slope * ensemble.weights[name] * scale.slope)
+            shift = shift + whole.slope * ensemble.weights[name] * _shift(scale)
+        self.register_buffer("slopes", torch.tensor(slopes, dtype=torch.float64))
+        self.register_buffer("shift", shift)
 
     def forward(self, numeric: Tensor | None = None, codes: Tensor | None = None) -> Tensor:
         """The classes' probabilities (N, c)."""
@@ -113,12 +116,17 @@ class Served(nn.Module):
         empty = known[:, :0]
         numeric = (empty if numeric is None else numeric).double()
         codes = (empty if codes is None else codes).long()
-        scores: Tensor = self.network((numeric, codes))
-        scores = scores.flatten(1) if scores.ndim > 1 else scores[:, None]
-        logits = self.slope * scores + self.shifts
+        logits = self.shift
+        for slope, part in zip(self.slopes, self.parts, strict=True):
+            logits = logits + slope * part((numeric, codes))
         if logits.shape[1] > 1:
             return logits.softmax(1)
         return torch.cat([torch.sigmoid(-logits), torch.sigmoid(logits)], 1)
+
+
+def _shift(scale: Platt | Temperature) -> Tensor:
+    found = scale.shifts if isinstance(scale, Temperature) else scale.shift
+    return torch.tensor(found, dtype=torch.float64)
 
 
 @contextmanager

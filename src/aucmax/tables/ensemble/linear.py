@@ -76,7 +76,9 @@ class _Sum(nn.Module):
     def forward(self, columns: tuple[Tensor, Tensor]) -> Tensor:
         """Scores (N, outputs)."""
         numeric, codes = columns
-        scores = numeric.double() @ self.weight + self.offset
+        scores = self.offset
+        if len(self.weight):
+            scores = scores + numeric.double() @ self.weight
         if len(self.starts):
             scores = scores + self.terms[codes + self.starts].sum(1)
         return scores

@@ -338,8 +338,8 @@ class _Descent(nn.Module):
 
     def forward(self, columns: tuple[Tensor, Tensor]) -> Tensor:
         """Scores (N, outputs)."""
-        x = torch.cat([part.double() for part in columns], 1)  # len(x) would be fixed in ONNX
-        at = self.roots.expand(x.shape[0], -1)
+        x = torch.cat([part.double() for part in columns if part.shape[1]], 1)
+        at = self.roots.expand(x.shape[0], -1)  # len(x) is a fixed number to ONNX
         for _ in range(self.depth):
             asked = x.gather(1, self.column[at])
             goes_left = asked <= self.threshold[at]
