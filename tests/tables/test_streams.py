@@ -177,8 +177,15 @@ def test_several_classes(tmp_path, small_batches):
     )
     shares = [np.mean(told[f"probability of {label}"]) for label in ("low", "mid", "top")]
     assert np.allclose(shares, [0.7, 0.2, 0.1], atol=0.05)
-    with pytest.raises(ValueError, match="threshold must be left to two classes, found 'cost=5'"):
-        fit_stream(tmp_path / "a.parquet", "y", threshold="cost=5", **QUICK)
+    assert fitted.model.quality == "fast"
+    refused = {
+        "threshold must be left to two classes, found 'cost=5'": {"threshold": "cost=5"},
+        "quality must be 'fast' for streaming, .*, found 'good'": {"quality": "good"},
+        r"quality must be 'fast' for streaming, .*, found \['boosting'\]": {"models": ["boosting"]},
+    }
+    for said, option in refused.items():
+        with pytest.raises(ValueError, match=said):
+            fit_stream(tmp_path / "a.parquet", "y", **option, **QUICK)
 
 
 @pytest.fixture(scope="module")

@@ -515,6 +515,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from some rows how columns become numbers, and build the network."""
         self.classes_ = np.array(labels, dtype=object)
         self._check_options()
+        if self.quality != "fast" or self.models is not None:
+            found = self.quality if self.models is None else self.models
+            raise ValueError(
+                f"quality must be 'fast' for streaming, which trains one network, found {found!r}"
+            )
         if self._has_candidates:
             raise ValueError(
                 f"objective must be one for streaming, where rows are read as they are needed, "
