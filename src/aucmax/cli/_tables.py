@@ -463,6 +463,10 @@ def summary(evaluation: Evaluation) -> str:
         by = "" if rows.weight is None else ", by weight,"
         lines.append(f"{share} of the rows to judge by{by} are {rows.yes!r} ({about})")
     lines += [*models_in_words(evaluation.models), *_aucs_in_words(evaluation)]
+    if (promised := evaluation.promised) is not None:
+        held = words.promise_held(promised, auc)
+        said = _auc_in_words(promised, within=within)
+        lines.append(f"promised before: {said}; the test rows {held}")
     if evaluation.metric != ROC_AUC.name and evaluation.score is not None:
         peers = "".join(f", of {x.name} {x.score:.4f}" for x in evaluation.peers)
         label = metric_in_records(evaluation.metric).label
@@ -578,11 +582,6 @@ def _aucs_in_words(evaluation: Evaluation) -> list[str]:
             f"a {labels[0]!r} of the same {groups.column!r}; {groups.compared:,} of "
             f"{words.plural(groups.count, 'group')} {has} both"
         )
-    if (promised := evaluation.promised) is not None:
-        compared = evaluation.compared_auc
-        said = _auc_in_words(promised, within=compared is not evaluation.auc)
-        held = words.promise_held(promised, compared)
-        lines.append(f"promised before: {said}; the test rows {held}")
     return lines
 
 

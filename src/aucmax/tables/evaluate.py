@@ -90,23 +90,28 @@ def importance(
     Within groups, if rows of two labels have some. Of wide tables only as many columns are asked
     as there is time for.
     """
-    random, encoded, binary = np.random.default_rng(seed), scored.encoded, len(rows.labels) == 2
+    random, binary = np.random.default_rng(seed), len(rows.labels) == 2
+    encoded, ranking = scored.encoded, scored.ranking
     if len(rows.classes) > MOST_ROWS:
         if binary and rows.group is not None:
             chosen = some_groups(rows.classes, rows.group, MOST_ROWS, random)
         else:
             chosen = fair_sample(rows.classes, MOST_ROWS, random)
-        encoded, rows = encoded.select(chosen), rows.select(chosen)
+        encoded, ranking, rows = encoded.select(chosen), ranking[chosen], rows.select(chosen)
 
-    def auc_of(encoded: Encoded) -> float:
-        ranking = ScoredRows.of(model, encoded).ranking
+    def auc_of(ranking: NDArray[np.float64]) -> float:
         if not binary:
             return metrics.hand_till(ranking, rows.classes, rows.weight)
         if rows.group is None:
             return metrics.roc_auc(ranking, rows.classes, rows.weight)
         return metrics.grouped_auc(ranking, rows.classes, rows.group, rows.weight)
 
-    drops = drops_by_column(model.encoder_, encoded, auc_of, random, MOST_SECONDS)
+    def auc_of_encoded(encoded: Encoded) -> float:
+        return auc_of(ScoredRows.of(model, encoded).ranking)
+
+    drops = drops_by_column(
+        model.encoder_, encoded, auc_of_encoded, auc_of(ranking), random, MOST_SECONDS
+    )
     columns = [Importance(name, float(x.mean()), float(x.std())) for name, x in drops.items()]
     return tuple(sorted(columns, key=lambda column: -column.drop))
 

@@ -26,6 +26,7 @@ def drops_by_column(
     encoder: TableEncoder,
     encoded: Encoded,
     judge: Callable[[Encoded], float],
+    whole: float,
     random: np.random.Generator,
     seconds: float = math.inf,
 ) -> dict[str, NDArray[np.float64]]:
@@ -34,11 +35,12 @@ def drops_by_column(
     Args:
         encoder: that knows which encoded columns are whose.
         encoded: the rows to judge by.
-        judge: gives the number for rows as they are, and with a column shuffled.
+        judge: gives the number for rows with a column shuffled.
+        whole: the number for rows as they are.
         random: of the shuffles.
         seconds: after which no more columns are begun.
     """
-    whole, began, drops = judge(encoded), time.perf_counter(), {}
+    began, drops = time.perf_counter(), {}
     for name, numeric, codes in encoder.places():
         if time.perf_counter() - began > seconds:
             break
@@ -100,6 +102,7 @@ class JudgedRows(NamedTuple):
                 total[judged] += part
             return judge(total / self.held.sum(axis=1, keepdims=True), self.rows)
 
-        drops = drops_by_column(encoder, self.rows.encoded, out_of_fold, np.random.default_rng(0))
+        whole, random = out_of_fold(self.rows.encoded), np.random.default_rng(0)
+        drops = drops_by_column(encoder, self.rows.encoded, out_of_fold, whole, random)
         means = {name: float(x.mean()) for name, x in drops.items()}
         return np.array([means.get(name, 0.0) for name in encoder.names])
