@@ -341,10 +341,15 @@ class _Descent(nn.Module):
         x = torch.cat([part.double() for part in columns if part.shape[1]], 1)
         at = self.roots.expand(x.shape[0], -1)  # len(x) is a fixed number to ONNX
         for _ in range(self.depth):
-            asked = x.gather(1, self.column[at])
-            goes_left = asked <= self.threshold[at]
+            asked = x.gather(1, _taken(self.column, at))
+            goes_left = asked <= _taken(self.threshold, at)
             if self.codes:
                 code = asked.clamp(0, self.codes - 1).long()
-                goes_left = goes_left | self.sets[self.first[at] + code]
-            at = torch.where(goes_left, self.left[at], self.right[at])
-        return self.value[at].reshape(x.shape[0], -1, self.outputs).sum(1) + self.base
+                goes_left = goes_left | _taken(self.sets, _taken(self.first, at) + code)
+            at = torch.where(goes_left, _taken(self.left, at), _taken(self.right, at))
+        return _taken(self.value, at).reshape(x.shape[0], -1, self.outputs).sum(1) + self.base
+
+
+def _taken(values: Tensor, at: Tensor) -> Tensor:
+    """``values[at]``, which ONNX Runtime would take one by one."""
+    return values.index_select(0, at.flatten()).reshape(at.shape)
