@@ -36,7 +36,7 @@ class FitCommand(Command):
 
     def works(self):
         """What training has left so far."""
-        return list(self.folder.glob("rows-model.unfinished/*/history.jsonl"))
+        return list(self.folder.glob("rows-model.unfinished/*/network/history.jsonl"))
 
     def records(self):
         return sum(len(path.read_text().splitlines()) for path in self.works())

@@ -1,17 +1,20 @@
 """``aucmax fit`` stopped by a signal: it says how to go on, and the same command ends the same."""
 
 import os
+import sys
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from experiment_helpers import Command
 from fit_commands import COMMAND, SIGNALS, FitCommand, outcome_of, write_rows
 
 from aucmax.cli import main
 from aucmax.signals import Stopped
 from aucmax.tables import fit_file
+from aucmax.tables.ensemble.kinds import FITS
 from aucmax.tables.unfinished import work_folder
 
 pytestmark = pytest.mark.xdist_group("shell")
@@ -47,6 +50,37 @@ def test_the_same_command_goes_on(undisturbed, tmp_path, capsys, how):
     assert not (folder / "rows-model").exists()
     assert left_alone(folder) == undisturbed
     assert "aucmax: going on from step " in capsys.readouterr().err
+
+
+GOOD = {"quality": "good", "max_steps": 20, "width": 8, "members": 1, "compare": False}
+
+
+def test_models_that_were_done_are_not_fitted_again(tmp_path, monkeypatch):
+    for name in ("alone", "killed"):
+        write_rows(tmp_path / name, 80)
+    with chdir(tmp_path / "alone"):
+        fit_file("rows.csv", "y", **GOOD, progress=False)
+    folder = tmp_path / "killed"
+    call = f"from aucmax.tables import fit_file; fit_file('rows.csv', 'y', **{GOOD})"
+    with Command([], program=(sys.executable, "-c", call), cwd=folder) as command:
+        done = "rows-model.unfinished/*/{}/done.json"
+        command.wait_until(
+            lambda: (
+                all([*folder.glob(done.format(name))] for name in ("boosting", "logistic"))
+                and any(folder.glob("rows-model.unfinished/*/network/history.jsonl"))
+            )
+        )
+        os.kill(command.process.pid, SIGNALS["SIGKILL"])
+        assert command.wait() == -SIGNALS["SIGKILL"], "it came too late"
+
+    def fit_again(*_):
+        raise AssertionError("it was done")
+
+    for name in ("boosting", "logistic"):
+        monkeypatch.setitem(FITS, name, fit_again)
+    with chdir(folder):
+        fit_file("rows.csv", "y", **GOOD, progress=False)
+    assert outcome_of(folder) == outcome_of(tmp_path / "alone")
 
 
 # ---- The folder of the work ----------------------------------------------------------------------
@@ -141,8 +175,9 @@ THESIS = "years of work"
 
 def meddling(scores, labels, weights):
     """A metric in whose time somebody puts a file where the model will be."""
-    Path("m").mkdir(exist_ok=True)
-    Path("m/thesis.txt").write_text(THESIS)
+    if not Path("thesis.txt").exists():
+        Path("m").mkdir(exist_ok=True)
+        Path("m/thesis.txt").write_text(THESIS)
     return float((scores[labels == 1].mean() > scores.mean()).item())
 
 
