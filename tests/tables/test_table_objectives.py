@@ -69,12 +69,11 @@ def test_auto_ranks_within_groups_and_several_classes():
 def test_options_are_by_part():
     options = {"auc": {"margin": 0.5}, "partial": {"link": "sigmoid"}}
     model = quick(objective="auto", loss_options=options)
-    model.classes_ = np.arange(2)
     auc, partial = {"link": "identity", "margin": 0.5}, {"link": "sigmoid"}
-    assert model._loss_options() == {"auc": auc, "partial": partial}
-    assert model.set_params(objective=["auc", "ce"])._loss_options()["auc"] == auc
-    model.classes_ = np.arange(3)
-    assert model._loss_options() == options
+    assert model._recipe().options_of_loss(1) == {"auc": auc, "partial": partial}
+    model.set_params(objective=["auc", "ce"])
+    assert model._recipe().options_of_loss(1)["auc"] == auc
+    assert model._recipe().options_of_loss(3) == options
 
 
 def test_the_time_is_that_of_all():
@@ -165,6 +164,7 @@ def test_stopped_or_killed_the_same_call_goes_on(tmp_path):
         fit(tmp_path / "m")
     assert not CALLS
     (work,) = (path for path in (tmp_path / "m.unfinished").iterdir() if path.is_dir())
+    work /= "network"
     assert (work / "auc+ce" / "model.json").exists()
     assert (work / "ce").exists()
     assert not (work / "ce" / "model.json").exists()

@@ -45,6 +45,8 @@ FOLDS = {"good": 5, "best": 8}
 """Into which rows are cut, by quality; with "fast" there is one fit."""
 FEW, MOST_REPEATS = 60, 3
 """Rows of the rarest class that folds are cut by once; of fewer, up to so many times."""
+SHORTEST = 1.0
+"""Seconds that the first network has in any case, if no other model was done in time."""
 
 
 class Training(NamedTuple):
@@ -398,6 +400,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with threads(self.n_jobs), saying_so("nothing was saved" if work is None else ""):
             for name, kind in self._kinds(folds):
                 own = setting._replace(work=None if work is None else work / name)
+                if (
+                    not fitted and kind in NETWORKS
+                ):  # one there must be, however little time is left
+                    own = own._replace(deadline=max(own.deadline, time.monotonic() + SHORTEST))
                 try:
                     if kind in NETWORKS:
                         _check_time(fitted, own)

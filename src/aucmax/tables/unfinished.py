@@ -58,7 +58,7 @@ def work_folder(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterato
             try:
                 yield work
             except BaseException as error:
-                if nameless:
+                if nameless or not any(path.is_file() for path in work.rglob("*")):
                     _remove(work)
                 if isinstance(error, Stopped):
                     begun = work.exists()
