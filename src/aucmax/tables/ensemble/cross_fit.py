@@ -139,8 +139,8 @@ def cross_fit(
             raise LeftOutError(f"{missing} of {classes} classes have no rows to train a fold on")
         now = time.monotonic()
         needed = (now - began) / max(1, len(fits)) * (folds.count - len(fits) + 1)
-        if now + needed > setting.deadline:
-            raise LeftOutError(f"it would have taken {needed:.0f} seconds more than were left")
+        if (over := now + needed - setting.deadline) > 0:
+            raise LeftOutError(f"it would have taken {over:.1f} seconds more than were left")
         fits.append(train(rows.select(np.flatnonzero(used))))
         judged = np.flatnonzero(held)
         total[judged] += fits[-1].score(table.select(judged))
