@@ -364,6 +364,7 @@ def test_in_a_shell_until_the_time_limit(tmp_path, capsys):
     table = table.drop(table.index[table.churned == "yes"][10:])
     table.to_csv(tmp_path / "data.csv", index=False)
     command = ["--target", "churned", "--drop", "plan", "--workers", "1", "--time-limit", "1e-9"]
+    command += ["--quality", "fast"]
     main(["tune", str(tmp_path / "data.csv"), *command, "--out", str(tmp_path / "m")])
     out, err = capsys.readouterr()
     assert re.search(r"^   1/30  validation AUC 0\.\d{4}, \d+ s, best 0\.\d{4}$", err, re.M)
