@@ -430,7 +430,7 @@ def test_an_altered_model_is_refused(folder, capsys, tmp_path):
 def test_the_demo_and_what_one_does_with_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["aucmax", "demo"])
-    monkeypatch.setattr("aucmax.cli._tables.fit", partial(fit, time_limit=0.5))
+    monkeypatch.setattr("aucmax.cli._tables.fit", partial(fit, quality="fast", time_limit=0.5))
     main(["demo"])
     out = capsys.readouterr().out
     assert "aucmax fit demo-model-data.csv --target malignant --out demo-model" in out

@@ -52,7 +52,8 @@ def test_the_same_command_goes_on(undisturbed, tmp_path, capsys, how):
     assert "aucmax: going on from step " in capsys.readouterr().err
 
 
-GOOD = {"quality": "good", "max_steps": 20, "width": 8, "members": 1, "compare": False}
+GOOD = {"quality": "good", "models": ["logistic", "boosting", "network"], "compare": False}
+GOOD |= {"max_steps": 20, "width": 8, "members": 1}
 
 
 def test_models_that_were_done_are_not_fitted_again(tmp_path, monkeypatch):
