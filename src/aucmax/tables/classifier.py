@@ -78,8 +78,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (:class:`aucmax.tables.TableEncoder`). Several models are fitted to them: networks on the AUC
     objective and on cross-entropy, gradient boosting and logistic regression. The rows are cut into
     folds, and every row is scored by fits that have not seen it. By these scores networks stop when
-    the AUC, or another ``metric``, rises no more; models that a paired test sees behind the best
-    are left out, the others averaged; and ``predict_proba`` is calibrated, because scores that rank
+    the AUC, or another ``metric``, rises no more; models without which the mean is better are left
+    out, the others averaged; and ``predict_proba`` is calibrated, because scores that rank
     well mean nothing as probabilities. Calibration keeps the ranking.
 
     Rows may carry groups, such as patients, sites or queries (``fit(..., groups=)``): they are then
@@ -103,7 +103,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         backbone: "tabm", or a function of the numbers of numeric columns, of codes per categorical
             column, and of scores, which gives a ``torch.nn.Module`` that takes (numeric, codes).
         hidden: widths of the layers of a plain MLP instead of TabM.
-        members: networks in TabM's ensemble; None for 8, and 4 where there are folds.
+        members: networks in TabM's ensemble; None for 8, and 20 of all folds together.
         width: of its hidden layers.
         blocks: how many hidden layers it has.
         dropout: the share of hidden units left out in training.

@@ -18,8 +18,9 @@ from aucmax.tables.ensemble.base import CrossFitted, Scores, TableModel
 from aucmax.tables.scoring import Rows
 from aucmax.train.metrics import Metric, Scored
 
-SURE = 0.05
-"""The p value below which a model that is behind the best is left out."""
+TOLERATED = 0.001
+"""What the metric of the mean may lose by one model more: chance moves it further, and a mean of
+more models is the safer one."""
 
 
 class Standing(NamedTuple):
@@ -79,10 +80,10 @@ class Ensemble:
 def combine(
     fitted: Mapping[str, CrossFitted], rows: Rows, metric: Metric
 ) -> tuple[Ensemble, list[Standing]]:
-    """Weigh models by how they score rows out of fold.
+    """Choose models by how they score rows out of fold; those chosen count alike.
 
-    A model that a paired test sees behind the best is left out, and the others count alike. With
-    few positives the test sees little, so that weights hardly follow chance.
+    Beginning with the best, each joins unless the metric of the mean would fall by it. Weights
+    that follow the scores more closely would follow chance where positives are few.
 
     Args:
         fitted: the models, by name.
@@ -94,23 +95,32 @@ def combine(
     known = rows.select(judged)
     scores = {name: each.scores[judged] for name, each in fitted.items()}
     values = {name: score_of(x, known, metric) for name, x in scores.items()}
-    best = max(values, key=lambda name: (not math.isnan(values[name]), values[name]))
-    p_values = {
-        name: math.nan if name == best else _p_value(scores[best], scores[name], known, metric)
-        for name in scores
-    }
-    kept = [name for name, p in p_values.items() if not p < SURE]
-    scales = {name: _scale(scores[name], known) for name in kept} if len(kept) > 1 else {}
+    best, *others = sorted(values, key=lambda name: (math.isnan(values[name]), -values[name]))
+    scales = {name: _scale(x, known) for name, x in scores.items()} if others else {}
+    kept, total, reached = [best], 0.0, values[best]
+    if others:
+        total = scales[best].logit(scores[best])
+    for name in others:
+        more = total + scales[name].logit(scores[name])
+        value = score_of(more, known, metric)
+        if value >= reached - TOLERATED:
+            kept, total, reached = [*kept, name], more, value
     ensemble = Ensemble(
-        {name: fitted[name].model for name in kept}, {name: 1 / len(kept) for name in kept}, scales
+        {name: fitted[name].model for name in kept},
+        {name: 1 / len(kept) for name in kept},
+        {name: scales[name] for name in kept} if len(kept) > 1 else {},
     )
     standings = [
         Standing(
-            name, ensemble.weights.get(name, 0.0), values[name], p_values[name],
-            fitted[name].seconds, "" if name in kept else "behind the best",
+            name,
+            ensemble.weights.get(name, 0.0),
+            values[name],
+            math.nan if name == best else _p_value(scores[best], scores[name], known, metric),
+            each.seconds,
+            "" if name in kept else "the others are better without it",
         )
-        for name in fitted
-    ]  # fmt: skip
+        for name, each in fitted.items()
+    ]
     return ensemble, standings
 
 

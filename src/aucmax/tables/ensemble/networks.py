@@ -33,8 +33,8 @@ at least; once a round if in between. Small tables would stop too soon otherwise
 SAVED_AFTER = 4
 """Evaluations between two checkpoints: for small networks saving takes as long as some steps."""
 CLIP_NORM = 1.0
-MEMBERS, MEMBERS_OF_FOLD = 8, 4
-"""Of TabM: where there is one network, and where there is one for each fold."""
+MEMBERS, MEMBERS_OF_FOLDS = 8, 20
+"""Of TabM: where there is one network, and of those of all folds together."""
 MOST_JUDGED = 10_000
 """Rows that the networks of folds are stopped by: more would take longer, and say no more."""
 
@@ -72,7 +72,8 @@ class Recipe:
         """The shape of each of so many networks, as plain JSON."""
         sizes = {name: getattr(self, name) for name in ("members", "width", "blocks", "dropout")}
         if self.members is None:
-            sizes["members"] = MEMBERS if networks == 1 else MEMBERS_OF_FOLD
+            many = max(2, MEMBERS_OF_FOLDS // networks)
+            sizes["members"] = MEMBERS if networks == 1 else many
         return network.describe(numeric, cardinalities, outputs, self.hidden, sizes)
 
     def arguments(self, rows: int, outputs: int, networks: int, judged: bool) -> dict[str, Any]:
