@@ -43,7 +43,7 @@ from aucmax.train.options import find_device
 
 FOLDS = {"good": 5, "best": 8}
 """Into which rows are cut, by quality; with "fast" there is one fit."""
-FEW, MOST_REPEATS = 60, 3
+FEW, MOST_REPEATS = 60, 2
 """Rows of the rarest class that folds are cut by once; of fewer, up to so many times."""
 SHORTEST = 1.0
 """Seconds that the first network has in any case, if no other model was done in time."""
@@ -88,7 +88,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         quality: "good", with five folds; "best", with eight and a forest too; "fast", one network,
             and one share of the rows held out. Of fewer than 60 rows of a class the folds are cut
-            up to three times, each time anew, since what few rows say depends on where they lie.
+            twice, since what few rows say depends on where they lie.
         models: instead of those of the quality: a list of "network", "ce-network" (on
             cross-entropy), "boosting", "logistic", "forest", and scikit-learn's classifiers.
         objective: of "network": "auc", "ce" for cross-entropy, or any other of
