@@ -15,6 +15,9 @@ from aucmax import checks
 from aucmax.models._folded import FoldedEnsemble
 from aucmax.models.random_weights import drawing_from
 
+MANY_ROWS = 128
+"""From where on it takes less time to scale TabM's weights than to scale its rows."""
+
 Columns = tuple[Tensor, Tensor]
 """Numeric columns (N, n), and codes of categories (N, c) as integers."""
 
@@ -113,12 +116,15 @@ class TabularEnsemble(nn.Module):
         r"""Raw scores of numeric columns and categories.
 
         A member's layer is :math:`s_k \odot W (r_k \odot x) + b_k`: its weights are scaled rather
-        than each of the rows, which are more.
+        than the rows, unless a batch has few.
         """
         blocks: Any = self.backbone.blocks
         output: Any = self.output
-        (first, *after), *others = blocks  # the first layer's members all take the same rows
         x = self.features(columns)
+        if self.training and x.shape[0] < MANY_ROWS:
+            few: Tensor = output(self.backbone(x[:, None].expand(-1, self.scores_per_row, -1)))
+            return few.flatten(0, 1)
+        (first, *after), *others = blocks  # the first layer's members all take the same rows
         weight = first.s[:, :, None] * first.weight * first.r[:, None]
         hidden = functional.linear(x, weight.flatten(0, 1), first.bias.flatten())
         for part in after:

@@ -43,8 +43,10 @@ from aucmax.train.options import find_device
 
 FOLDS = {"good": 5, "best": 8}
 """Into which rows are cut, by quality; with "fast" there is one fit."""
-FEW, MOST_REPEATS = 60, 2
-"""Rows of the rarest class that folds are cut by once; of fewer, up to so many times."""
+FEW = 60
+"""Rows of the rarest class below which folds are cut twice, but not in a small table."""
+SMALL = 200
+"""Rows of a table to which fewer networks are fitted, since nobody waits long for it."""
 SHORTEST = 1.0
 """Seconds that the first network has in any case, if no other model was done in time."""
 
@@ -86,11 +88,12 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ranked within their groups, and whole groups are held out. Predictions need no groups.
 
     Args:
-        quality: "good", with five folds; "best", with eight and a forest too; "fast", one network,
-            and one share of the rows held out. Of fewer than 60 rows of a class the folds are cut
-            twice, since what few rows say depends on where they lie.
+        quality: "good", with five folds; "best", with eight, cut twice; "fast", one network, and
+            one share of the rows held out. Of fewer than 60 rows of a class "good" cuts twice too,
+            since what few rows say depends on where they lie; of fewer than 200 rows in all it cuts
+            once, and has one kind of networks.
         models: instead of those of the quality: a list of "network", "ce-network" (on
-            cross-entropy), "boosting", "logistic", "forest", and scikit-learn's classifiers.
+            cross-entropy), "boosting", "logistic", and scikit-learn's classifiers.
         objective: of "network": "auc", "ce" for cross-entropy, or any other of
             :data:`aucmax.train.objectives.OBJECTIVES`, or a sum such as "auc+ce". Of several in a
             list, or "auto" for those that suit the metric, all are trained, from the same weights,
@@ -103,7 +106,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         backbone: "tabm", or a function of the numbers of numeric columns, of codes per categorical
             column, and of scores, which gives a ``torch.nn.Module`` that takes (numeric, codes).
         hidden: widths of the layers of a plain MLP instead of TabM.
-        members: networks in TabM's ensemble; None for 8, and 20 of all folds together.
+        members: networks in TabM's ensemble; None for 8, and about 16 of all folds together.
         width: of its hidden layers.
         blocks: how many hidden layers it has.
         dropout: the share of hidden units left out in training.
@@ -366,11 +369,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         share = float(self.validation_fraction)
         if self.quality != "fast":
             counts = np.bincount(rows.classes)
-            fewest = int(counts[counts > 0].min())
+            few = counts[counts > 0].min() < FEW and len(rows) >= SMALL
             folds = make_folds(
                 encoded, *about, count=FOLDS[self.quality],
-                repeats=min(MOST_REPEATS, math.ceil(FEW / fewest)), seed=seed, group=rows.group,
-                time=times,
+                repeats=2 if few or self.quality == "best" else 1,
+                seed=seed, group=rows.group, time=times,
             )  # fmt: skip
             if folds.count:
                 return folds
@@ -433,7 +436,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not len(folds.judged):  # nothing to weigh several by
             name = next((x for x, kind in named.items() if kind == "network"), next(iter(named)))
             named = {name: named[name]}
-        if self.objective == "ce":
+        small = self.models is None and len(folds.used) < SMALL
+        if small or self.objective == "ce":
             named = {name: kind for name, kind in named.items() if kind != "ce-network"} or named
         return sorted(named.items(), key=lambda item: item[1] in NETWORKS)
 

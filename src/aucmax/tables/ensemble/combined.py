@@ -97,9 +97,8 @@ def combine(
     values = {name: score_of(x, known, metric) for name, x in scores.items()}
     best, *others = sorted(values, key=lambda name: (math.isnan(values[name]), -values[name]))
     scales = {name: _scale(x, known) for name, x in scores.items()} if others else {}
-    kept, total, reached = [best], 0.0, values[best]
-    if others:
-        total = scales[best].logit(scores[best])
+    kept, reached = [best], values[best]
+    total = scales[best].logit(scores[best]) if others else scores[best]
     for name in others:
         more = total + scales[name].logit(scores[name])
         value = score_of(more, known, metric)

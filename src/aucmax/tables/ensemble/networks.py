@@ -33,7 +33,7 @@ at least; once a round if in between. Small tables would stop too soon otherwise
 SAVED_AFTER = 4
 """Evaluations between two checkpoints: for small networks saving takes as long as some steps."""
 CLIP_NORM = 1.0
-MEMBERS, MEMBERS_OF_FOLDS = 8, 20
+MEMBERS, MEMBERS_OF_FOLDS = 8, 16
 """Of TabM: where there is one network, and of those of all folds together."""
 MOST_JUDGED = 10_000
 """Rows that the networks of folds are stopped by: more would take longer, and say no more."""
@@ -83,15 +83,17 @@ class Recipe:
         steps = min(self.max_steps, self.max_epochs * per_epoch)
         least = max(LEAST_STEPS, steps // EVALUATIONS)
         evaluated = min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS)))
+        patience = self.patience
         if networks > 1:  # of which each learns from all rows but those of one fold
             batch = min(rows, round(batch * networks / (networks - 1)))
+            patience = math.ceil(patience * 2 / 3)  # all rows say more than a share of them
         return {
             "steps": steps,
             "batch_size": batch,
             "probe": 2,
             "eval_every": evaluated,
             "save_every": SAVED_AFTER * evaluated,
-            "patience": self.patience if judged else None,
+            "patience": patience if judged else None,
             # A mean over networks has smaller gradients in each, and norms over all of them.
             "clip_norm": CLIP_NORM / math.sqrt(networks),
             "positives": 0.5 if outputs == 1 and self.balanced else None,
