@@ -112,7 +112,7 @@ def test_weights_are_chosen_by_any_metric(tmp_path, metric):
     key = {"roc_auc": "auc"}.get(name, name)
     values = [r[f"valid_{key}_{which}"] for r in model.history_ for which in ("last", "average")
               if r.get(f"valid_{key}_{which}") is not None]  # fmt: skip
-    assert model.validation_score_ == pytest.approx(max(values), abs=1e-9)
+    assert model.validation_score_ == pytest.approx(max(values), abs=1e-6)  # of merged members
     assert np.isnan(model.validation_auc_) == (name != "roc_auc")
     again = AUCClassifier.load(model.save(tmp_path))
     assert again.metric == name
