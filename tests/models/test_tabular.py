@@ -102,7 +102,7 @@ def test_bins_hold_as_many_rows_each():
 
 @pytest.mark.parametrize(("cardinalities", "pieces"), [([], 16), ([3, 2], 16), ([3], None)])
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_folded_it_scores_the_same(cardinalities, pieces, outputs):
+def test_merged_it_scores_the_same(cardinalities, pieces, outputs):
     """Beyond the outermost edges too, and with columns of one, few and many pieces."""
     torch.manual_seed(0)
     numeric = torch.randn(300, 4)
@@ -114,18 +114,18 @@ def test_folded_it_scores_the_same(cardinalities, pieces, outputs):
     codes = torch.stack([torch.randint(0, n, (300,)) for n in cardinalities or [1]], 1)
     columns = 2 * numeric.double(), codes[:, : len(cardinalities)]
     wanted = copy.deepcopy(model).double().eval()(columns)
-    torch.testing.assert_close(model.folded()(columns), wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(model.merged()(columns), wanted, rtol=1e-5, atol=1e-6)
     assert wanted.std() > 0.1
 
 
-def test_folded_it_keeps_its_activations():
+def test_merged_it_keeps_its_activations():
     torch.manual_seed(0)
     model = tabm(3, [4, 4], members=2, width=4)
     for block in model.backbone.blocks:
         block[1] = torch.nn.Tanh()
     wanted = copy.deepcopy(model).double().eval()((NUMERIC.double(), CODES))
-    torch.testing.assert_close(model.folded()((NUMERIC.double(), CODES)), wanted)
-    assert model.folded()((NUMERIC[:0].double(), CODES[:0])).shape == (0, 1)
+    torch.testing.assert_close(model.merged()((NUMERIC.double(), CODES)), wanted)
+    assert model.merged()((NUMERIC[:0].double(), CODES[:0])).shape == (0, 1)
 
 
 def test_a_rows_score_depends_on_no_other_row():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aucmax import checks
-from aucmax.models._folded import FoldedEnsemble
+from aucmax.models._merged import MergedEnsemble
 from aucmax.models.random_weights import drawing_from
 
 MANY_ROWS = 128
@@ -138,9 +138,9 @@ class TabularEnsemble(nn.Module):
         scores = torch.baddbmm(output.bias[:, None], members, output.weight)
         return scores.transpose(0, 1).flatten(0, 1) if self.training else scores.mean(0)
 
-    def folded(self) -> FoldedEnsemble:
+    def merged(self) -> MergedEnsemble:
         """The same scores from a network without members, for use when training is over."""
-        return FoldedEnsemble(self)
+        return MergedEnsemble(self)
 
 
 class ByteDropout(nn.Module):

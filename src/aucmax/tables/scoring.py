@@ -90,7 +90,7 @@ def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[
     """
     scorer, dtype = copy.deepcopy(network), torch.float64
     if isinstance(network, TabularEnsemble):
-        scorer, dtype = network.folded(), torch.float32
+        scorer, dtype = network.merged(), torch.float32
     scorer = scorer.to(device, dtype).eval()
     chunks = []
     for start in range(0, len(rows), CHUNK):

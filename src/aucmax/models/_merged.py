@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-class FoldedEnsemble(nn.Module):
+class MergedEnsemble(nn.Module):
     r"""Mean scores (N, outputs) of TabM's members, in fewer and larger products.
 
     A member's layer is :math:`s_k \odot W (r_k \odot x) + b_k`, so its matrix is
