@@ -32,8 +32,8 @@ class SideBySide(nn.Module):
         """Each of the networks, by itself."""
 
     @abstractmethod
-    def _score_all(self, inputs: Inputs) -> Tensor:
-        """The scores of each network, in the first dimension."""
+    def _score_all(self, inputs: Inputs, concerned: Tensor) -> Tensor:
+        """The scores of each network, in the first dimension; any of rows that it need not know."""
 
     @abstractmethod
     def _score(self, number: int, inputs: Inputs) -> Tensor:
@@ -53,7 +53,8 @@ class SideBySide(nn.Module):
         inputs, concerned = x[:-1], x[-1]
         rows = len(concerned)
         if self.training:
-            scores = self._score_all(inputs).reshape(self.count, rows, self.per_network, -1)
+            scores = self._score_all(inputs, concerned)
+            scores = scores.reshape(self.count, rows, self.per_network, -1)
             return scores.transpose(0, 1).reshape(rows * self.scores_per_row, -1)
         total: Any = 0.0
         for number in range(self.count):
@@ -87,21 +88,18 @@ class Stacked(SideBySide):
             nn.Parameter(torch.stack([each[name].detach() for each in own])) for name in self.names
         )
 
-    def train(self, mode: bool = True) -> Self:
-        """Train or score."""
-        self._any[0].train(mode)
-        return super().train(mode)
-
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         self._any[0]._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call,no-any-return]
 
     def _call(self, weights: Sequence[Tensor], inputs: Inputs) -> Tensor:
         named = dict(zip(self.names, weights, strict=True))
+        if self._any[0].training != self.training:  # which knows nothing of modes that are set
+            self._any[0].train(self.training)
         scores: Tensor = functional_call(self._any[0], named, (inputs,))
         return scores
 
-    def _score_all(self, inputs: Inputs) -> Tensor:
+    def _score_all(self, inputs: Inputs, concerned: Tensor) -> Tensor:
         each: Callable[..., Tensor] = torch.vmap(self._call, (0, None), randomness="same")
         return each(list(self.weights), inputs)
 
@@ -121,7 +119,7 @@ class Stacked(SideBySide):
 
 
 class Separate(SideBySide):
-    """Networks of any kind, one after the other.
+    """Networks of any kind, one after the other, none of which sees rows that do not concern it.
 
     Args:
         networks: of one shape.
@@ -133,8 +131,16 @@ class Separate(SideBySide):
         self.per_network = int(getattr(networks[0], "scores_per_row", 1))
         self.each = nn.ModuleList(networks)
 
-    def _score_all(self, inputs: Inputs) -> Tensor:
-        return torch.stack([network(inputs) for network in self.each])
+    def _score_all(self, inputs: Inputs, concerned: Tensor) -> Tensor:
+        each = []
+        for number in range(self.count):
+            own = concerned[:, number].nonzero()[:, 0]
+            scores = self._score(number, tuple(part[own] for part in inputs))
+            scores = scores.reshape(len(own), self.per_network, -1)
+            each.append(
+                scores.new_zeros(len(concerned), *scores.shape[1:]).index_copy(0, own, scores)
+            )
+        return torch.stack(each)
 
     def _score(self, number: int, inputs: Inputs) -> Tensor:
         scores: Tensor = self.each[number](inputs)

@@ -77,7 +77,7 @@ class Judge:
     @contextmanager
     def at_average(self, phase: Phase, probe: Probe) -> Iterator[None]:
         """The average in place of the last iterate, batch norm estimated at it."""
-        inputs = (batch.x for batch in probe()) if self.has_norms and probe else None
+        inputs = ((batch.x,) for batch in probe()) if self.has_norms and probe else None
         with autocast(self.options), averaged(self.model, phase.average, inputs):
             distributed.average_buffers(self.model)
             yield

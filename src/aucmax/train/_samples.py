@@ -83,7 +83,7 @@ class FreshSamples:
 
     def _estimate_norms(self, drawn: Drawn) -> None:
         with autocast(self.options):
-            update_batch_norm(self.options.model, (batch.x for batch in self._batches(drawn)))
+            update_batch_norm(self.options.model, ((batch.x,) for batch in self._batches(drawn)))
         distributed.average_buffers(self.options.model)
         if not is_finite(self.options.model.buffers()):
             raise self._diverged("batch-norm statistics are not finite", drawn)
