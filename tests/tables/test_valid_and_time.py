@@ -9,6 +9,8 @@ from aucmax.cli import main
 from aucmax.judge.calibration import fit_platt
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file
+from aucmax.tables.fit import TableFile
+from aucmax.tables.search import read_folds
 
 SMALL = {"quality": "fast", "max_steps": 20, "members": 2, "width": 8, "n_jobs": 1}
 QUICK = SMALL | {"compare": False, "progress": False}
@@ -195,6 +197,14 @@ def test_a_file_is_judged_by_its_future(place):
     assert Evaluation.read(place / "t").time_column == "day"
     _, notes = predict_file(place / "t", place / "b.csv")
     assert not any("'day'" in note for note in notes)
+
+
+def test_folds_of_a_search_are_judged_by_their_future(place):
+    file = TableFile((str(place / "a.csv"),), "ill", time="day")
+    train, _, folds = read_folds(file, file.digest)
+    for k in range(folds.count):
+        used, held = folds.rows(k)
+        assert train.time[used].max() < train.time[held].min()
 
 
 def test_what_cannot_be_is_one_line(place, capsys):

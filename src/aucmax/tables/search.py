@@ -335,11 +335,19 @@ def read_folds(file: TableFile, digest: str) -> tuple[Labeled, Labeled, Folds]:
     """
     train, test, _ = file.split()
     encoded = TableEncoder().fit(train.table).transform(train.table)
-    folds = make_folds(encoded, train.classes, None, count=FOLDS, seed=file.seed, group=train.group)
-    if folds.count < FOLDS and train.group is not None:
+    folds = make_folds(
+        encoded, train.classes, None, count=FOLDS, seed=file.seed, group=train.group,
+        time=train.time,
+    )  # fmt: skip
+    if folds.count < FOLDS and train.group is not None and train.time is None:
         raise ValueError(
             f"group must leave {FOLDS} parts of whole groups to train on, each with rows of "
             f"every label and a group with several, found {groups_in_words(train)} among them"
+        )
+    if folds.count < FOLDS and train.time is not None:
+        raise ValueError(
+            f"time must leave rows of every label in {FOLDS} parts of the later half of those to "
+            f"train on, found too few"
         )
     if folds.count < FOLDS:
         counts = np.bincount(train.classes)
