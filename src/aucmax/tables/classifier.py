@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from aucmax import checks, metrics
+from aucmax.checks import NotFiniteError
 from aucmax.data.groups import are_compared, number_groups
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
@@ -36,7 +37,7 @@ from aucmax.tables.importance import JudgedRows
 from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate
 from aucmax.threads import threads
-from aucmax.train import Candidate, FitResult, fit
+from aucmax.train import Candidate, DivergedError, FitResult, fit
 from aucmax.train.metrics import ROC_AUC, Metric, Scored, default_metric, find_metric
 from aucmax.train.objectives import compares_rows, names_of, parts_of
 from aucmax.train.options import find_device
@@ -131,7 +132,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "balanced", the best balanced accuracy, "recall=0.9", the highest threshold with that
             recall, and "precision=0.5", the lowest with that precision.
         time_limit: seconds, of all models and objectives together. Training stops then, and what
-            no longer fits is left out: ``standings_`` says so.
+            no longer fits is left out: a warning and ``standings_`` say so.
         n_jobs: threads; -1 for all cores that may be used, None for no more than these of the
             threads that torch is set to.
         device: "auto" is the GPU if there is one.
@@ -147,7 +148,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         standings_: of each model its weight, its score out of fold, the p value of a paired test
             against the best, the seconds that it took, and why it was left out.
         oof_scores_: of each model the raw scores (N, 1), or (N, c) of c classes, that the rows got
-            from fits that have not seen them; NaN for rows that none was judged by. Not saved.
+            from fits that have not seen them, rows of ``eval_set`` after the others; NaN for rows
+            that none was judged by. Not saved.
         feature_importances_: by how much the metric falls out of fold when a column is shuffled.
         history_: a record per evaluation of the network: step, seconds, validation score and more.
         objective_: what it was trained on: ``objective``, or the one that was chosen.
@@ -266,7 +268,12 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             time: N numbers or dates, none missing: the latest rows are held out, not any. Not
                 needed to predict.
         """
-        return self._train(self._prepare(X, y, sample_weight, groups, eval_set=eval_set, time=time))
+        self._train(self._prepare(X, y, sample_weight, groups, eval_set=eval_set, time=time))
+        failed = [x for x in self.standings_ if math.isnan(x.seconds)]
+        if failed:
+            reasons = "; ".join(f"{x.name}: {x.left_out}" for x in failed)
+            warnings.warn(f"models are left out ({reasons})", UserWarning, stacklevel=2)
+        return self
 
     def _prepare(
         self,
@@ -400,13 +407,15 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted: dict[str, CrossFitted] = {}
         left_out: dict[str, str] = {}
         network: FitResult | None = None
+        diverged: Exception | None = None
+        before = 0.0  # seconds that models took before the training was stopped and gone on with
         with threads(self.n_jobs), saying_so("nothing was saved" if work is None else ""):
             for name, kind in self._kinds(folds):
-                own = setting._replace(work=None if work is None else work / name)
-                if (
-                    not fitted and kind in NETWORKS
-                ):  # one there must be, however little time is left
-                    own = own._replace(deadline=max(own.deadline, time.monotonic() + SHORTEST))
+                began, deadline = time.monotonic(), setting.deadline - before
+                if not fitted and kind in NETWORKS:  # one must be, however little time is left
+                    deadline = max(deadline, began + SHORTEST)
+                place = None if work is None else work / name
+                own = setting._replace(deadline=deadline, work=place)
                 try:
                     if kind in NETWORKS:
                         _check_time(fitted, own)
@@ -417,7 +426,13 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 except LeftOutError as error:
                     left_out[name] = str(error)
                     continue
+                except (DivergedError, NotFiniteError) as error:
+                    left_out[name], diverged = str(error), error
+                    continue
                 fitted[name].model.name = name
+                before += max(0.0, fitted[name].seconds - (time.monotonic() - began))
+            if not fitted and diverged is not None:
+                raise diverged
             if not fitted:
                 reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
                 raise ValueError(
@@ -431,7 +446,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         named: dict[str, Any] = {}
         for kind in chosen:
             name = kind if isinstance(kind, str) else type(kind).__name__
-            again = sum(x.partition(" ")[0] == name for x in named)
+            again = sum(x.partition(" ")[0] == name for x in named)  # of other settings
             named[f"{name} {again + 1}" if again else name] = kind
         if not len(folds.judged):  # nothing to weigh several by
             name = next((x for x, kind in named.items() if kind == "network"), next(iter(named)))
@@ -784,7 +799,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, folder: str | Path) -> Path:
         """Write the model as safetensors and JSON, without pickle; see :meth:`load`.
 
-        A ``metric`` of one's own is kept by its name.
+        A ``metric`` of one's own is kept by its name, and of ``models`` those that have one.
 
         Args:
             folder: is made if it is not there; a model in it is replaced.
@@ -794,6 +809,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         options = self.get_params(deep=False)
         if self.metric is not None:
             del options["metric"]
+        if self.models is not None:
+            options["models"] = [x for x in self.models if isinstance(x, str)] or None
         seed = options["random_state"]
         options["random_state"] = int(seed) if isinstance(seed, (int, np.integer)) else None
         if callable(self.backbone):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.ensemble.base import Scores
 from aucmax.tables.folds import Folds
-from aucmax.tables.samples import fair_sample, some_groups
+from aucmax.tables.samples import representative
 from aucmax.tables.scoring import Rows
 
 REPEATS = 3
@@ -69,15 +69,9 @@ class JudgedRows(NamedTuple):
     @classmethod
     def sample(cls, rows: Rows, folds: Folds, seed: int) -> JudgedRows:
         """At most :data:`MOST_JUDGED` of the rows, fair to rare classes, or whole groups."""
-        judged, random = folds.judged, np.random.default_rng(seed)
-        if len(judged) > MOST_JUDGED:
-            some = rows.select(judged)
-            if some.group is None:
-                chosen = fair_sample(some.classes, MOST_JUDGED, random)
-            else:
-                chosen = some_groups(some.classes, some.group, MOST_JUDGED, random)
-            judged = judged[chosen]
-        return cls(rows.select(judged), folds.held[judged])
+        judged = folds.judged
+        some = representative(rows.select(judged), MOST_JUDGED, seed)
+        return cls(some.rows, folds.held[judged[some.places]])
 
     def importances(
         self,

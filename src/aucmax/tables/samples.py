@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from aucmax.data.groups import are_compared
+from aucmax.tables.scoring import Rows
+
+
+class Sample(NamedTuple):
+    """Some of the rows.
+
+    Attributes:
+        rows: weighted so that classes have the shares that they had.
+        places: of these among those that they are from.
+    """
+
+    rows: Rows
+    places: NDArray[np.int64]
+
+
+def representative(rows: Rows, most: int, seed: int) -> Sample:
+    """About so many rows at most: of whole groups if they have some, else fair to rare classes."""
+    if len(rows) <= most:
+        return Sample(rows, np.arange(len(rows)))
+    random = np.random.default_rng(seed)
+    if rows.group is not None:
+        places = some_groups(rows.classes, rows.group, most, random)
+        return Sample(rows.select(places), places)
+    places = np.sort(fair_sample(rows.classes, most, random))
+    chosen = rows.select(places)
+    counts = np.bincount(rows.classes) / np.bincount(chosen.classes).clip(min=1)
+    weight = counts[chosen.classes] * (1.0 if chosen.weight is None else chosen.weight)
+    return Sample(Rows(*chosen[:3], weight.astype(np.float32)), places)
 
 
 def some_groups(

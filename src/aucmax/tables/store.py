@@ -114,6 +114,11 @@ def _ensemble(
     for number, each in enumerate(described):
         start = f"{number}."
         own = {k.removeprefix(start): x for k, x in arrays.items() if k.startswith(start)}
+        if each["kind"] not in (Networks.kind, *KINDS):
+            raise ValueError(
+                f"a model of kind {each['kind']!r} was written by aucmax {state['aucmax']}, which "
+                f"this one, {__version__}, does not know: pip install --upgrade aucmax"
+            )
         if each["kind"] == Networks.kind:
             model: TableModel = Networks.from_plain(each["about"], own, backbone)
         else:

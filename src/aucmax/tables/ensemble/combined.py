@@ -101,7 +101,7 @@ def combine(
     total = scales[best].logit(scores[best]) if others else scores[best]
     for name in others:
         more = total + scales[name].logit(scores[name])
-        value = score_of(more, known, metric)
+        value = score_of(more / (len(kept) + 1), known, metric)
         if value >= reached - TOLERATED:
             kept, total, reached = [*kept, name], more, value
     ensemble = Ensemble(

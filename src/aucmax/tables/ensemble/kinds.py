@@ -38,11 +38,17 @@ def check_models(models: Sequence[Any]) -> None:
     for model in models:
         if isinstance(model, str):
             checks.choice("models", model, (*NETWORKS, *FITS))
-        elif isinstance(model, type) or not hasattr(model, "fit"):
+        elif isinstance(model, type) or not (
+            hasattr(model, "fit")
+            and (hasattr(model, "predict_proba") or hasattr(model, "decision_function"))
+        ):
             raise ValueError(
                 f"models must be names ({', '.join((*NETWORKS, *FITS))}) and scikit-learn's "
                 f"classifiers, found {model!r}"
             )
+    names = [model for model in models if isinstance(model, str)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"models must name each once, found {', '.join(names)}")
 
 
 def fit_model(kind: Any, rows: Rows, folds: Folds, setting: Setting) -> CrossFitted:

@@ -111,8 +111,10 @@ def fit_logistic(rows: Rows, folds: Folds, setting: Setting) -> CrossFitted:
 
 
 def _loss(scores: Scores, rows: Rows, folds: Folds) -> float:
-    """The mean cross-entropy of rows that were judged."""
+    """The mean cross-entropy of rows that were judged; of none, zero."""
     judged = folds.judged
+    if not len(judged):
+        return 0.0
     logits, classes = torch.from_numpy(scores[judged]), rows.classes[judged]
     if logits.shape[1] == 1:
         logits = torch.cat([torch.zeros_like(logits), logits], 1)

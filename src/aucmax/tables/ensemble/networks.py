@@ -22,6 +22,7 @@ from aucmax.tables import network
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Scores, Setting, TableModel
 from aucmax.tables.folds import Folds
+from aucmax.tables.samples import representative
 from aucmax.tables.scoring import Rows, score_rows
 from aucmax.train import FitResult, fit
 from aucmax.train.objectives import OBJECTIVES, names_of, parts_of
@@ -236,11 +237,9 @@ class NetworkFit:
         if count > 1:
             together = Stacked if recipe.factory is None else Separate
             self.model: nn.Module = together(networks)
-            if len(judged) > MOST_JUDGED:
-                chosen = np.random.default_rng(setting.seed).permutation(judged)[:MOST_JUDGED]
-                judged = np.sort(chosen)
             train = _concerning(rows.select(used), folds.used[used])
-            valid = _concerning(rows.select(judged), folds.held[judged])
+            some = representative(rows.select(judged), MOST_JUDGED, setting.seed)
+            valid = _concerning(some.rows, folds.held[judged[some.places]])
         else:
             (self.model,) = networks
             train, valid = rows.select(used).for_fit(), rows.select(judged).for_fit()

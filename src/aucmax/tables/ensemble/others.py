@@ -96,8 +96,12 @@ def fit_other(rows: Rows, folds: Folds, setting: Setting, estimator: Any) -> Cro
 
     def train(part: Rows) -> Classifier:
         copy = clone(estimator)
-        if copy.get_params().get("random_state", 0) is None:
-            copy.set_params(random_state=setting.seed)
+        free = [
+            key
+            for key, value in copy.get_params().items()
+            if f"__{key}".endswith("__random_state") and value is None
+        ]
+        copy.set_params(**dict.fromkeys(free, setting.seed))
         weight = {"sample_weight": part.weight} if part.weight is not None and takes_weight else {}
         try:
             copy.fit(columns_of(encoded(part), setting.cardinalities), part.classes, **weight)
