@@ -1,14 +1,18 @@
 """Rows that are given to stop by, and rows in the order of time."""
 
+from typing import get_args
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
+from aucmax.cli._tables import Kinds
 from aucmax.judge.calibration import fit_platt
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file
+from aucmax.tables.ensemble.kinds import FITS, NETWORKS
 from aucmax.tables.fit import TableFile
 from aucmax.tables.search import read_folds
 
@@ -191,7 +195,7 @@ def test_a_file_is_judged_by_its_future(place):
     assert found.parts["test"].rows == len(late) == pytest.approx(36, abs=2)
     assert sorted(found.classes) == sorted(late.ill == "yes")
     (note,) = (x for x in found.notes if "judge the model" in x)
-    assert note.startswith(f"rows before {begin:%Y-%m-%d}")
+    assert note.startswith(f"rows before {begin:%Y-%m-%d} are trained on")
     assert "'day' itself is not trained on" in note
     assert "day" not in {column.name for column in found.columns}
     assert Evaluation.read(place / "t").time_column == "day"
@@ -224,6 +228,8 @@ def test_what_cannot_be_is_one_line(place, capsys):
         ("--valid", place / "b.csv", "--streaming"): "--valid must not be given with --streaming",
         ("--quality", "good", "--streaming"): "--quality must not be given with --streaming",
         ("--quality", "great"): "invalid choice 'great'",
+        ("--models", "logistic", "--streaming"): "--models must not be given with --streaming",
+        ("--models", "forest"): "invalid choice 'forest'",
         ("--valid", place / "none.csv"): f"{place / 'none.csv'}",
         ("--valid", place / "well.csv"): "valid must have rows of every label, found none of 'yes'",
         ("--valid", place / "other.csv"): "column 'ill' must hold 'no', 'yes', found 'maybe'",
@@ -234,3 +240,12 @@ def test_what_cannot_be_is_one_line(place, capsys):
     gap = ["fit", place / "gap.csv", "--target", "ill", "--time", "day"]
     assert "found 1, the first in row 6: leave these rows out" in refused(capsys, *gap)
     assert not list(place.glob("m*"))
+
+
+def test_the_shell_chooses_from_all_models(place, capsys):
+    names = get_args(get_args(Kinds)[0])
+    assert {*names} == {*NETWORKS, *FITS}
+    chosen = ["--models", "logistic", "boosting", "--out", str(place / "chosen")]
+    main(["fit", str(place / "a.csv"), "--target", "ill", *chosen])
+    assert "aucmax: fitting 'boosting', model 2 of 2\n" in capsys.readouterr().err
+    assert {*AUCClassifier.load(place / "chosen").weights_} == {"logistic", "boosting"}

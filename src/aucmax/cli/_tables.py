@@ -50,6 +50,7 @@ Threshold = Annotated[
 ]
 Names = Annotated[tuple[str, ...], _named("COLUMN ...")]
 Quality = Literal["fast", "good", "best"]
+Kinds = tuple[Literal["network", "ce-network", "boosting", "logistic"], ...]
 More = Annotated[tuple[Path, ...], _named("FILE ...")]
 Metric = Annotated[MetricName | None, _named("|".join(FORMS))]
 
@@ -82,7 +83,8 @@ def fit(
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
     valid: More = (),
-    quality: Quality | None = None,
+    quality: Annotated[Quality | None, _named("{fast,good,best}")] = None,
+    models: Annotated[Kinds, _named("MODEL ...")] = (),
     objective: ObjectiveName = "auc+ce",
     metric: Metric = None,
     threshold: Threshold = None,
@@ -120,9 +122,11 @@ def fit(
         reading: How the files are written.
         valid: Rows to stop and to calibrate by, with the same columns; none of the others are then
             held out for that.
-        quality: fast is one network; good, the default, weighs networks, gradient boosting and
+        quality: fast is one network; good, the default, averages networks, gradient boosting and
             logistic regression, each fitted to folds of the rows and judged by the others; best
             has more folds. With --streaming there is fast alone.
+        models: Those to fit instead of the quality's: network, ce-network (on cross-entropy),
+            boosting, logistic.
         objective: What training of the network makes small. For the AUC: auc, pairwise, ce
             (cross-entropy); for the top of the list: partial (with --metric partial_auc@0.1 that
             part of it), and ap for average precision; for wrong labels: auc, gce. Sums too, such as
@@ -152,7 +156,7 @@ def fit(
         "positive": positive, "out": out, "drop": drop, "weight": weight, "group": group,
         "time": time, "id_column": id_column, "exact_labels": exact_labels, "reading": reading,
         "time_limit": time_limit, "seed": seed, "objective": objective, "metric": metric,
-        "quality": quality or ("fast" if streaming else "good"),
+        "quality": quality or ("fast" if streaming else "good"), "models": list(models) or None,
         "threshold": threshold or "balanced", "device": device, "progress": not quiet,
         "command": shlex.join(["aucmax", *sys.argv[1:]]),
     }  # fmt: skip
@@ -162,6 +166,7 @@ def fit(
             "time": (time, "whose rows come in random order"),
             "valid": (" ".join(map(str, valid)), "which keeps rows of the files to stop by"),
             "quality": (None if quality == "fast" else quality, "which trains one network"),
+            "models": (" ".join(models), "which trains one network"),
         }
         for option, (value, why) in refused.items():
             if value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -410,7 +411,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         diverged: Exception | None = None
         before = 0.0  # seconds that models took before the training was stopped and gone on with
         with threads(self.n_jobs), saying_so("nothing was saved" if work is None else ""):
-            for name, kind in self._kinds(folds):
+            kinds = self._kinds(folds)
+            for number, (name, kind) in enumerate(kinds, 1):
+                if self.verbose and len(kinds) > 1:
+                    said = f"aucmax: fitting {name!r}, model {number} of {len(kinds)}"
+                    print(said, file=sys.stderr, flush=True)
                 began, deadline = time.monotonic(), setting.deadline - before
                 if not fitted and kind in NETWORKS:  # one must be, however little time is left
                     deadline = max(deadline, began + SHORTEST)

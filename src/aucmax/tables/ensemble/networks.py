@@ -258,6 +258,7 @@ class NetworkFit:
             limit = setting.deadline - time.monotonic()
             if limit <= 0:
                 raise LeftOutError("no time left")
+            limit = max(0.01, round(limit, 2))  # it is said
         with warnings.catch_warnings():  # of rows that the folds, not the user, held out
             warnings.filterwarnings("ignore", "valid has one row of class")
             result = fit(
