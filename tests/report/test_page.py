@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from evaluations import make_classes, make_ensemble, make_evaluation, make_rows
+from evaluations import interval, make_classes, make_ensemble, make_evaluation, make_rows
 from scipy.stats import binomtest
 from sklearn.metrics import (
     average_precision_score,
@@ -565,8 +565,8 @@ def section_of(name, content):
 def test_every_model_is_shown_with_its_weight_and_why_it_was_left_out():
     page = section_of("models", make_evaluation(**make_ensemble()))
     heads, ours, *lines = page.table("Model")
-    interval, tested = ["AUC out of fold", "95 % interval"], ["p value", "Time to fit", "Left out"]
-    assert heads == ["Model", "Weight", *interval, *tested]
+    tested = ["p value", "Time to fit", "Left out"]
+    assert heads == ["Model", "Weight", "AUC on the validation rows", "95 % interval", *tested]
     assert ours == ["this model", "100 %", "0.870", "0.850 to 0.890", "–", "12 s", ""]
     assert lines == [
         ["network", "75.0 %", "0.860", "0.840 to 0.880", "–", "14 s", ""],
@@ -584,6 +584,21 @@ def test_every_model_is_shown_with_its_weight_and_why_it_was_left_out():
     ]
     assert "looked at: AUC 0.870 (0.850 to 0.890). The test rows, with 0.760" in page.text
     assert "Hollow: left out." in page.text
+
+
+def test_models_of_rows_in_groups_and_folds_show_their_auc_once():
+    groups = {"column": "ward", "count": 40, "compared": 30, "auc": interval(0.76, 0.04)}
+    content = make_evaluation(**make_ensemble(), groups=groups, metric="grouped_auc")
+    for part in ("rows", "positives"):
+        del content[part]["valid"]
+    for model in content["models"][:3]:
+        model["score"] = model["auc"]["value"]
+    page = section_of("models", content)
+    heads, *_ = page.table("Model")
+    assert [x for x in heads if "AUC" in x] == ["AUC within groups out of fold"]
+    assert "Out of fold: each row" in page.text
+    purpose = section_of("data", content).table("Part")[1][-1]
+    assert purpose == "the models learned from them, and were chosen by them"
 
 
 def test_a_line_of_the_figure_spans_each_interval():

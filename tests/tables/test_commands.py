@@ -671,7 +671,11 @@ def test_what_a_column_holds_most_often(tmp_path):
 
 
 def test_models_and_what_they_promised_are_printed():
-    said = summary(Evaluation.from_dict(make_evaluation(**make_ensemble()))).splitlines()
+    content = make_evaluation(**make_ensemble())
+    assert "model     weight  AUC of the rows to stop by" in summary(Evaluation.from_dict(content))
+    for part in ("rows", "positives"):
+        del content[part]["valid"]
+    said = summary(Evaluation.from_dict(content)).splitlines()
     begin = said.index("model     weight  AUC out of fold")
     assert said[begin + 1 : begin + 5] == [
         "network      75%  0.8600, 0.8400 to 0.8800",

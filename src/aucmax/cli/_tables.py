@@ -25,7 +25,6 @@ from aucmax.train.objectives import ObjectiveName
 
 if TYPE_CHECKING:
     from aucmax.judge.evaluation import Column as ColumnRecord
-    from aucmax.judge.evaluation import Model as ModelRecord
     from aucmax.tables import Fitted, Preview, Tuning
 
 
@@ -467,7 +466,7 @@ def summary(evaluation: Evaluation) -> str:
         about = f"{rows.counts[1]:,} of {test:,}"
         by = "" if rows.weight is None else ", by weight,"
         lines.append(f"{share} of the rows to judge by{by} are {rows.yes!r} ({about})")
-    lines += [*models_in_words(evaluation.models), *_aucs_in_words(evaluation)]
+    lines += [*models_in_words(evaluation), *_aucs_in_words(evaluation)]
     if (promised := evaluation.promised) is not None:
         held = words.promise_held(promised, auc)
         said = _auc_in_words(promised, within=within)
@@ -518,12 +517,14 @@ def columns_in_words(columns: Sequence[ColumnRecord], rows: int | None) -> list[
     return _aligned([[words.short(cell, 32) for cell in line] for line in table], "<<>><")
 
 
-def models_in_words(models: Sequence[ModelRecord]) -> list[str]:
+def models_in_words(evaluation: Evaluation) -> list[str]:
     """What each is worth, in lines below each other; nothing of one alone."""
-    if len(models) < 2:
+    if len(evaluation.models) < 2:
         return []
-    lines = [["model", "weight", "AUC out of fold", ""]]
-    for x in models:
+    within = WITHIN * (evaluation.compared_auc is not evaluation.auc)
+    judged = "out of fold" if evaluation.is_cross_fitted else "of the rows to stop by"
+    lines = [["model", "weight", f"AUC{within} {judged}", ""]]
+    for x in evaluation.models:
         auc = "" if x.auc is None else f"{x.auc.value:.4f}, {x.auc.low:.4f} to {x.auc.high:.4f}"
         weight = f"{x.weight:.0%}" if x.weight else ""
         left_out = f"left out: {words.short(x.left_out, 200)}" if x.left_out else ""

@@ -191,14 +191,15 @@ def models(figure: Figure, evaluation: Evaluation) -> None:
     """The AUC of this model, promised and come, and of each in it; what was left out is hollow."""
     ax = figure.subplots()
     shown: list[tuple[str, Interval, Any]] = []
-    out_of_fold: Any = {"fmt": "o", "color": BLUE}
+    held_out: Any = {"fmt": "o", "color": BLUE}
     if (promised := evaluation.promised) is not None:
         ax.axvline(promised.value, **REFERENCE)
-        shown.append(("this model", promised, {**out_of_fold, "label": "out of fold"}))
+        judged = "out of fold" if evaluation.is_cross_fitted else "validation rows"
+        shown.append(("this model", promised, {**held_out, "label": judged}))
     test: Any = {"fmt": "D", "color": INK, "label": "test rows"}
     shown.append(("on the test rows", evaluation.compared_auc, test))
     shown += [
-        (x.name, x.auc, {**out_of_fold, "mfc": BLUE if x.weight else PAPER})
+        (x.name, x.auc, {**held_out, "mfc": BLUE if x.weight else PAPER})
         for x in evaluation.models
         if x.auc is not None
     ]

@@ -222,8 +222,8 @@ def models(evaluation: Evaluation, rows: Rows) -> Content:
     promised, test = evaluation.promised, evaluation.compared_auc
     fitted = [x.auc for x in evaluation.models if x.auc is not None]
     digits = max(map(words.decimals, [test, *fitted]))
-    scored = evaluation.metric != ROC_AUC.name and any(x.score for x in evaluation.models)
-
+    compared_by = ROC_AUC.name if test is evaluation.auc else "grouped_auc"
+    scored = evaluation.metric != compared_by and any(x.score for x in evaluation.models)
     some_left_out = any(x.left_out for x in evaluation.models)
 
     def line(x: Model) -> list[str]:
@@ -239,8 +239,11 @@ def models(evaluation: Evaluation, rows: Rows) -> Content:
         score = evaluation.promised_score
         whole = Model("this model", 1, promised, seconds=evaluation.seconds, score=score)
         lines.insert(0, line(whole))
-    label, height = "AUC out of fold of each model", 1.1 + 0.25 * len(lines)
+    judged = "out of fold" if evaluation.is_cross_fitted else "on the validation rows"
+    label, height = f"AUC of each model {judged}", 1.1 + 0.25 * len(lines)
     return {
+        "judged": judged,
+        "cross_fitted": evaluation.is_cross_fitted,
         "drawing": figures.draw("models", label, figures.models, evaluation, height=height),
         "promised": promised and words.auc_texts(promised, digits),
         "came": words.auc_texts(test, digits),
@@ -265,7 +268,7 @@ def doubtful(evaluation: Evaluation, rows: Rows) -> Content:
     return {"heads": ["Row", *named, "Label", "Likelier", "Probability"], "lines": lines}
 
 
-@section("Training", "How the training went")
+@section("Training", "How the network was trained")
 def training(evaluation: Evaluation, rows: Rows) -> Content:
     """Validation score by step, or why there is none, and the objectives that were chosen from."""
     scores = training_scores(evaluation.history, evaluation.metric)
@@ -356,10 +359,17 @@ def data(evaluation: Evaluation, rows: Rows) -> Content:
     return {**by(evaluation), "columns": columns, "kinds": in_words}
 
 
+def _parts(evaluation: Evaluation) -> dict[str, tuple[str, str]]:
+    """The parts' names, and what each was for."""
+    if not evaluation.is_cross_fitted:
+        return PARTS
+    return {**PARTS, "train": ("Training", "the models learned from them, and were chosen by them")}
+
+
 def _rows_by_part(evaluation: Evaluation) -> Content:
     """A line for each part, with its positives where these were counted."""
     lines = []
-    for key, (name, purpose) in PARTS.items():
+    for key, (name, purpose) in _parts(evaluation).items():
         part = evaluation.parts.get(key, Part(0))
         if not part.rows:
             continue
@@ -373,7 +383,7 @@ def _rows_by_part(evaluation: Evaluation) -> Content:
 def _rows_by_class(evaluation: Evaluation) -> Content:
     """A line for all classes and one for each, with a column for each part."""
     counts = {key: part.counts for key, part in evaluation.parts.items() if part.counts}
-    parts = {key: about for key, about in PARTS.items() if key in counts}
+    parts = {key: about for key, about in _parts(evaluation).items() if key in counts}
     columns = [[sum(counts[key]), *counts[key]] for key in parts]
     names = ["all", *map(short, evaluation.labels)]
     return {

@@ -150,8 +150,7 @@ def out_of_fold(
     for x in sorted(model.standings_, key=lambda x: (math.isnan(x.score), -x.score)):
         auc = auc_of(scores[x.name][judged]) if x.name in scores else None
         score, p_value, seconds = (plain_number(y) for y in (x.score, x.p_value, x.seconds))
-        tested = f" (p = {p_value:.2g})" if x.left_out and p_value is not None else ""
-        models.append(Model(x.name, x.weight, auc, p_value, seconds, x.left_out + tested, score))
+        models.append(Model(x.name, x.weight, auc, p_value, seconds, x.left_out, score))
     of_whole = whole[judged, 0] if whole.shape[1] == 1 else whole[judged]
     probability = model.calibration_(of_whole)
     doubtful = None

@@ -20,6 +20,7 @@ from aucmax.judge.peers import compare_with_peers
 from aucmax.judge.threshold import Rule
 from aucmax.report.words import plural
 from aucmax.tables import evaluate, model_folder
+from aucmax.tables._values import to_text
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.evaluate import ScoredRows
@@ -275,13 +276,15 @@ class TableFile:
         assert rows.time is not None
         if not len(test):
             groups = "" if rows.group is None else " and a group with several"
+            first, last = to_text(np.array([rows.time.min(), rows.time.max()]))
             raise ValueError(
                 f"time must leave rows of every label{groups} before some time and after it, where "
                 f"the latest {self.test_share:.0%} begin, found too few in {self.time!r} from "
-                f"{rows.time.min()} to {rows.time.max()}"
+                f"{first} to {last}"
             )
+        (begin,) = to_text(rows.time[test].min(keepdims=True))
         rows.notes.append(
-            f"rows before {rows.time[test].min()} are trained on, and those from then on judge the "
+            f"rows before {begin} are trained on, and those from then on judge the "
             f"model; {self.time!r} itself is not trained on, and rows that are alike in every "
             f"column{'' if rows.group is None else ', or of one group,'} may be on both sides"
         )
