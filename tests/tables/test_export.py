@@ -15,7 +15,7 @@ from aucmax import AUCClassifier, __version__
 from aucmax.cli import main
 from aucmax.tables import export_onnx
 from aucmax.tables.encoder import TableEncoder
-from aucmax.tables.ensemble import boosting
+from aucmax.tables.ensemble import boosting, forest
 
 pytestmark = pytest.mark.xdist_group("export")
 
@@ -50,6 +50,8 @@ def few_trees():
     """The evaluator goes down each tree in Python."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boosting, "TREES", 4)
+        patch.setattr(forest, "TREES", 4)
+        patch.setattr(forest, "LEAVES", 8)
         yield
 
 
@@ -59,7 +61,7 @@ def model():
     pytest.importorskip("onnxscript")
     is_noise = np.random.default_rng(3).random(ROWS) < 0.5  # which lets all models count
     labels = np.where((KIND == 2) ^ is_noise, "yes", "no")
-    models = ["network", "boosting", "logistic"]
+    models = ["network", "boosting", "forest", "logistic"]
     return classifier(labels, list(TABLE.columns), threshold="balanced", models=models)
 
 
@@ -99,7 +101,7 @@ def test_two_classes(model, file, run, rows):
     assert sorted(inputs) == ["codes", "numeric"]
     found = run(file, inputs)
     assert found.dtype == np.float64
-    assert sorted(model.models_) == ["boosting", "logistic", "network"]
+    assert sorted(model.models_) == ["boosting", "forest", "logistic", "network"]
     np.testing.assert_allclose(found, model.predict_proba(new), rtol=0, atol=1e-6)
 
 
@@ -108,8 +110,8 @@ def test_two_classes(model, file, run, rows):
     [
         (["age", "since"], {"quality": "fast"}, ["numeric"]),
         (["plan", "zone"], {"quality": "fast", "hidden": [8]}, ["codes"]),
-        (["age"], {"models": ["boosting"]}, ["numeric"]),
-        (["plan", "zone"], {"models": ["logistic", "boosting"]}, ["codes"]),
+        (["age"], {"models": ["boosting", "forest"]}, ["numeric"]),
+        (["plan", "zone"], {"models": ["logistic", "forest"]}, ["codes"]),
     ],
 )
 def test_three_classes_from_the_shell(model, tmp_path, capsys, columns, options, inputs):

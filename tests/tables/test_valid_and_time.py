@@ -229,7 +229,7 @@ def test_what_cannot_be_is_one_line(place, capsys):
         ("--quality", "good", "--streaming"): "--quality must not be given with --streaming",
         ("--quality", "great"): "invalid choice 'great'",
         ("--models", "logistic", "--streaming"): "--models must not be given with --streaming",
-        ("--models", "forest"): "invalid choice 'forest'",
+        ("--models", "neighbours"): "invalid choice 'neighbours'",
         ("--valid", place / "none.csv"): f"{place / 'none.csv'}",
         ("--valid", place / "well.csv"): "valid must have rows of every label, found none of 'yes'",
         ("--valid", place / "other.csv"): "column 'ill' must hold 'no', 'yes', found 'maybe'",

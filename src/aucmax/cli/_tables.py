@@ -49,7 +49,7 @@ Threshold = Annotated[
 ]
 Names = Annotated[tuple[str, ...], _named("COLUMN ...")]
 Quality = Literal["fast", "good", "best"]
-Kinds = tuple[Literal["network", "ce-network", "boosting", "logistic"], ...]
+Kinds = tuple[Literal["network", "ce-network", "boosting", "forest", "logistic"], ...]
 More = Annotated[tuple[Path, ...], _named("FILE ...")]
 Metric = Annotated[MetricName | None, _named("|".join(FORMS))]
 
@@ -121,11 +121,11 @@ def fit(
         reading: How the files are written.
         valid: Rows to stop and to calibrate by, with the same columns; none of the others are then
             held out for that.
-        quality: fast is one network; good, the default, averages networks, gradient boosting and
-            logistic regression, each fitted to folds of the rows and judged by the others; best
-            has more folds. With --streaming there is fast alone.
+        quality: fast is one network; good, the default, averages networks, gradient boosting, a
+            forest and logistic regression, each fitted to folds of the rows and judged by the
+            others; best has more folds. With --streaming there is fast alone.
         models: Those to fit instead of the quality's: network, ce-network (on cross-entropy),
-            boosting, logistic.
+            boosting, forest, logistic.
         objective: What training of the network makes small. For the AUC: auc, pairwise, ce
             (cross-entropy); for the top of the list: partial (with --metric partial_auc@0.1 that
             part of it), and ap for average precision; for wrong labels: auc, gce. Sums too, such as

@@ -80,11 +80,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Columns of numbers, categories, booleans and dates, with values missing, become numbers inside
     (:class:`aucmax.tables.TableEncoder`). Several models are fitted to them: networks on the AUC
-    objective and on cross-entropy, gradient boosting and logistic regression. The rows are cut into
-    folds, and every row is scored by fits that have not seen it. By these scores networks stop when
-    the AUC, or another ``metric``, rises no more; models without which the mean is better are left
-    out, the others averaged; and ``predict_proba`` is calibrated, because scores that rank
-    well mean nothing as probabilities. Calibration keeps the ranking.
+    objective and on cross-entropy, gradient boosting, a forest and logistic regression. The rows
+    are cut into folds, and every row is scored by fits that have not seen it. By these scores
+    networks stop when the AUC, or another ``metric``, rises no more; models without which the mean
+    is better are left out, the others averaged; and ``predict_proba`` is calibrated, because scores
+    that rank well mean nothing as probabilities. Calibration keeps the ranking.
 
     Rows may carry groups, such as patients, sites or queries (``fit(..., groups=)``): they are then
     ranked within their groups, and whole groups are held out. Predictions need no groups.
@@ -95,7 +95,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             since what few rows say depends on where they lie; of fewer than 200 rows in all it cuts
             once, and has one kind of networks.
         models: instead of those of the quality: a list of "network", "ce-network" (on
-            cross-entropy), "boosting", "logistic", and scikit-learn's classifiers.
+            cross-entropy), "boosting", "forest", "logistic", and scikit-learn's classifiers.
         objective: of "network": "auc", "ce" for cross-entropy, or any other of
             :data:`aucmax.train.objectives.OBJECTIVES`, or a sum such as "auc+ce". Of several in a
             list, or "auto" for those that suit the metric, all are trained, from the same weights,

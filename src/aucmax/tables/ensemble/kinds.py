@@ -9,6 +9,7 @@ from aucmax import checks
 from aucmax.tables.ensemble.base import CrossFitted, Setting
 from aucmax.tables.ensemble.boosting import Boosting, fit_boosting
 from aucmax.tables.ensemble.cross_fit import Refitted, keep, kept
+from aucmax.tables.ensemble.forest import Forest, fit_forest
 from aucmax.tables.ensemble.linear import Logistic, fit_logistic
 from aucmax.tables.ensemble.others import fit_other
 from aucmax.tables.folds import Folds
@@ -19,14 +20,15 @@ NETWORKS = ("network", "ce-network")
 FITS: dict[str, Callable[[Rows, Folds, Setting], CrossFitted]] = {
     "logistic": fit_logistic,
     "boosting": fit_boosting,
+    "forest": fit_forest,
 }
 """How the others are fitted."""
-KINDS: dict[str, type[Refitted]] = {kind.kind: kind for kind in (Boosting, Logistic)}
+KINDS: dict[str, type[Refitted]] = {kind.kind: kind for kind in (Boosting, Forest, Logistic)}
 """Which class a kind is, as a model file names it."""
 QUALITIES = {
     "fast": ("network",),
-    "good": ("logistic", "boosting", *NETWORKS),
-    "best": ("logistic", "boosting", *NETWORKS),
+    "good": ("logistic", "boosting", "forest", *NETWORKS),
+    "best": ("logistic", "boosting", "forest", *NETWORKS),
 }
 """The models of each quality."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -155,13 +155,9 @@ class Trees:
             roots.append(len(nodes))
             lay(tree)
         column, exact, chosen, right, value = map(np.array, zip(*nodes, strict=True))
-        # A single is up to a double if it is up to the single that is next, not above it.
-        threshold = exact.astype(np.float32)
-        above = threshold > exact
-        threshold[above] = np.nextafter(threshold[above], np.float32(-np.inf))
         return cls(
-            column.astype(np.int32), threshold, chosen.astype(np.int32), right.astype(np.int32),
-            value.astype(np.float64), np.array(roots, np.int32),
+            column.astype(np.int32), down_to_single(exact), chosen.astype(np.int32),
+            right.astype(np.int32), value.astype(np.float64), np.array(roots, np.int32),
             np.array(sets, bool).reshape(len(sets), len(codes)), base, numeric,
         )  # fmt: skip
 
@@ -169,23 +165,7 @@ class Trees:
 
     def score(self, rows: Encoded) -> Scores:
         """The sums (N, outputs); a row's do not depend on its neighbours."""
-        scores = np.empty((len(rows.numeric), len(self.base)))
-        starts = range(0, len(scores), BLOCK)
-        threads = min(torch.get_num_threads(), len(starts))
-        reach = self._reach
-
-        def work(start: int) -> None:
-            block = slice(start, start + BLOCK)
-            part = Encoded(rows.numeric[block], rows.categorical[block])
-            self._score(reach, part, scores[block])
-
-        if threads < 2:
-            for start in starts:
-                work(start)
-        else:  # NumPy does all of it without Python's lock
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(work, starts))
-        return scores
+        return in_blocks(partial(self._score, self._reach), rows, len(self.base))
 
     def _score(self, reach: _Reach, rows: Encoded, scores: Scores) -> None:
         """Score rows by the leaves that each column leaves in reach, as QuickScorer does.
@@ -282,6 +262,33 @@ class _Reach(NamedTuple):
     values: NDArray[np.float64]
 
 
+def in_blocks(score: Callable[[Encoded, Scores], None], rows: Encoded, outputs: int) -> Scores:
+    """Scores (N, outputs) that a function fills in for some rows at a time, by several threads."""
+    scores = np.empty((len(rows.numeric), outputs))
+    starts = range(0, len(scores), BLOCK)
+    threads = min(torch.get_num_threads(), len(starts))
+
+    def work(start: int) -> None:
+        block = slice(start, start + BLOCK)
+        score(Encoded(rows.numeric[block], rows.categorical[block]), scores[block])
+
+    if threads < 2:
+        for start in starts:
+            work(start)
+    else:  # NumPy does all of it without Python's lock
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, starts))
+    return scores
+
+
+def down_to_single(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
+    """A single is up to a double if it is up to the single that is next, not above it."""
+    found = thresholds.astype(np.float32)
+    above = found > thresholds
+    found[above] = np.nextafter(found[above], np.float32(-np.inf))
+    return found
+
+
 def _count_below(edges: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.int64]:
     """How many of the edges, which are in order, are below each value.
 
@@ -347,7 +354,8 @@ class _Descent(nn.Module):
                 code = asked.clamp(0, self.codes - 1).long()
                 goes_left = goes_left | _taken(self.sets, _taken(self.first, at) + code)
             at = torch.where(goes_left, _taken(self.left, at), _taken(self.right, at))
-        return _taken(self.value, at).reshape(x.shape[0], -1, self.outputs).sum(1) + self.base
+        values = self.value.index_select(0, at.flatten())
+        return values.reshape(x.shape[0], -1, self.outputs).sum(1) + self.base
 
 
 def _taken(values: Tensor, at: Tensor) -> Tensor:
