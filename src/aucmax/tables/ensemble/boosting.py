@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from aucmax.tables.ensemble.base import CrossFitted, Setting
+from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Setting
 from aucmax.tables.ensemble.cross_fit import Fitted, Refitted, all_used, cross_fit
 from aucmax.tables.ensemble.trees import MOST_CODES, Trees
 from aucmax.tables.folds import Folds
@@ -43,12 +43,21 @@ def fit_boosting(rows: Rows, folds: Folds, setting: Setting) -> CrossFitted:
         LeftOutError: if there is too little time.
     """
     began = time.monotonic()
-    fits, scores = cross_fit(lambda part: _fit(part, setting), rows, folds, setting)
-    whole = fits[0] if folds.count == 1 else _fit(all_used(rows, folds), setting)
+    to_do = iter(range(folds.count + (folds.count > 1), 0, -1))
+    fits, scores = cross_fit(lambda part: _fit(part, setting, next(to_do)), rows, folds, setting)
+    whole = fits[0] if folds.count == 1 else _fit(all_used(rows, folds), setting, next(to_do))
     return CrossFitted(Boosting("boosting", whole, fits), scores, time.monotonic() - began)
 
 
-def _fit(rows: Rows, setting: Setting) -> Trees:
+def _fit(rows: Rows, setting: Setting, to_do: int) -> Trees:
+    """One of so many fits that are to be done in the time that is left."""
+    now = time.monotonic()
+    ends = now + (setting.deadline - now) / to_do
+
+    def check_time(_: Any) -> None:
+        if time.monotonic() > ends:
+            raise LeftOutError(f"a fit takes longer than {ends - now:.1f} seconds, its share")
+
     columns = np.concatenate([rows.numeric.numpy(), rows.codes.numpy().astype(np.float32)], 1)
     weight = None if rows.weight is None else rows.weight / rows.weight.mean()
     numeric = rows.numeric.shape[1]
@@ -87,6 +96,7 @@ def _fit(rows: Rows, setting: Setting) -> Trees:
     codes = list(range(numeric, columns.shape[1]))
     data = lightgbm.Dataset(columns, rows.classes, weight=weight, categorical_feature=codes)
     boosters = [
-        lightgbm.train({**given, "extra_trees": extra}, data, TREES) for extra in (False, True)
+        lightgbm.train({**given, "extra_trees": extra}, data, TREES, callbacks=[check_time])
+        for extra in (False, True)
     ]
     return Trees.of_lightgbm(boosters, numeric, setting.cardinalities)
