@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from aucmax import disk, metrics
 from aucmax.data.groups import are_compared
-from aucmax.judge.calibration import softmax
+from aucmax.judge.calibration import fit_temperature, softmax
 from aucmax.judge.doubtful import contradicted
 from aucmax.judge.evaluation import (
     Column,
@@ -148,7 +148,12 @@ def out_of_fold(
 
     models = []
     for x in sorted(model.standings_, key=lambda x: (math.isnan(x.score), -x.score)):
-        auc = auc_of(scores[x.name][judged]) if x.name in scores else None
+        auc = None
+        if x.name in scores:
+            own = scores[x.name][judged]
+            if own.shape[1] > 1:  # else the scale does not matter
+                own = fit_temperature(own, classes, weight).logit(own)
+            auc = auc_of(own)
         score, p_value, seconds = (plain_number(y) for y in (x.score, x.p_value, x.seconds))
         models.append(Model(x.name, x.weight, auc, p_value, seconds, x.left_out, score))
     of_whole = whole[judged, 0] if whole.shape[1] == 1 else whole[judged]

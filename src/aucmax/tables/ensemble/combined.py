@@ -94,13 +94,14 @@ def combine(
     judged = np.flatnonzero(~np.isnan(first[:, 0]))
     known = rows.select(judged)
     scores = {name: each.scores[judged] for name, each in fitted.items()}
+    scales = {name: _scale(x, known) for name, x in scores.items()} if len(scores) > 1 else {}
+    # Of several classes an AUC depends on the scale, which must be that of the mean.
+    scores = {name: scales[name].logit(x) if scales else x for name, x in scores.items()}
     values = {name: score_of(x, known, metric) for name, x in scores.items()}
     best, *others = sorted(values, key=lambda name: (math.isnan(values[name]), -values[name]))
-    scales = {name: _scale(x, known) for name, x in scores.items()} if others else {}
-    kept, reached = [best], values[best]
-    total = scales[best].logit(scores[best]) if others else scores[best]
+    kept, total, reached = [best], scores[best], values[best]
     for name in others:
-        more = total + scales[name].logit(scores[name])
+        more = total + scores[name]
         value = score_of(more / (len(kept) + 1), known, metric)
         if value >= reached - TOLERATED:
             kept, total, reached = [*kept, name], more, value
