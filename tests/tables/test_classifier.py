@@ -443,6 +443,8 @@ def test_learning_goes_on_from_a_fitted_model(tmp_path, fitted):
     model.partial_fit(X[400:420], Y[400:420])
     assert abs(model.score(X[400:], Y[400:]) - before) < 0.1
     assert model.online_.network is model.network_
+    assert np.isnan(model.standings_[0].score)  # which was of the network before
+    assert not hasattr(model, "oof_scores_")
     loaded = AUCClassifier.load(fitted.save(tmp_path)).partial_fit(X[400:420], Y[400:420])
     assert np.array_equal(loaded.decision_function(X), model.decision_function(X))
     model.fit(X, Y)

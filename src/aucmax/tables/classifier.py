@@ -266,8 +266,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 held out whole or not at all. Not needed to predict.
             eval_set: rows to stop and to calibrate by, none of X being held out then: (X, y),
                 (X, y, weight) or (X, y, weight, groups), or a list of one of these.
-            time: N numbers or dates, none missing: the latest rows are held out, not any. Not
-                needed to predict.
+            time: N numbers or dates, none missing: fits are judged by rows that are later than
+                those that they are trained on. Not needed to predict.
         """
         self._train(self._prepare(X, y, sample_weight, groups, eval_set=eval_set, time=time))
         failed = [x for x in self.standings_ if math.isnan(x.seconds)]
@@ -594,7 +594,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:  # fmt: skip
         """Learn from rows as they come, once each, the classes' shares unknown (Algorithm 4).
 
-        A model that is fitted or loaded goes on from where it is. Otherwise the first call fixes
+        One network that is fitted or loaded goes on from where it is. Else the first call fixes
         how columns become numbers, so let it have some hundred rows. Each row is scored before it
         is learned from: ``validation_score_`` is the metric of these scores. The latest rows
         calibrate the probabilities. AdamW on both objectives is the method, whatever the options
@@ -615,7 +615,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"quality must be 'fast' to learn on, which has one network, found a model "
                     f"of {', '.join(self.models_)}"
                 )
-            if is_new:
+            if not is_new:
+                self._set_network(*self.models_.values())
+            else:
                 known = np.unique(np.asarray(y if classes is None else classes))
                 self.classes_, _ = inputs.class_numbers(known, len(known))
                 self._build(table, self._draw_seed())
@@ -629,7 +631,6 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with threads(self.n_jobs):
             encoded = self.encoder_.transform(table)
             self.online_.learn(Rows.of(encoded, numbers, weight), self.batch_size)
-        self._judged = self._importances = None
         self.history_ = self.online_.history
         self.objective_, self.candidates_ = "auc+ce", ()
         self._set_score(self.online_.score())
@@ -676,9 +677,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         built = network.build(shape, recipe.factory, generator)
         self._set_network(Networks("network", [built], shape, recipe.factory))
 
-    def _set_network(self, only: Networks) -> None:
-        """One network is all there is, and no rows have judged it."""
+    def _set_network(self, only: TableModel) -> None:
+        """One network is all there is, and no rows have judged it as it is to be."""
         self._judged = self._importances = None
+        self.__dict__.pop("oof_scores_", None)
         self.ensemble_ = Ensemble({only.name: only}, {only.name: 1.0}, {})
         self.standings_ = (Standing(only.name, 1.0, math.nan),)
 
@@ -745,7 +747,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class less those of the threshold, or (N, c) of more classes.
 
-        They rank as the network's raw scores do, and are positive where ``predict`` says the
+        They rank as the models' raw scores do, and are positive where ``predict`` says the
         second class.
         """
         return self._decisions(self._raw_scores(X))

@@ -111,11 +111,6 @@ def kept(kind: type[Refitted], folder: Path) -> CrossFitted | None:
     return CrossFitted(kind(notes["name"], whole, of_folds), arrays["scores"], notes["seconds"])
 
 
-def encoded(rows: Rows) -> Encoded:
-    """Share the memory of rows."""
-    return Encoded(rows.numeric.numpy(), rows.codes.numpy())
-
-
 def all_used(rows: Rows, folds: Folds) -> Rows:
     """Those that the fit for new rows is trained on."""
     return rows.select(folds.whole)
@@ -131,7 +126,7 @@ def cross_fit(
             rows would not be done in time.
     """
     began = time.monotonic()
-    table, classes = encoded(rows), max(2, setting.outputs)
+    table, classes = rows.encoded, max(2, setting.outputs)
     total = np.zeros((len(rows), setting.outputs))
     fits: list[T] = []
     for used, held in zip(folds.used.T, folds.held.T, strict=True):

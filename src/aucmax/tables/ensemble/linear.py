@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from aucmax.judge.peers import one_hot
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble.base import CrossFitted, Scores, Setting
-from aucmax.tables.ensemble.cross_fit import Fitted, Refitted, all_used, cross_fit, encoded
+from aucmax.tables.ensemble.cross_fit import Fitted, Refitted, all_used, cross_fit
 from aucmax.tables.folds import Folds
 from aucmax.tables.scoring import Rows
 
@@ -127,7 +127,7 @@ def _fit(setting: Setting, strength: float, rows: Rows) -> Linear:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    columns = one_hot(*encoded(rows), setting.cardinalities)
+    columns = one_hot(*rows.encoded, setting.cardinalities)
     weight = None if rows.weight is None else rows.weight / rows.weight.mean()
     model = LogisticRegression(C=strength, max_iter=200)
     with threadpool_limits(torch.get_num_threads()), warnings.catch_warnings():

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from aucmax.judge.peers import one_hot
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Scores, Setting, TableModel
-from aucmax.tables.ensemble.cross_fit import cross_fit, encoded
+from aucmax.tables.ensemble.cross_fit import cross_fit
 from aucmax.tables.folds import Folds
 from aucmax.tables.scoring import Rows
 
@@ -104,7 +104,7 @@ def fit_other(rows: Rows, folds: Folds, setting: Setting, estimator: Any) -> Cro
         copy.set_params(**dict.fromkeys(free, setting.seed))
         weight = {"sample_weight": part.weight} if part.weight is not None and takes_weight else {}
         try:
-            copy.fit(columns_of(encoded(part), setting.cardinalities), part.classes, **weight)
+            copy.fit(columns_of(part.encoded, setting.cardinalities), part.classes, **weight)
         except ValueError as error:
             raise LeftOutError(f"{name} cannot be fitted: {str(error).splitlines()[0]}") from error
         return Classifier(copy, setting.cardinalities)
