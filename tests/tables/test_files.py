@@ -367,7 +367,9 @@ def test_files_that_are_not_there(tmp_path):
     with pytest.raises(ValueError, match=r"^file '.*a\.csv' is not there$"):
         read_table(tmp_path / "a.csv")
     (tmp_path / "b.csv").mkdir()
-    with pytest.raises(ValueError, match=r"^file '.*b\.csv' is a folder, no file$"):
+    with pytest.raises(
+        ValueError, match=r"^data must name files .*, found none in the folder .*b\.csv"
+    ):
         read_table(tmp_path / "b.csv")
 
 
