@@ -31,7 +31,7 @@ Rows = BinaryRows | MulticlassRows
 PARTS = {
     "train": ("Training", "the model learned from them"),
     "valid": ("Validation", "chose the weights to keep"),
-    "test": ("Test", "all results on this page"),
+    "test": ("Test", "judged the model, and chose nothing"),
 }
 PANEL = 2.1  # inches
 MOST_PANELS, MOST_CELLS, SMALL = 12, 20, 7  # classes with a curve, in a matrix, in half a page

@@ -72,7 +72,9 @@ def _check_time(fitted: Mapping[str, CrossFitted], setting: Setting) -> None:
     before = [x.seconds for x in fitted.values() if isinstance(x.model, Networks)]
     left = setting.deadline - time.monotonic()
     if before and left < before[-1] / 2:
-        raise LeftOutError(f"{max(0, left):.0f} s left, and the network took {before[-1]:.0f} s")
+        raise LeftOutError(
+            f"{max(0, left):.0f} s were left, and the network before took {before[-1]:.0f} s"
+        )
 
 
 class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -181,7 +181,8 @@ def _doubtful(
     doubtful = []
     for k in found[:MOST_DOUBTFUL].tolist():
         place, label = int(rows.places[judged[k]]), int(rows.classes[judged[k]])
-        name = None if rows.names is None else str(rows.names[place].as_py())
+        named = None if rows.names is None else rows.names[place].as_py()
+        name = None if named is None else str(named)
         likelier = rows.labels[int(p[k].argmax())]
         doubtful.append(Doubtful(place + 1, rows.labels[label], float(p[k, label]), likelier, name))
     return tuple(doubtful)
