@@ -17,6 +17,8 @@ from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble import networks
 from aucmax.tables.ensemble.base import CrossFitted, Setting
 from aucmax.tables.ensemble.combined import TOLERATED, combine
+from aucmax.tables.ensemble.cross_fit import keep, kept
+from aucmax.tables.ensemble.kinds import KINDS
 from aucmax.tables.ensemble.linear import Linear, Logistic
 from aucmax.tables.ensemble.networks import NetworkFit
 from aucmax.tables.folds import make_folds
@@ -166,6 +168,15 @@ def test_what_no_longer_fits_in_the_time_is_said():
     assert model.weights_["network"] == 1.0
 
 
+def test_time_that_models_took_before_a_kill_counts(tmp_path):
+    first = AUCClassifier(models=["logistic"], random_state=0)
+    first._train(first._prepare(NUMERIC, CLASSES), tmp_path)
+    keep(kept(Logistic, tmp_path / "logistic")._replace(seconds=60.0), tmp_path / "logistic")
+    model = AUCClassifier(**SMALL, models=["logistic", "network"], time_limit=50)
+    model._train(model._prepare(NUMERIC, CLASSES), tmp_path)
+    assert [x.left_out for x in model.standings_] == ["", "no time left"]
+
+
 def test_three_rows_of_a_class_are_fitted_without_a_word():
     few = (np.arange(200) < 3).astype(int)
     model = AUCClassifier(models=["logistic"]).fit(NUMERIC, few)
@@ -184,7 +195,9 @@ def test_models_that_cannot_be_right(models, message):
         AUCClassifier(models=models).fit(NUMERIC, CLASSES)
 
 
-def test_a_classifier_that_was_left_out_does_not_keep_others_from_being_saved(tmp_path):
+def test_a_classifier_that_was_left_out_does_not_keep_others_from_being_saved(
+    tmp_path, monkeypatch
+):
     flipped = make_pipeline(RandomForestClassifier(3, max_depth=1))
     models = ["logistic", flipped, GaussianNB()]
     model = AUCClassifier(models=models, random_state=0).fit(NUMERIC, CLASSES)
@@ -195,3 +208,6 @@ def test_a_classifier_that_was_left_out_does_not_keep_others_from_being_saved(tm
     loaded = AUCClassifier.load(model.save(tmp_path))
     assert loaded.models == ["logistic"]
     assert np.array_equal(loaded.decision_function(NUMERIC), model.decision_function(NUMERIC))
+    monkeypatch.delitem(KINDS, "logistic")
+    with pytest.raises(ValueError, match=r"kind 'logistic' was written by .*: pip install"):
+        AUCClassifier.load(tmp_path)

@@ -10,7 +10,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Setting
-from aucmax.tables.ensemble.cross_fit import Fitted, Refitted, all_used, cross_fit
+from aucmax.tables.ensemble.cross_fit import Refitted, Savable, all_used, cross_fit
 from aucmax.tables.ensemble.trees import MOST_CODES, Trees
 from aucmax.tables.folds import Folds
 from aucmax.tables.scoring import Rows
@@ -29,7 +29,7 @@ class Boosting(Refitted):
     """Boosted trees."""
 
     kind: ClassVar[str] = "boosting"
-    fit_type: ClassVar[type[Fitted]] = Trees
+    fit_type: ClassVar[type[Savable]] = Trees
 
 
 def fit_boosting(rows: Rows, folds: Folds, setting: Setting) -> CrossFitted:

@@ -26,7 +26,7 @@ class Scorer(Protocol):
         """Raw scores (N, outputs)."""
 
 
-class Fitted(Scorer, Protocol):
+class Savable(Scorer, Protocol):
     """What one fit gives that can be saved, as :class:`TableModel` has it."""
 
     def to_plain(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -53,9 +53,9 @@ class Refitted(TableModel):
         fit_type: of the fits.
     """
 
-    fit_type: ClassVar[type[Fitted]]
+    fit_type: ClassVar[type[Savable]]
 
-    def __init__(self, name: str, whole: Fitted, fits: list[Any]) -> None:
+    def __init__(self, name: str, whole: Savable, fits: list[Any]) -> None:
         self.name, self.whole, self.fits = name, whole, fits
 
     def score(self, rows: Encoded, fold: int | None = None) -> Scores:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble.base import CrossFitted, Scores, Setting
-from aucmax.tables.ensemble.cross_fit import Fitted, Refitted, all_used, cross_fit
+from aucmax.tables.ensemble.cross_fit import Refitted, Savable, all_used, cross_fit
 from aucmax.tables.ensemble.others import NEVER
 from aucmax.tables.ensemble.trees import Trees, down_to_single, in_blocks
 from aucmax.tables.folds import Folds
@@ -147,7 +147,7 @@ class Forest(Refitted):
     """Trees that are averaged."""
 
     kind: ClassVar[str] = "forest"
-    fit_type: ClassVar[type[Fitted]] = Averaged
+    fit_type: ClassVar[type[Savable]] = Averaged
 
 
 def fit_forest(rows: Rows, folds: Folds, setting: Setting) -> CrossFitted:

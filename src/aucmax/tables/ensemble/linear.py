@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from aucmax.judge.peers import one_hot
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble.base import CrossFitted, Scores, Setting
-from aucmax.tables.ensemble.cross_fit import Fitted, Refitted, all_used, cross_fit
+from aucmax.tables.ensemble.cross_fit import Refitted, Savable, all_used, cross_fit
 from aucmax.tables.folds import Folds
 from aucmax.tables.scoring import Rows
 
@@ -88,7 +88,7 @@ class Logistic(Refitted):
     """Logistic regression."""
 
     kind: ClassVar[str] = "logistic"
-    fit_type: ClassVar[type[Fitted]] = Linear
+    fit_type: ClassVar[type[Savable]] = Linear
 
 
 def fit_logistic(rows: Rows, folds: Folds, setting: Setting) -> CrossFitted:
