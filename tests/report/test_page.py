@@ -7,7 +7,14 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from evaluations import interval, make_classes, make_ensemble, make_evaluation, make_rows
+from evaluations import (
+    interval,
+    make_classes,
+    make_ensemble,
+    make_evaluation,
+    make_model,
+    make_rows,
+)
 from scipy.stats import binomtest
 from sklearn.metrics import (
     average_precision_score,
@@ -599,6 +606,13 @@ def test_models_of_rows_in_groups_and_folds_show_their_auc_once():
     assert "Out of fold: each row" in page.text
     purpose = section_of("data", content).table("Part")[1][-1]
     assert purpose == "the models learned from them, and were chosen by them"
+
+
+def test_one_model_that_is_no_network_has_no_steps_to_show():
+    only = [make_model("boosting", 1.0, interval(0.86, 0.02))]
+    evaluation = Evaluation.from_dict(make_evaluation(models=only, history=[]))
+    shown = {x.key for line in sections.layout(evaluation) for x in line}
+    assert not shown & {"models", "training"}
 
 
 def test_a_line_of_the_figure_spans_each_interval():

@@ -412,7 +412,7 @@ def layout(evaluation: Evaluation) -> list[list[Section]]:
     rows = evaluation.rows
     of_models = [] if len(evaluation.models) < 2 else [[models]]
     labels = [] if evaluation.doubtful is None else [[doubtful]]
-    of_network = [[training]] if evaluation.history or not of_models else []
+    of_network = [[training]] if evaluation.history or not evaluation.models else []
     end = [[importance], *labels, [data], [made]]
     if isinstance(rows, BinaryRows):
         pairs = [[roc, precision], [probabilities, calibration]]
