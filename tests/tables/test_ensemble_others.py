@@ -81,6 +81,11 @@ def test_weights_that_it_cannot_take_are_said():
 def test_what_it_cannot_do_names_it():
     with pytest.raises(LeftOutError, match="KNeighborsClassifier cannot be fitted: The 'n_neigh"):
         fitted(KNeighborsClassifier(-1))
+    classes = np.arange(120) // 60  # as a column says
+    told = Rows.of(Encoded(classes[:, None].astype(np.float32), TABLE.categorical), classes, None)
+    setting = Setting(CODES, 1, METRICS["roc_auc"], 0, torch.device("cpu"), np.inf, None, False)
+    with np.errstate(all="ignore"), pytest.raises(LeftOutError, match="scores are not finite"):
+        fit_other(told, FOLDS, setting, GaussianNB(var_smoothing=0.0))
     model = fitted(GaussianNB())[0].model
     with pytest.raises(ValueError, match=r"GaussianNB cannot be saved.*: fit without it.*joblib"):
         model.to_plain()

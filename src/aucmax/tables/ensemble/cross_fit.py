@@ -122,8 +122,8 @@ def cross_fit(
     """The fits of all folds, and of each row the mean score by those that it was held out of.
 
     Raises:
-        LeftOutError: if a fit has no rows of a class to train on, or if these fits and one of all
-            rows would not be done in time.
+        LeftOutError: if a fit has no rows of a class to train on, or gives scores that are no
+            numbers, or if these fits and one of all rows would not be done in time.
     """
     began = time.monotonic()
     table, classes = rows.encoded, max(2, setting.outputs)
@@ -138,6 +138,9 @@ def cross_fit(
             raise LeftOutError(f"it would have taken {over:.1f} seconds more than were left")
         fits.append(train(rows.select(np.flatnonzero(used))))
         judged = np.flatnonzero(held)
-        total[judged] += fits[-1].score(table.select(judged))
+        scores = fits[-1].score(table.select(judged))
+        if not np.isfinite(scores).all():
+            raise LeftOutError("its scores are not finite")
+        total[judged] += scores
     with np.errstate(invalid="ignore"):
         return fits, total / folds.held.sum(1)[:, None]  # 0 / 0 where no fit judges
