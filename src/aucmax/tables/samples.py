@@ -33,8 +33,10 @@ def representative(rows: Rows, most: int, seed: int) -> Sample:
         return Sample(rows.select(places), places)
     places = np.sort(fair_sample(rows.classes, most, random))
     chosen = rows.select(places)
-    counts = np.bincount(rows.classes) / np.bincount(chosen.classes).clip(min=1)
-    weight = counts[chosen.classes] * (1.0 if chosen.weight is None else chosen.weight)
+    each_is = (
+        np.bincount(rows.classes)[chosen.classes] / np.bincount(chosen.classes)[chosen.classes]
+    )
+    weight = each_is * (1.0 if chosen.weight is None else chosen.weight)
     return Sample(Rows(*chosen[:3], weight.astype(np.float32)), places)
 
 
