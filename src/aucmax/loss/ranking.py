@@ -16,7 +16,6 @@ from aucmax.loss._inputs import (
     check_row_numbers,
     check_table,
     check_tensors,
-    check_weight_shape,
     computable,
     flatten,
     known_labels,
@@ -85,8 +84,7 @@ class RankingLoss(Loss, ExactState):
         if members > 1:
             own = exact.reshape(rows, members, *scores.shape[1:])[:, 0]
         each = None
-        if weight is not None and members > 1 and target.ndim == 1 and weight.ndim == 2:
-            check_weight_shape(weight, (rows, members))
+        if weight is not None and target.ndim == 1 and weight.shape == (rows, members) != (rows, 1):
             each, weight = weight.to(exact.dtype), None
         labels: Tensor
         if own.ndim < 2 or own.shape[1:] == (1,):
