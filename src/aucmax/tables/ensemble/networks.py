@@ -77,16 +77,18 @@ class Recipe:
             sizes["members"] = MEMBERS if networks == 1 else many
         return network.describe(numeric, cardinalities, outputs, self.hidden, sizes)
 
-    def arguments(self, rows: int, outputs: int, networks: int, judged: bool) -> dict[str, Any]:
+    def arguments(self, rows: int, outputs: int, folds: Folds) -> dict[str, Any]:
         """Of :func:`aucmax.fit`, for a table of so many rows to train on."""
-        batch = min(self.batch_size, max(2, rows // 4))
+        networks, judged = folds.count, len(folds.judged) > 0
+        batch = min(self.batch_size, max(2, rows // (4 if networks == 1 else 3)))
         per_epoch = max(1, rows // batch)
         steps = min(self.max_steps, self.max_epochs * per_epoch)
         least = max(LEAST_STEPS, steps // EVALUATIONS)
         evaluated = min(steps, max(least, min(per_epoch, steps // LEAST_EVALUATIONS)))
         patience = self.patience
-        if networks > 1:  # of which each learns from all rows but those of one fold
-            batch = min(rows, round(batch * networks / (networks - 1)))
+        if networks > 1:  # of which each learns from some of a batch's rows
+            share = folds.used.sum() / (rows * networks)
+            batch = min(rows, round(batch / share))
             patience = math.ceil(patience * 2 / 3)  # all rows say more than a share of them
         return {
             "steps": steps,
@@ -248,7 +250,7 @@ class NetworkFit:
             "train": train,
             "valid": valid if len(judged) else None,
             "seed": setting.seed,
-            **recipe.arguments(len(used), outputs, count, len(judged) > 0),
+            **recipe.arguments(len(used), outputs, folds),
         }
 
     def run(self) -> tuple[CrossFitted, FitResult]:
