@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow
 import pytest
 import torch
+from refusals import refused
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from aucmax import AUCClassifier
@@ -59,16 +60,6 @@ def folder(tmp_path_factory):
     files = [place / "a.csv", place / "b.csv"]
     fitted = fit_file(files, "ill", out=place / "model", weight="w", id_column="patient", **QUICK)
     return place, fitted
-
-
-def refused(capsys, *arguments):
-    """The one line that a command says before it ends with 2."""
-    with pytest.raises(SystemExit) as end:
-        main([str(x) for x in arguments])
-    out, err = capsys.readouterr()
-    (line,) = err.strip().splitlines()
-    assert (end.value.code, out) == (2, "")
-    return line.removeprefix("aucmax: error: ")
 
 
 def rows_of(text):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 
 from aucmax import AUCClassifier, metrics
 from aucmax.cli import main
@@ -139,16 +140,6 @@ def folder(tmp_path_factory):
 def run(capsys, *arguments):
     main([str(x) for x in arguments])
     return capsys.readouterr()
-
-
-def refused(capsys, *arguments):
-    """The one line that a command says before it ends with 2."""
-    with pytest.raises(SystemExit) as end:
-        main([str(x) for x in arguments])
-    out, err = capsys.readouterr()
-    (line,) = err.strip().splitlines()
-    assert (end.value.code, out) == (2, "")
-    return line.removeprefix("aucmax: error: ")
 
 
 def test_a_file_is_judged_within_groups(folder):

@@ -5,6 +5,7 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
@@ -34,16 +35,6 @@ def visits(rows=240, seed=0):
             "ill": np.where(ill, "yes", "no"),
         }
     ).sample(frac=1, random_state=seed, ignore_index=True)
-
-
-def refused(capsys, *arguments):
-    """The one line that a command says before it ends with 2."""
-    with pytest.raises(SystemExit) as end:
-        main([str(x) for x in arguments])
-    out, err = capsys.readouterr()
-    (line,) = err.strip().splitlines()
-    assert (end.value.code, out) == (2, "")
-    return line.removeprefix("aucmax: error: ")
 
 
 @pytest.fixture(scope="module")

@@ -364,7 +364,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             limit = checks.positive("time_limit", self.time_limit, infinite=True)
         return Setting(
             cardinalities=self.encoder_.cardinalities,
-            outputs=1 if len(self.classes_) == 2 else len(self.classes_),
+            outputs=self._outputs,
             metric=metric,
             seed=seed,
             device=find_device(self.device),
@@ -574,8 +574,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Of two classes the share is estimated as rows come; of more the ``shares`` are needed.
         """
         self.rows_ = rows
-        recipe, outputs = self._recipe(), 1 if len(self.classes_) == 2 else len(self.classes_)
-        options = {**recipe.method_arguments(outputs, arguments["steps"]), **arguments}
+        usual = self._recipe().method_arguments(self._outputs, arguments["steps"])
+        options = {**usual, **arguments}
         if len(shares) > 2 and "auc" in dict(parts_of(str(self.objective))):
             own = options["loss_options"]
             options["loss_options"] = {**own, "auc": {"priors": shares, **own.get("auc", {})}}
@@ -666,6 +666,11 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"found {self.loss_options!r}"
             )
 
+    @property
+    def _outputs(self) -> int:
+        """Scores per row."""
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
     def _draw_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31))
 
@@ -673,8 +678,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn how columns become numbers, and build one network, not trained yet."""
         self.encoder_ = TableEncoder().fit(table)
         numeric = torch.from_numpy(self.encoder_.transform(table).numeric)
-        outputs, recipe = 1 if len(self.classes_) == 2 else len(self.classes_), self._recipe()
-        shape = recipe.describe(numeric, self.encoder_.cardinalities, outputs)
+        recipe = self._recipe()
+        shape = recipe.describe(numeric, self.encoder_.cardinalities, self._outputs)
         generator = torch.Generator().manual_seed(seed)
         built = network.build(shape, recipe.factory, generator)
         self._set_network(Networks("network", [built], shape, recipe.factory))

@@ -105,11 +105,18 @@ def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[
     return scores
 
 
+def fit_calibration(scores: NDArray[np.float64], rows: Rows) -> Platt | Temperature:
+    """The map from raw scores to log-odds that the rows give."""
+    if scores.shape[1] > 1:
+        return calibration.fit_temperature(scores, rows.classes, rows.weight)
+    return calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)
+
+
 def calibrate(
     scores: NDArray[np.float64], rows: Rows, rule: str | float
 ) -> tuple[Platt | Temperature, float]:
     """The map from raw scores to probabilities that the rows give, and the threshold."""
+    fitted = fit_calibration(scores, rows)
     if scores.shape[1] > 1:
-        return calibration.fit_temperature(scores, rows.classes, rows.weight), 0.5
-    platt = calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)
-    return platt, Rule.read(rule).threshold(platt(scores[:, 0]), rows.classes, rows.weight)
+        return fitted, 0.5
+    return fitted, Rule.read(rule).threshold(fitted(scores[:, 0]), rows.classes, rows.weight)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from aucmax import checkpoint
 from aucmax.judge import calibration
-from aucmax.tables.ensemble.base import TableModel
+from aucmax.tables.ensemble.base import TableModel, arrays_of
 from aucmax.tables.ensemble.combined import Ensemble
 from aucmax.tables.ensemble.kinds import KINDS
 from aucmax.tables.ensemble.networks import Networks
@@ -112,8 +112,7 @@ def _ensemble(
     models: dict[str, TableModel] = {}
     weights, scales = {}, {}
     for number, each in enumerate(described):
-        start = f"{number}."
-        own = {k.removeprefix(start): x for k, x in arrays.items() if k.startswith(start)}
+        own = arrays_of(number, arrays)
         if each["kind"] not in (Networks.kind, *KINDS):
             raise ValueError(
                 f"a model of kind {each['kind']!r} was written by aucmax {state['aucmax']}, which "

@@ -57,6 +57,12 @@ class TableModel(ABC):
         """
 
 
+def arrays_of(part: int, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Those of one of several parts that were joined as "PART.NAME", by their own names."""
+    start = f"{part}."
+    return {name.removeprefix(start): x for name, x in arrays.items() if name.startswith(start)}
+
+
 class Setting(NamedTuple):
     """What every model is told beside rows and folds.
 

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 
 from aucmax import metrics
-from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble.base import CrossFitted, Scores, TableModel
-from aucmax.tables.scoring import Rows
+from aucmax.tables.scoring import Rows, fit_calibration
 from aucmax.train.metrics import Metric, Scored
 
 TOLERATED = 0.001
@@ -94,7 +93,9 @@ def combine(
     judged = np.flatnonzero(~np.isnan(first[:, 0]))
     known = rows.select(judged)
     scores = {name: each.scores[judged] for name, each in fitted.items()}
-    scales = {name: _scale(x, known) for name, x in scores.items()} if len(scores) > 1 else {}
+    scales = (
+        {name: fit_calibration(x, known) for name, x in scores.items()} if len(scores) > 1 else {}
+    )
     # Of several classes an AUC depends on the scale, which must be that of the mean.
     scores = {name: scales[name].logit(x) if scales else x for name, x in scores.items()}
     values = {name: score_of(x, known, metric) for name, x in scores.items()}
@@ -151,9 +152,3 @@ def _p_value(best: Scores, other: Scores, rows: Rows, metric: Metric) -> float:
     if test is None:
         test = metrics.delong_test(first, second, target, weight)
     return test.p_value
-
-
-def _scale(scores: Scores, rows: Rows) -> Platt | Temperature:
-    if scores.shape[1] > 1:
-        return calibration.fit_temperature(scores, rows.classes, rows.weight)
-    return calibration.fit_platt(scores[:, 0], rows.classes, rows.weight)

@@ -14,7 +14,14 @@ from torch import nn
 
 from aucmax import checkpoint
 from aucmax.tables.encoder import Encoded
-from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Scores, Setting, TableModel
+from aucmax.tables.ensemble.base import (
+    CrossFitted,
+    LeftOutError,
+    Scores,
+    Setting,
+    TableModel,
+    arrays_of,
+)
 from aucmax.tables.folds import Folds
 from aucmax.tables.scoring import Rows
 
@@ -102,12 +109,10 @@ def kept(kind: type[Refitted], folder: Path) -> CrossFitted | None:
         return None
     tensors, notes = checkpoint.load_tensors(folder, NAME)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    fits = []
-    for number, about in enumerate(notes["fits"]):
-        start = f"{number}."
-        own = {k.removeprefix(start): x for k, x in arrays.items() if k.startswith(start)}
-        fits.append(kind.fit_type.from_plain(about, own))
-    whole, *of_folds = fits
+    whole, *of_folds = (
+        kind.fit_type.from_plain(about, arrays_of(number, arrays))
+        for number, about in enumerate(notes["fits"])
+    )
     return CrossFitted(kind(notes["name"], whole, of_folds), arrays["scores"], notes["seconds"])
 
 

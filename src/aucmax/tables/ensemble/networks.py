@@ -20,7 +20,14 @@ from aucmax.models.side_by_side import Separate, SideBySide, Stacked
 from aucmax.stages import Stage
 from aucmax.tables import network
 from aucmax.tables.encoder import Encoded
-from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Scores, Setting, TableModel
+from aucmax.tables.ensemble.base import (
+    CrossFitted,
+    LeftOutError,
+    Scores,
+    Setting,
+    TableModel,
+    arrays_of,
+)
 from aucmax.tables.folds import Folds
 from aucmax.tables.samples import representative
 from aucmax.tables.scoring import Rows, score_rows
@@ -191,10 +198,9 @@ class Networks(TableModel):
         networks = []
         for k in range(about["networks"]):
             each = network.build(about["shape"], factory).eval()
-            start = f"{k}."
-            own = {n.removeprefix(start): x for n, x in arrays.items() if n.startswith(start)}
+            own = {name: torch.from_numpy(x) for name, x in arrays_of(k, arrays).items()}
             try:
-                each.load_state_dict({name: torch.from_numpy(x) for name, x in own.items()})
+                each.load_state_dict(own)
             except RuntimeError as error:
                 raise ValueError(f"the weights must fit the network: {error}") from None
             networks.append(each)
