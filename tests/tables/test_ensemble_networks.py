@@ -1,4 +1,4 @@
-"""Networks of folds, and which models are averaged."""
+"""Networks of folds, and the classifier's several models."""
 
 import math
 import time
@@ -12,14 +12,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 from aucmax import AUCClassifier, metrics
-from aucmax.judge.calibration import softmax
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble import networks
 from aucmax.tables.ensemble.base import CrossFitted, Setting
-from aucmax.tables.ensemble.combined import TOLERATED, combine
+from aucmax.tables.ensemble.combined import combine
 from aucmax.tables.ensemble.cross_fit import keep, kept
 from aucmax.tables.ensemble.kinds import KINDS
-from aucmax.tables.ensemble.linear import Linear, Logistic
+from aucmax.tables.ensemble.linear import Logistic
 from aucmax.tables.ensemble.networks import NetworkFit
 from aucmax.tables.folds import make_folds
 from aucmax.tables.samples import representative
@@ -85,46 +84,6 @@ def test_of_rows_in_groups_whole_groups_are_sampled(monkeypatch):
     assert weight is None
     assert set(np.bincount(chosen)) == {0, 4}
     assert 30 <= len(chosen) <= 40
-
-
-def fitted_of(**scores):
-    model = Logistic("", Linear(*(np.zeros((1, 1)),) * 2, np.zeros(0, np.int64), np.zeros(1)), [])
-    return {name: CrossFitted(model, x[:, None], 1.0) for name, x in scores.items()}
-
-
-def test_a_model_that_hurts_is_left_out_and_the_others_count_alike():
-    good = CLASSES + 0.8 * RANDOM.normal(size=(2, 200))
-    found = fitted_of(a=good[0], b=good[0] + RANDOM.normal(size=200), c=3 * good[1])
-    for x in found.values():
-        x.scores[:20] = np.nan  # which no fit was judged by
-    ensemble, standings = combine(found, rows_of(), AUC)
-    assert ensemble.weights == {"a": 0.5, "c": 0.5}
-    assert [x.name for x in standings if x.left_out] == ["b"]
-    total = ensemble.combine({name: x.scores[20:] for name, x in found.items()})
-    best = max(metrics.roc_auc(found[x].scores[20:, 0], CLASSES[20:]) for x in "ac")
-    assert metrics.roc_auc(total[:, 0], CLASSES[20:]) > best
-
-
-def test_models_of_several_classes_are_compared_on_the_scale_of_their_mean():
-    """Else one as good as the best is left out, for an AUC depends on the classes' shifts."""
-    classes = np.repeat([0, 1, 2], [140, 45, 15])
-    random = np.random.default_rng(1)
-    scores = np.eye(3)[classes] + random.normal(size=(200, 3)) * [1.0, 1.0, 0.5]
-    made = fitted_of(a=CLASSES, b=CLASSES)
-    found = {name: x._replace(scores=scores) for name, x in made.items()}
-    raw = metrics.hand_till(softmax(scores), classes)
-    ensemble, standings = combine(found, Rows.of(ENCODED, classes, None), AUC)
-    assert ensemble.weights == {"a": 0.5, "b": 0.5}
-    both = metrics.hand_till(softmax(ensemble.combine({"a": scores, "b": scores})), classes)
-    assert [x.score for x in standings] == pytest.approx([both, both])
-    assert both < raw - 2 * TOLERATED
-
-
-def test_one_model_keeps_its_scores():
-    found = fitted_of(a=np.linspace(-9, 9, 200))
-    ensemble, (standing,) = combine(found, rows_of(), AUC)
-    assert np.array_equal(ensemble.combine({"a": found["a"].scores}), found["a"].scores)
-    assert standing.weight == 1.0
 
 
 # ---- Of the classifier ---------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def few_trees():
         patch.setattr(boosting, "TREES", 4)
         patch.setattr(forest, "TREES", 4)
         patch.setattr(forest, "LEAVES", 8)
-        patch.setattr(combined, "TOLERATED", 1.0)
+        patch.setattr(combined, "LEAST", 0.0)
         yield
 
 

@@ -14,12 +14,12 @@ from aucmax import metrics
 from aucmax.judge.calibration import Platt, Temperature, softmax
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.ensemble.base import CrossFitted, Scores, TableModel
+from aucmax.tables.ensemble.weights import likeliest_weights
 from aucmax.tables.scoring import Rows, fit_calibration
 from aucmax.train.metrics import Metric, Scored
 
-TOLERATED = 0.001
-"""What the metric of the mean may lose by one model more: chance moves it further, and a mean of
-more models is the safer one."""
+LEAST = 0.05
+"""A model's share in what moves the mean: with less it takes time and changes nothing."""
 
 
 class Standing(NamedTuple):
@@ -27,7 +27,7 @@ class Standing(NamedTuple):
 
     Attributes:
         name: of the model.
-        weight: its share in the mean; 0 if it was left out.
+        weight: its share in what moves the mean; 0 if it was left out.
         score: the metric out of fold; NaN if it was not fitted, or nothing was held out.
         p_value: of a paired test against the best; NaN of the best, and where there is no test.
         seconds: that fitting took; NaN if it was not fitted.
@@ -54,7 +54,7 @@ class Ensemble:
 
     Attributes:
         models: those that count, by name.
-        weights: of each, of which the sum is one.
+        weights: of each one's log-odds, of which the sum is one.
         scales: what brings each one's scores to log-odds; of one model alone, none.
     """
 
@@ -79,10 +79,9 @@ class Ensemble:
 def combine(
     fitted: Mapping[str, CrossFitted], rows: Rows, metric: Metric
 ) -> tuple[Ensemble, list[Standing]]:
-    """Choose models by how they score rows out of fold; those chosen count alike.
+    """Weigh models by how they score rows out of fold, those of least weight left out.
 
-    Beginning with the best, each joins unless the metric of the mean would fall by it. Weights
-    that follow the scores more closely would follow chance where positives are few.
+    The weights are the likeliest; or equal ones, if the metric of the mean is better by these.
 
     Args:
         fitted: the models, by name.
@@ -99,30 +98,53 @@ def combine(
     # Of several classes an AUC depends on the scale, which must be that of the mean.
     scores = {name: scales[name].logit(x) if scales else x for name, x in scores.items()}
     values = {name: score_of(x, known, metric) for name, x in scores.items()}
-    best, *others = sorted(values, key=lambda name: (math.isnan(values[name]), -values[name]))
-    kept, total, reached = [best], scores[best], values[best]
-    for name in others:
-        more = total + scores[name]
-        value = score_of(more / (len(kept) + 1), known, metric)
-        if value >= reached - TOLERATED:
-            kept, total, reached = [*kept, name], more, value
+    best = min(values, key=lambda name: (math.isnan(values[name]), -values[name]))
+    weights = _weigh(scores, known, metric) if scales and len(known) else {best: 1.0}
     ensemble = Ensemble(
-        {name: fitted[name].model for name in kept},
-        {name: 1 / len(kept) for name in kept},
-        {name: scales[name] for name in kept} if len(kept) > 1 else {},
+        {name: fitted[name].model for name in weights},
+        weights,
+        {name: scales[name] for name in weights} if len(weights) > 1 else {},
     )
+    shares = _shares(weights, scores) if scales else weights
     standings = [
         Standing(
             name,
-            ensemble.weights.get(name, 0.0),
+            shares.get(name, 0.0),
             values[name],
             math.nan if name == best else _p_value(scores[best], scores[name], known, metric),
             each.seconds,
-            "" if name in kept else "the others are better without it",
+            "" if name in weights else "the others are better without it",
         )
         for name, each in fitted.items()
     ]
     return ensemble, standings
+
+
+def _weigh(scores: Mapping[str, Scores], rows: Rows, metric: Metric) -> dict[str, float]:
+    """Weights by name, of those that count."""
+    equal = dict.fromkeys(scores, 1 / len(scores))
+    kept = list(scores)
+    while True:
+        found = likeliest_weights([scores[name] for name in kept], rows.classes, rows.weight)
+        likeliest = dict(zip(kept, found.tolist(), strict=True))
+        share = _shares(likeliest, scores)
+        last = min(kept, key=share.__getitem__)
+        if share[last] >= LEAST:
+            break
+        kept.remove(last)
+
+    def value(weights: Mapping[str, float]) -> float:
+        mean = sum(weights[name] * scores[name] for name in weights)
+        return score_of(np.asarray(mean), rows, metric)
+
+    return equal if value(equal) > value(likeliest) else likeliest
+
+
+def _shares(weights: Mapping[str, float], scores: Mapping[str, Scores]) -> dict[str, float]:
+    """How much each model moves the mean: one whose log-odds hardly differ does not."""
+    moves = {name: weight * float(scores[name].std()) for name, weight in weights.items()}
+    total = math.fsum(moves.values())
+    return {name: x / total for name, x in moves.items()} if total else dict(weights)
 
 
 def score_of(scores: Scores, rows: Rows, metric: Metric) -> float:
