@@ -365,6 +365,11 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     ]  # fmt: skip
 
 
+def test_weights_must_leave_rows_of_every_class():
+    with pytest.raises(ValueError, match="sample_weight must leave rows of every class, found no"):
+        quick().fit(X, Y, sample_weight=np.asarray(Y != Y[0], float))
+
+
 def test_a_changed_byte_is_refused(tmp_path, fitted):
     folder = fitted.save(tmp_path)
     for name in ("model.json", "model.safetensors"):

@@ -136,9 +136,10 @@ def test_time_that_models_took_before_a_kill_counts(tmp_path):
     assert [x.left_out for x in model.standings_] == ["", "no time left"]
 
 
-def test_three_rows_of_a_class_are_fitted_without_a_word():
+@pytest.mark.parametrize("kind", ["logistic", GaussianNB()])
+def test_three_rows_of_a_class_are_fitted_without_a_word(kind):
     few = (np.arange(200) < 3).astype(int)
-    model = AUCClassifier(models=["logistic"]).fit(NUMERIC, few)
+    model = AUCClassifier(models=[kind]).fit(NUMERIC, few)
     assert math.isnan(model.validation_score_)
 
 

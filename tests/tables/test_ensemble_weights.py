@@ -100,6 +100,36 @@ def test_models_of_several_classes_are_compared_on_the_scale_of_their_mean():
     assert both < raw - 0.002
 
 
+def test_of_several_classes_a_model_that_knows_only_their_shares_is_left_out():
+    classes = np.repeat([0, 1, 2], [140, 45, 15])
+    good = 3 * np.eye(3)[classes] + noise(ROWS, 3, seed=1)
+    found = {
+        name: x._replace(scores=scores)
+        for (name, x), scores in zip(
+            fitted_of(a=CLASSES, b=CLASSES, c=CLASSES).items(),
+            (good, good + noise(ROWS, 3, seed=2), 0.01 * noise(ROWS, 3, seed=3)),
+            strict=True,
+        )
+    }
+    ensemble, standings = combine(found, Rows.of(ENCODED, classes, None), AUC)
+    assert list(ensemble.weights) == ["a", "b"]
+    assert standings[2].left_out
+
+
+def test_within_groups_the_best_model_may_be_alone():
+    """The likelihood is that of one which knows how many positives a group has, and no more."""
+    group = np.arange(ROWS) // 20
+    rate = np.where(group % 2, 0.9, 0.1)
+    random = np.random.default_rng(0)
+    classes = (random.random(ROWS) < rate).astype(np.int64)
+    between = np.log(rate / (1 - rate)) + 3 * random.normal(size=ROWS)
+    within = classes + 0.3 * random.normal(size=ROWS) - 9.0 * (group % 2)
+    rows = Rows.of(ENCODED, classes, None, group)
+    ensemble, standings = combine(fitted_of(a=between, b=within), rows, find_metric("grouped_auc"))
+    assert list(ensemble.weights) == ["b"]
+    assert standings[0].left_out
+
+
 def test_one_model_keeps_its_scores():
     found = fitted_of(a=np.linspace(-9, 9, ROWS))
     ensemble, (standing,) = combine(found, Rows.of(ENCODED, CLASSES, None), AUC)

@@ -45,7 +45,7 @@ def drops(judged, other=0):
         return roc_auc_score(rows.classes, scores[:, 0])
 
     sample = JudgedRows.sample(rows, folds, seed=0)
-    return sample.importances(encoder, score, auc), sample, asked
+    return sample.importances(encoder, 1, score, auc), sample, asked
 
 
 def test_columns_are_in_their_order_and_noise_is_none_out_of_fold(judged):

@@ -218,6 +218,7 @@ def test_what_cannot_be_is_one_line(place, capsys):
         ("--time", "day", "--streaming"): "--time must not be given with --streaming",
         ("--valid", place / "b.csv", "--streaming"): "--valid must not be given with --streaming",
         ("--quality", "good", "--streaming"): "--quality must not be given with --streaming",
+        ("--test-share", "0.3", "--streaming"): "--test-share must not be given with --streaming",
         ("--quality", "great"): "invalid choice 'great'",
         ("--models", "logistic", "--streaming"): "--models must not be given with --streaming",
         ("--models", "neighbours"): "invalid choice 'neighbours'",

@@ -67,6 +67,7 @@ class Reading(ReadOptions):
 
 
 AS_FOUND = Reading()
+TEST_SHARE = 0.2
 
 
 def fit(
@@ -87,7 +88,7 @@ def fit(
     objective: ObjectiveName = "auc+ce",
     metric: Metric = None,
     threshold: Threshold = None,
-    test_share: float = 0.2,
+    test_share: float = TEST_SHARE,
     time_limit: Seconds = None,
     seed: int = 0,
     device: str = "auto",
@@ -119,11 +120,11 @@ def fit(
         id_column: Names a row. It is not trained on, and predict carries it.
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
-        valid: Rows to stop and to calibrate by, with the same columns; none of the others are then
-            held out for that.
-        quality: fast is one network; good, the default, averages networks, gradient boosting, a
-            forest and logistic regression, each fitted to folds of the rows and judged by the
-            others; best has more folds. With --streaming there is fast alone.
+        valid: Rows that decide when to stop, the models' weights, probabilities and threshold, with
+            the same columns; none of the others are then held out for that.
+        quality: fast is one network; good, the default, is the weighted mean of networks, gradient
+            boosting, a forest and logistic regression, each fitted to folds of the rows and
+            weighed by the others; best has more folds. With --streaming there is fast alone.
         models: Those to fit instead of the quality's: network, ce-network (on cross-entropy),
             boosting, forest, logistic.
         objective: What training of the network makes small. For the AUC: auc, pairwise, ce
@@ -131,16 +132,18 @@ def fit(
             part of it), and ap for average precision; for wrong labels: auc, gce. Sums too, such as
             pairwise+0.5*ce. auto trains for each that suits the metric, and the rows to stop by
             choose.
-        metric: What the model is chosen by, on rows that it does not train on, and when to stop:
-            the AUC, or its part up to a false positive rate (partial_auc@0.1), what is found at
-            one (tpr_at_fpr@0.01), precision of the first rows (precision_at@100 or @0.05) or
-            average precision. By default the AUC, with --group that within groups.
+        metric: What decides when to stop, on rows that are not trained on, and whether the models
+            count alike: the AUC, or its part up to a false positive rate (partial_auc@0.1), what
+            is found at one (tpr_at_fpr@0.01), precision of the first rows (precision_at@100 or
+            @0.05) or average precision. By default the AUC, with --group that within groups.
         threshold: From which probability on a row gets the positive label: a number; cost=5, if a
             missed one costs as much as 5 false alarms; recall=0.9 or precision=0.5, if so much is
             wanted of the rows that stop the training; proba for 0.5; or balanced, the default,
             for their best balanced accuracy.
-        test_share: Share of the rows kept apart to judge the model by.
-        time_limit: Stop training after so many seconds.
+        test_share: Share of the rows kept apart to judge the model by; with --streaming a tenth of
+            the sample.
+        time_limit: Seconds for training: the quick models come first, and what no longer fits is
+            left out. Reading, the comparison and the report come on top.
         seed: Of everything that is random.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
         threads: At most so many cores; by default those that it may use.
@@ -166,6 +169,7 @@ def fit(
             "valid": (" ".join(map(str, valid)), "which keeps rows of the files to stop by"),
             "quality": (None if quality == "fast" else quality, "which trains one network"),
             "models": (" ".join(models), "which trains one network"),
+            "test-share": (test_share != TEST_SHARE and test_share, "which keeps a tenth apart"),
         }
         for option, (value, why) in refused.items():
             if value:
@@ -240,7 +244,7 @@ def tune(
     threshold: Threshold = None,
     trials: int = 30,
     workers: Count = None,
-    test_share: float = 0.2,
+    test_share: float = TEST_SHARE,
     time_limit: Seconds = None,
     seed: int = 0,
     device: str = "auto",
@@ -266,8 +270,7 @@ def tune(
         exact_labels: Keep labels apart that differ in case or blanks alone, such as yes and Yes.
         reading: How the files are written.
         quality: Of the model with the best options, as in aucmax fit; trials are fast.
-        metric: What options and weights are chosen by, on rows that they do not train on, as in
-            aucmax fit.
+        metric: What options are chosen by, on rows that they do not train on, as in aucmax fit.
         threshold: From which probability on a row gets the positive label, as in aucmax fit.
         trials: How many options are tried; the defaults come first.
         workers: Trials at a time; by default one per core, or three on a GPU.

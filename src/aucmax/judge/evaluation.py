@@ -85,7 +85,7 @@ class Model:
 
     Attributes:
         name: of the model.
-        weight: its share of the average; 0 if it was left out.
+        weight: its share in what moves the average; 0 if it was left out.
         auc: out of fold, within groups if models are compared so; None if it was not fitted.
         p_value: of a paired test against the best; None of the best, or if there is none.
         seconds: to fit it; None if unknown.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,7 +18,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from aucmax import checks, metrics
-from aucmax.checks import NotFiniteError
 from aucmax.data.groups import are_compared, number_groups
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
@@ -29,16 +26,17 @@ from aucmax.signals import saying_so
 from aucmax.tables import inputs, network, store
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
-from aucmax.tables.ensemble.base import CrossFitted, LeftOutError, Setting, TableModel
+from aucmax.tables.ensemble.base import Setting, TableModel
 from aucmax.tables.ensemble.combined import Ensemble, Standing, combine, score_of
-from aucmax.tables.ensemble.kinds import NETWORKS, QUALITIES, check_models, fit_model
-from aucmax.tables.ensemble.networks import CLIP_NORM, NetworkFit, Networks, Recipe
+from aucmax.tables.ensemble.fitting import FittedModels, Fitting, fit_all, named
+from aucmax.tables.ensemble.kinds import NETWORKS, QUALITIES, check_models
+from aucmax.tables.ensemble.networks import CLIP_NORM, Networks, Recipe
 from aucmax.tables.folds import Folds, held_out, judged_by, make_folds
 from aucmax.tables.importance import JudgedRows
 from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate
 from aucmax.threads import threads
-from aucmax.train import Candidate, DivergedError, FitResult, fit
+from aucmax.train import Candidate, FitResult, fit
 from aucmax.train.metrics import ROC_AUC, Metric, Scored, default_metric, find_metric
 from aucmax.train.objectives import compares_rows, names_of, parts_of
 from aucmax.train.options import find_device
@@ -49,32 +47,6 @@ FEW = 60
 """Rows of the rarest class below which folds are cut twice, but not in a small table."""
 SMALL = 200
 """Rows of a table to which fewer networks are fitted, since nobody waits long for it."""
-SHORTEST = 1.0
-"""Seconds that the first network has in any case, if no other model was done in time."""
-
-
-class Training(NamedTuple):
-    """Rows that models are to be fitted to.
-
-    Attributes:
-        rows: all of them, encoded.
-        folds: which of them each fit is trained on, and judged by.
-        setting: what models are told beside.
-    """
-
-    rows: Rows
-    folds: Folds
-    setting: Setting
-
-
-def _check_time(fitted: Mapping[str, CrossFitted], setting: Setting) -> None:
-    """Raise unless a network can be trained as long as the one before, or half of it."""
-    before = [x.seconds for x in fitted.values() if isinstance(x.model, Networks)]
-    left = setting.deadline - time.monotonic()
-    if before and left < before[-1] / 2:
-        raise LeftOutError(
-            f"{max(0, left):.0f} s were left, and the network before took {before[-1]:.0f} s"
-        )
 
 
 class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -84,9 +56,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (:class:`aucmax.tables.TableEncoder`). Several models are fitted to them: networks on the AUC
     objective and on cross-entropy, gradient boosting, a forest and logistic regression. The rows
     are cut into folds, and every row is scored by fits that have not seen it. By these scores
-    networks stop when the AUC, or another ``metric``, rises no more; models without which the mean
-    is better are left out, the others averaged; and ``predict_proba`` is calibrated, because scores
-    that rank well mean nothing as probabilities. Calibration keeps the ranking.
+    networks stop when the AUC, or another ``metric``, rises no more; each model gets its weight in
+    the mean, and one that adds nothing is left out; and ``predict_proba`` is calibrated, because
+    scores that rank well mean nothing as probabilities. Calibration keeps the ranking.
 
     Rows may carry groups, such as patients, sites or queries (``fit(..., groups=)``): they are then
     ranked within their groups, and whole groups are held out. Predictions need no groups.
@@ -97,7 +69,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             since what few rows say depends on where they lie; of fewer than 200 rows in all it cuts
             once, and has one kind of networks.
         models: instead of those of the quality: a list of "network", "ce-network" (on
-            cross-entropy), "boosting", "forest", "logistic", and scikit-learn's classifiers.
+            cross-entropy), "boosting", "forest", "logistic", and scikit-learn's classifiers, with
+            which the model cannot be saved.
         objective: of "network": "auc", "ce" for cross-entropy, or any other of
             :data:`aucmax.train.objectives.OBJECTIVES`, or a sum such as "auc+ce". Of several in a
             list, or "auto" for those that suit the metric, all are trained, from the same weights,
@@ -123,17 +96,18 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: the share of the rows that "fast" holds out, in [0, 1). With 0, or
             where a class has fewer than four rows that differ, one model is all there is, and
             probabilities are calibrated on the training rows and too sure of themselves.
-        metric: what the weights are chosen by on the held-out rows, and when to stop: a name of
-            :data:`aucmax.train.metrics.METRICS`, such as "roc_auc" or "average_precision", or a
-            function of scores, labels and weights, of which more is better. None is "roc_auc", and
-            "grouped_auc" for rows that carry groups.
+        metric: what decides, on held-out rows, when networks stop, and whether equal weights of
+            the models are better: a name of :data:`aucmax.train.metrics.METRICS`, such as
+            "roc_auc" or "average_precision", or a function of scores, labels and weights, of which
+            more is better. None is "roc_auc", and "grouped_auc" for rows that carry groups.
         balanced: whether half of each batch is positive; two classes only, and not where batches
             are of whole groups.
         threshold: from which probability on the second of two classes is predicted. "proba" is one
-            half, a number is itself, "cost=5" is 1/6, where expected costs are least if a missed
-            row of the second class costs as much as 5 false alarms. Rows held out choose
-            "balanced", the best balanced accuracy, "recall=0.9", the highest threshold with that
-            recall, and "precision=0.5", the lowest with that precision.
+            half (``aucmax fit`` takes "balanced" by default), a number is itself, "cost=5" is 1/6,
+            where expected costs are least if a missed row of the second class costs as much as 5
+            false alarms. Rows held out choose "balanced", the best balanced accuracy,
+            "recall=0.9", the highest threshold with that recall, and "precision=0.5", the lowest
+            with that precision.
         time_limit: seconds, of all models and objectives together. Training stops then, and what
             no longer fits is left out: a warning and ``standings_`` say so.
         n_jobs: threads; -1 for all cores that may be used, None for no more than these of the
@@ -147,8 +121,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_features_in_: columns seen in fit.
         feature_names_in_: their names, if they are all strings.
         models_: what is averaged, by name.
-        weights_: how much each model counts, by name; 0 for those left out.
-        standings_: of each model its weight, its score out of fold, the p value of a paired test
+        weights_: of each model its share in what moves the mean: its weight times the spread of
+            its log-odds, over the sum; 0 for those left out.
+        standings_: of each model that share, its score out of fold, the p value of a paired test
             against the best, the seconds that it took, and why it was left out.
         oof_scores_: of each model the raw scores (N, 1), or (N, c) of c classes, that the rows got
             from fits that have not seen them, rows of ``eval_set`` after the others; NaN for rows
@@ -158,8 +133,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objective_: what it was trained on: ``objective``, or the one that was chosen.
         candidates_: :class:`aucmax.train.Candidate`, those that were chosen from, the best first.
         metric_: the name of the metric.
-        validation_score_: the metric of all models' mean, of rows that their fits have not seen;
-            NaN if nothing was held out.
+        validation_score_: the metric of the weighted mean, of rows that its fits have not seen: a
+            little too high, as they chose the weights; NaN if nothing was held out.
         validation_auc_: the same if the metric is the AUC, else NaN.
         rows_: how many rows of each class were trained on, "train", and held out, "valid", if not
             each was both.
@@ -266,8 +241,9 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups: N values of any type, none missing, such as patients, sites or queries: only
                 rows of the same group are compared, in training and by the metric, and a group is
                 held out whole or not at all. Not needed to predict.
-            eval_set: rows to stop and to calibrate by, none of X being held out then: (X, y),
-                (X, y, weight) or (X, y, weight, groups), or a list of one of these.
+            eval_set: rows that decide when to stop, the weights, calibration and threshold, none of
+                X being held out then: (X, y), (X, y, weight) or (X, y, weight, groups), or a list
+                of one of these.
             time: N numbers or dates, none missing: fits are judged by rows that are later than
                 those that they are trained on. Not needed to predict.
         """
@@ -288,7 +264,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         eval_set: Any = None,
         time: Any = None,
-    ) -> Training:
+    ) -> Fitting:
         """What comes before training: rows as numbers, cut into folds.
 
         Where ``labels`` are given, in their order, each ``y`` holds a row's place among them.
@@ -301,6 +277,13 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             self.classes_, numbers = np.array(labels, dtype=object), np.asarray(y, np.int64)
         weight = inputs.row_weights(sample_weight, table)
+        if weight is not None:
+            counts = np.bincount(numbers[weight > 0], minlength=len(self.classes_))
+            if not counts.all():
+                absent = self.classes_[int(counts.argmin())]
+                raise ValueError(
+                    f"sample_weight must leave rows of every class, found none of {absent!r}"
+                )
         self._check_options()
         times = inputs.row_times(time, table.rows)
         if eval_set is not None and times is not None:
@@ -329,7 +312,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             name: np.bincount(rows.classes[part], minlength=len(self.classes_)).tolist()
             for name, part in parts.items()
         }
-        return Training(rows, folds, self._setting(metric, seed))
+        return Fitting(rows, folds, self._setting(metric, seed), self._recipe())
 
     def _rows_to_stop_by(self, eval_set: Any, grouped: bool, has_places: bool) -> Rows:
         """Rows of ``eval_set``, encoded as those of training; ``y`` may hold places of labels."""
@@ -404,95 +387,37 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
         return folds
 
-    def _train(self, training: Training, work: Path | None = None) -> Self:
+    def _train(self, fitting: Fitting, work: Path | None = None) -> Self:
         """Fit the models; with a folder for the work, going on from what is in it."""
-        rows, folds, setting = training
-        fitted: dict[str, CrossFitted] = {}
-        left_out: dict[str, str] = {}
-        network: FitResult | None = None
-        diverged: Exception | None = None
-        before = 0.0  # seconds that models took before the training was stopped and gone on with
+        fitting = fitting._replace(setting=fitting.setting._replace(work=work))
         with threads(self.n_jobs), saying_so("nothing was saved" if work is None else ""):
-            kinds = self._kinds(folds)
-            for number, (name, kind) in enumerate(kinds, 1):
-                if self.verbose and len(kinds) > 1:
-                    said = f"aucmax: fitting {name!r}, model {number} of {len(kinds)}"
-                    print(said, file=sys.stderr, flush=True)
-                began, deadline = time.monotonic(), setting.deadline - before
-                if not fitted and kind in NETWORKS:  # one must be, however little time is left
-                    deadline = max(deadline, began + SHORTEST)
-                place = None if work is None else work / name
-                own = setting._replace(deadline=deadline, work=place)
-                try:
-                    if kind in NETWORKS:
-                        _check_time(fitted, own)
-                        fitted[name], result = self._network_fit(kind, training, own).run()
-                        network = network or result
-                    else:
-                        fitted[name] = fit_model(kind, rows, folds, own)
-                except LeftOutError as error:
-                    left_out[name] = str(error)
-                    continue
-                except (DivergedError, NotFiniteError) as error:
-                    left_out[name], diverged = str(error), error
-                    continue
-                fitted[name].model.name = name
-                before += max(0.0, fitted[name].seconds - (time.monotonic() - began))
-            if not fitted and diverged is not None:
-                raise diverged
-            if not fitted:
-                reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-                raise ValueError(
-                    f"models must leave one that can be fitted, found none ({reasons})"
-                )
-            return self._finish(training, fitted, network, left_out)
+            return self._finish(fitting, fit_all(self._kinds(fitting.folds), fitting))
 
-    def _kinds(self, folds: Folds) -> list[tuple[str, Any]]:
+    def _kinds(self, folds: Folds) -> dict[str, Any]:
         """The models' names, each with its kind or the classifier itself: the quickest first."""
-        chosen = QUALITIES[self.quality] if self.models is None else self.models
-        named: dict[str, Any] = {}
-        for kind in chosen:
-            name = kind if isinstance(kind, str) else type(kind).__name__
-            again = sum(x.partition(" ")[0] == name for x in named)  # of other settings
-            named[f"{name} {again + 1}" if again else name] = kind
+        kinds = named(QUALITIES[self.quality] if self.models is None else self.models)
         if not len(folds.judged):  # nothing to weigh several by
-            name = next((x for x, kind in named.items() if kind == "network"), next(iter(named)))
-            named = {name: named[name]}
+            name = next((x for x, kind in kinds.items() if kind == "network"), next(iter(kinds)))
+            kinds = {name: kinds[name]}
         small = self.models is None and len(folds.used) < SMALL
         if small or self.objective == "ce":
-            named = {name: kind for name, kind in named.items() if kind != "ce-network"} or named
-        return sorted(named.items(), key=lambda item: item[1] in NETWORKS)
-
-    def _network_fit(
-        self, kind: str, training: Training, setting: Setting | None = None
-    ) -> NetworkFit:
-        """A training of networks that is ready to begin."""
-        recipe = self._recipe()
-        if kind == "ce-network":
-            recipe = replace(recipe, objective="ce", loss_options=None)
-        rows, folds, usual = training
-        return NetworkFit(kind, rows, folds, setting or usual, recipe)
+            kinds = {name: kind for name, kind in kinds.items() if kind != "ce-network"} or kinds
+        return dict(sorted(kinds.items(), key=lambda item: item[1] in NETWORKS))
 
     def _recipe(self) -> Recipe:
         return Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)})
 
-    def _finish(
-        self,
-        training: Training,
-        fitted: dict[str, CrossFitted],
-        network: FitResult | None = None,
-        left_out: Mapping[str, str] = MappingProxyType({}),
-    ) -> Self:
+    def _finish(self, fitting: Fitting, fitted: FittedModels) -> Self:
         """What comes after fits: weights, calibration and threshold, by scores out of fold."""
-        rows, folds, setting = training
-        self.ensemble_, standings = combine(fitted, rows, setting.metric)
-        missing = [Standing(x, 0.0, math.nan, left_out=why) for x, why in left_out.items()]
+        rows, folds, setting, _ = fitting
+        self.ensemble_, standings = combine(fitted.models, rows, setting.metric)
+        missing = [Standing(x, 0.0, math.nan, left_out=why) for x, why in fitted.left_out.items()]
         self.standings_ = (*standings, *missing)
-        self._set_outcome(network)
+        self._set_outcome(fitted.network)
         judged = folds.judged
         self._judged = JudgedRows.sample(rows, folds, setting.seed) if len(judged) else None
         self._importances = None
-        self.oof_scores_ = {name: each.scores for name, each in fitted.items()}
+        self.oof_scores_ = {name: each.scores for name, each in fitted.models.items()}
         scores = self.ensemble_.combine(self.oof_scores_)[judged]
         self._set_score(score_of(scores, rows.select(judged), setting.metric))
         if not len(judged):
@@ -698,7 +623,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def weights_(self) -> dict[str, float]:
-        """How much each model counts; 0 for those that were left out."""
+        """How much each model moves the mean; 0 for those that were left out."""
         return {each.name: each.weight for each in self.standings_}
 
     @property
@@ -718,7 +643,10 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             metric = self._chosen_by(self._judged.rows.group is not None)
             with threads(self.n_jobs):
                 self._importances = self._judged.importances(
-                    self.encoder_, self.ensemble_.score, lambda s, rows: score_of(s, rows, metric)
+                    self.encoder_,
+                    self._outputs,
+                    self.ensemble_.score,
+                    lambda s, rows: score_of(s, rows, metric),
                 )
         return self._importances.copy()
 
@@ -867,8 +795,8 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             folder: of the model.
             backbone: the function that made the network, if it was not one of aucmax's.
-            metric: the function that chose the weights, if it was not one of aucmax's: training on
-                needs it, scoring does not.
+            metric: the function that the model was judged by, if it was not one of aucmax's:
+                training on needs it, scoring does not.
 
         Raises:
             ValueError: if a file is missing or altered, or was written by a later version.

@@ -330,11 +330,11 @@ def fit_rows(
     given = None
     if valid is not None:
         given = valid.table, valid.classes, valid.weight, valid.group
-    training = model._prepare(
+    fitting = model._prepare(
         train.table, train.classes, train.weight, train.group, train.labels, eval_set=given,
         time=train.time,
     )  # fmt: skip
-    return model._train(training, work)
+    return model._train(fitting, work)
 
 
 def all_notes(rows: Labeled, encoder: TableEncoder) -> list[str]:

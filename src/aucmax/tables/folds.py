@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,26 @@ class Folds:
     def rows(self, fit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of the rows that a fit is trained on, and of those that it is judged by."""
         return np.flatnonzero(self.used[:, fit]), np.flatnonzero(self.held[:, fit])
+
+
+def scores_out_of_fold(
+    held: NDArray[np.bool_],
+    outputs: int,
+    score: Callable[[int, NDArray[np.int64]], NDArray[Any]],
+) -> NDArray[np.float64]:
+    """Of each row the mean of its scores by the fits that are judged by it; NaN if there are none.
+
+    Args:
+        held: (N, fits), whether a fit is judged by a row.
+        outputs: scores per row.
+        score: gives those of some rows, by their numbers, by one fit.
+    """
+    total = np.zeros((len(held), outputs))
+    for fit, judges in enumerate(held.T):
+        if len(rows := np.flatnonzero(judges)):
+            total[rows] += score(fit, rows)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / held.sum(axis=1, keepdims=True))
 
 
 def make_folds(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.ensemble.base import Scores
-from aucmax.tables.folds import Folds
+from aucmax.tables.folds import Folds, scores_out_of_fold
 from aucmax.tables.samples import representative
 from aucmax.tables.scoring import Rows
 
@@ -76,6 +76,7 @@ class JudgedRows(NamedTuple):
     def importances(
         self,
         encoder: TableEncoder,
+        outputs: int,
         score: Callable[[Encoded, int], Scores],
         judge: Callable[[Scores, Rows], float],
     ) -> NDArray[np.float64]:
@@ -83,20 +84,18 @@ class JudgedRows(NamedTuple):
 
         Args:
             encoder: of the rows.
+            outputs: scores per row.
             score: by the fits of one fold.
             judge: gives the number for the scores of rows.
         """
-        fits = [(k, np.flatnonzero(held)) for k, held in enumerate(self.held.T) if held.any()]
 
-        def out_of_fold(encoded: Encoded) -> float:
-            """The number for each row's mean score by fits that were judged by it."""
-            parts = [score(encoded.select(judged), fold) for fold, judged in fits]
-            total = np.zeros((len(self.held), parts[0].shape[1]))
-            for (_, judged), part in zip(fits, parts, strict=True):
-                total[judged] += part
-            return judge(total / self.held.sum(axis=1, keepdims=True), self.rows)
+        def number_of(encoded: Encoded) -> float:
+            scores = scores_out_of_fold(
+                self.held, outputs, lambda fold, rows: score(encoded.select(rows), fold)
+            )
+            return judge(scores, self.rows)
 
-        whole, random = out_of_fold(self.rows.encoded), np.random.default_rng(0)
-        drops = drops_by_column(encoder, self.rows.encoded, out_of_fold, whole, random)
+        whole, random = number_of(self.rows.encoded), np.random.default_rng(0)
+        drops = drops_by_column(encoder, self.rows.encoded, number_of, whole, random)
         means = {name: float(x.mean()) for name, x in drops.items()}
         return np.array([means.get(name, 0.0) for name in encoder.names])

@@ -27,6 +27,7 @@ from aucmax.signals import Stopped, saying_so
 from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import TableEncoder
+from aucmax.tables.ensemble.fitting import FittedModels
 from aucmax.tables.ensemble.networks import LEARNING_RATE, MEMBERS
 from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.fit import TableFile, fit_rows, groups_in_words, judge
@@ -397,8 +398,8 @@ class Fold:
 
     def begin(self) -> dict[str, Any]:
         """The arguments of a training elsewhere, which :meth:`end` takes up."""
-        self.training = self.model._prepare(**self._to_know)
-        self.fit = self.model._network_fit("network", self.training)
+        self.fitting = self.model._prepare(**self._to_know)
+        self.fit = self.fitting.network_fit("network")
         return self.fit.arguments
 
     def end(self, outcome: Outcome) -> float | Exception:
@@ -406,7 +407,8 @@ class Fold:
         try:
             if isinstance(outcome, DivergedError):
                 return outcome
-            self.model._finish(self.training, {"network": self.fit.end(outcome)}, outcome)
+            fitted = {"network": self.fit.end(outcome)}
+            self.model._finish(self.fitting, FittedModels(fitted, outcome))
             return self._judged()
         except NotFiniteError as error:
             return error.with_traceback(None)

@@ -71,17 +71,16 @@ class Ensemble:
         if not self.scales:
             (only,) = self.models
             return scores[only]
-        return np.asarray(
-            sum(self.weights[x] * self.scales[x].logit(scores[x]) for x in self.models), np.float64
-        )
+        return _mean(self.weights, {x: self.scales[x].logit(scores[x]) for x in self.models})
 
 
 def combine(
     fitted: Mapping[str, CrossFitted], rows: Rows, metric: Metric
 ) -> tuple[Ensemble, list[Standing]]:
-    """Weigh models by how they score rows out of fold, those of least weight left out.
+    """Weigh models by how they score rows out of fold, without those that hardly move the mean.
 
-    The weights are the likeliest; or equal ones, if the metric of the mean is better by these.
+    The weights are the likeliest, or equal ones, if the metric of the mean is better by these. Of
+    rows in groups, of which a likelihood knows nothing, the best model alone may be better, too.
 
     Args:
         fitted: the models, by name.
@@ -99,7 +98,7 @@ def combine(
     scores = {name: scales[name].logit(x) if scales else x for name, x in scores.items()}
     values = {name: score_of(x, known, metric) for name, x in scores.items()}
     best = min(values, key=lambda name: (math.isnan(values[name]), -values[name]))
-    weights = _weigh(scores, known, metric) if scales and len(known) else {best: 1.0}
+    weights = _weigh(scores, known, metric, best) if scales else {best: 1.0}
     ensemble = Ensemble(
         {name: fitted[name].model for name in weights},
         weights,
@@ -113,38 +112,46 @@ def combine(
             values[name],
             math.nan if name == best else _p_value(scores[best], scores[name], known, metric),
             each.seconds,
-            "" if name in weights else "the others are better without it",
+            "" if name in weights else "it hardly moves the average",
         )
         for name, each in fitted.items()
     ]
     return ensemble, standings
 
 
-def _weigh(scores: Mapping[str, Scores], rows: Rows, metric: Metric) -> dict[str, float]:
-    """Weights by name, of those that count."""
-    equal = dict.fromkeys(scores, 1 / len(scores))
+def _weigh(scores: Mapping[str, Scores], rows: Rows, metric: Metric, best: str) -> dict[str, float]:
+    """Weights by name, of those that count, the best among them."""
     kept = list(scores)
     while True:
         found = likeliest_weights([scores[name] for name in kept], rows.classes, rows.weight)
         likeliest = dict(zip(kept, found.tolist(), strict=True))
-        share = _shares(likeliest, scores)
-        last = min(kept, key=share.__getitem__)
-        if share[last] >= LEAST:
+        shares = _shares(likeliest, scores)
+        last = min((name for name in kept if name != best), key=shares.__getitem__, default=best)
+        if last == best or shares[last] >= LEAST:
             break
         kept.remove(last)
+    tried = [likeliest, dict.fromkeys(kept, 1 / len(kept))]
+    if rows.group is not None:
+        tried.append({best: 1.0})
+    return max(tried, key=lambda weights: score_of(_mean(weights, scores), rows, metric))
 
-    def value(weights: Mapping[str, float]) -> float:
-        mean = sum(weights[name] * scores[name] for name in weights)
-        return score_of(np.asarray(mean), rows, metric)
 
-    return equal if value(equal) > value(likeliest) else likeliest
+def _mean(weights: Mapping[str, float], scores: Mapping[str, Scores]) -> Scores:
+    return np.asarray(sum(weights[name] * scores[name] for name in weights), np.float64)
 
 
 def _shares(weights: Mapping[str, float], scores: Mapping[str, Scores]) -> dict[str, float]:
     """How much each model moves the mean: one whose log-odds hardly differ does not."""
-    moves = {name: weight * float(scores[name].std()) for name, weight in weights.items()}
+    moves = {name: weight * _spread(scores[name]) for name, weight in weights.items()}
     total = math.fsum(moves.values())
     return {name: x / total for name, x in moves.items()} if total else dict(weights)
+
+
+def _spread(scores: Scores) -> float:
+    """Between rows; of several classes what is added to all of a row's scores has no part."""
+    if scores.shape[1] > 1:
+        scores = scores - scores.mean(axis=1, keepdims=True)
+    return math.sqrt(scores.var(axis=0).mean())
 
 
 def score_of(scores: Scores, rows: Rows, metric: Metric) -> float:

@@ -22,7 +22,7 @@ from aucmax.tables.ensemble.base import (
     TableModel,
     arrays_of,
 )
-from aucmax.tables.folds import Folds
+from aucmax.tables.folds import Folds, scores_out_of_fold
 from aucmax.tables.scoring import Rows
 
 
@@ -132,20 +132,20 @@ def cross_fit(
     """
     began = time.monotonic()
     table, classes = rows.encoded, max(2, setting.outputs)
-    total = np.zeros((len(rows), setting.outputs))
     fits: list[T] = []
-    for used, held in zip(folds.used.T, folds.held.T, strict=True):
+    scores: list[Scores] = []
+    for fold in range(folds.count):
+        used, judged = folds.rows(fold)
         if (missing := classes - len(np.unique(rows.classes[used]))) > 0:
             raise LeftOutError(f"{missing} of {classes} classes have no rows to train a fold on")
         now = time.monotonic()
         needed = (now - began) / max(1, len(fits)) * (folds.count - len(fits) + 1)
         if (over := now + needed - setting.deadline) > 0:
             raise LeftOutError(f"it would have taken {over:.1f} seconds more than were left")
-        fits.append(train(rows.select(np.flatnonzero(used))))
-        judged = np.flatnonzero(held)
-        scores = fits[-1].score(table.select(judged))
-        if not np.isfinite(scores).all():
+        fits.append(train(rows.select(used)))
+        scores.append(
+            fits[-1].score(table.select(judged)) if len(judged) else np.empty((0, setting.outputs))
+        )
+        if not np.isfinite(scores[-1]).all():
             raise LeftOutError("its scores are not finite")
-        total[judged] += scores
-    with np.errstate(invalid="ignore"):
-        return fits, total / folds.held.sum(1)[:, None]  # 0 / 0 where no fit judges
+    return fits, scores_out_of_fold(folds.held, setting.outputs, lambda fold, _: scores[fold])

@@ -28,7 +28,7 @@ from aucmax.tables.ensemble.base import (
     TableModel,
     arrays_of,
 )
-from aucmax.tables.folds import Folds
+from aucmax.tables.folds import Folds, scores_out_of_fold
 from aucmax.tables.samples import representative
 from aucmax.tables.scoring import Rows, score_rows
 from aucmax.train import FitResult, fit
@@ -281,13 +281,11 @@ class NetworkFit:
         networks = model.networks() if isinstance(model, SideBySide) else [model]
         fitted = Networks(self.name, networks, self.shape, self.recipe.factory)
         fitted.device = device
-        scores = np.zeros((len(self.rows), self.setting.outputs))
-        for k, each in enumerate(networks):
-            _, held = self.folds.rows(k)
-            if len(held):
-                scores[held] += score_rows(each, self.rows.select(held), device)
-        with np.errstate(invalid="ignore"):  # NaN for rows that no fit is judged by
-            scores /= self.folds.held.sum(axis=1, keepdims=True)
+        scores = scores_out_of_fold(
+            self.folds.held,
+            self.setting.outputs,
+            lambda k, rows: score_rows(networks[k], self.rows.select(rows), device),
+        )
         each_took = [x.seconds for x in result.candidates if not math.isnan(x.seconds)]
         seconds = math.fsum(each_took) or float(result.history[-1]["seconds"])
         return CrossFitted(fitted, scores, seconds)
