@@ -19,7 +19,11 @@ import numpy as np
 import pandas as pd
 
 METHODS = {"XGBoost": "xgboost", "CatBoost": "catboost", "AutoGluon": "autogluon.tabular"}
-TOO_SHORT = ("No models were trained successfully", "Not enough time left to train models")
+TOO_SHORT = (
+    "No models were trained successfully",
+    "Not enough time left to train models",
+    "Learner is already fit",  # what it says after a first part of the time without a model
+)
 
 
 def with_categories(
