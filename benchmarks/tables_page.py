@@ -70,14 +70,13 @@ The rule of the weights was changed, on the twelve, after one split of the eleve
 the rule before. Where a table is cut, positives up to a tenth of its rows are all kept.
 
 "aucmax" is ``AUCClassifier()``; "aucmax fast", and "aucmax best" where it is listed, are its other
-qualities. "TabM, cross-entropy" is
-the same network on cross-entropy alone, with the same folds. The regularised bag is the mean of
-three LightGBMs, each of 200 trees with 15 leaves, a learning rate of 0.05 and 0.8 of the rows and
-columns. AutoGluon is given ``presets="best_quality"``, ``eval_metric="roc_auc"`` and the seconds
-that aucmax took for the same rows, alone on the same machine, and twice these where it came to no
-model; it trains its folds one after the other, as starting ray would take much of so short a time.
-Logistic regression gets our encoding of the columns. ``python benchmarks/tables.py --data DIR``
-runs it again.
+qualities. "TabM, cross-entropy" is the same network on cross-entropy alone, with the same folds.
+The regularised bag is the mean of three LightGBMs, each of 200 trees with 15 leaves, a learning
+rate of 0.05 and 0.8 of the rows and columns. AutoGluon is given ``presets="best_quality"``,
+``eval_metric="roc_auc"`` and the seconds that aucmax took for the same rows, alone on the same
+machine, and twice these where it came to no model; it trains its folds one after the other, as
+starting ray would take much of so short a time. Logistic regression gets our encoding of the
+columns. ``python benchmarks/tables.py --data DIR`` runs it again.
 
 A rank is that among the methods, where "aucmax fast" and "aucmax best" are each ranked in the place
 of aucmax. Intervals are of 95 %, of tables drawn with replacement; p is that of Wilcoxon's

@@ -278,12 +278,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_, numbers = np.array(labels, dtype=object), np.asarray(y, np.int64)
         weight = inputs.row_weights(sample_weight, table)
         if weight is not None:
-            counts = np.bincount(numbers[weight > 0], minlength=len(self.classes_))
-            if not counts.all():
-                absent = self.classes_[int(counts.argmin())]
-                raise ValueError(
-                    f"sample_weight must leave rows of every class, found none of {absent!r}"
-                )
+            inputs.check_every_class("sample_weight must leave", numbers, weight, self.classes_)
         self._check_options()
         times = inputs.row_times(time, table.rows)
         if eval_set is not None and times is not None:
@@ -326,11 +321,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 for note in self.encoder_.reading_notes(table):
                     warnings.warn(f"eval_set: {note}", stacklevel=4)
             weight = inputs.row_weights(sample_weight, table)
-            counted = np.ones(len(numbers), bool) if weight is None else weight > 0
-            counts = np.bincount(numbers[counted], minlength=len(self.classes_))
-            if not counts.all():
-                absent = self.classes_[int(counts.argmin())]
-                raise ValueError(f"it must have rows of every class, found none of {absent!r}")
+            inputs.check_every_class("it must have", numbers, weight, self.classes_)
             if grouped != (groups is not None):
                 found = "none" if grouped else "some"
                 raise ValueError(f"it must have groups if X has, found {found}")

@@ -94,6 +94,17 @@ def row_weights(weight: Any, table: Columns) -> NDArray[np.float32] | None:
     return np.asarray(weights, np.float32)
 
 
+def check_every_class(
+    must: str, numbers: NDArray[np.int64], weight: NDArray[Any] | None, labels: NDArray[Any]
+) -> None:
+    """Raise unless every class has rows that weigh something; ``must`` begins the message."""
+    counted = numbers if weight is None else numbers[weight > 0]
+    counts = np.bincount(counted, minlength=len(labels))
+    if not counts.all():
+        absent = labels[int(counts.argmin())]
+        raise ValueError(f"{must} rows of every class, found none of {absent!r}")
+
+
 def row_times(time: Any, rows: int) -> NDArray[Any] | None:
     """When each row was, as numbers or dates, none of them missing; None if that is not given."""
     if time is None:
