@@ -54,6 +54,12 @@ def test_models_and_their_average_have_scikit_learns_auc_out_of_fold(fitted):
     assert "The models that it averages" in made.report.read_text("utf-8")
 
 
+def test_a_model_of_several_has_no_partial_fit_and_says_which_has(fitted):
+    with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as refused:
+        fitted[0].model.partial_fit([], [])
+    assert "quality='fast'" in str(refused.value.__cause__)
+
+
 def test_labels_that_were_changed_are_found_by_their_rows_in_the_file(fitted):
     made, table, changed = fitted
     found = made.evaluation.doubtful

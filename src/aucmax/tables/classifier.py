@@ -15,6 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from aucmax import checks, metrics
@@ -506,14 +507,20 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.calibration_, self.threshold_ = calibrate(scores, valid, self.threshold)
             return self
 
+    def _can_learn_on(self) -> bool:
+        """Whether it is not fitted yet, or one network; else an error that says so."""
+        return not hasattr(self, "ensemble_") or self.network_ is not None
+
+    @available_if(_can_learn_on)  # type: ignore[untyped-decorator]
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
         """Learn from rows as they come, once each, the classes' shares unknown (Algorithm 4).
 
-        One network that is fitted or loaded goes on from where it is. Else the first call fixes
-        how columns become numbers, so let it have some hundred rows. Each row is scored before it
+        One network that is fitted or loaded goes on from where it is; a model of several has no
+        ``partial_fit``. Else the first call fixes how columns become numbers, so let it have some
+        hundred rows. Each row is scored before it
         is learned from: ``validation_score_`` is the metric of these scores. The latest rows
         calibrate the probabilities. AdamW on both objectives is the method, whatever the options
         say.
@@ -528,11 +535,6 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = inputs.checked_columns(self, X, reset=is_new)
         if not hasattr(self, "online_"):
             self._check_options()
-            if not is_new and not hasattr(self, "network_"):
-                raise ValueError(
-                    f"quality must be 'fast' to learn on, which has one network, found a model "
-                    f"of {', '.join(self.models_)}"
-                )
             if not is_new:
                 self._set_network(*self.models_.values())
             else:
