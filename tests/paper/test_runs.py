@@ -64,29 +64,30 @@ def digits():
 
 
 @pytest.mark.parametrize(
-    ("experiment", "curves", "ratios"),
+    ("experiment", "curves", "ratios", "seeds"),
     [
-        ("figure1", 6 + 7, ["50/50", "71/29", "83/17", "91/9"]),
-        ("figure2", 3 + 4, ["50/50", "71/29", "83/17", "91/9"]),
-        ("figure3", 6 + 5, ["10:1", "20:1"]),
+        ("figure1", 6 + 7, ["50/50", "71/29", "83/17", "91/9"], 3),
+        ("figure2", 3 + 4, ["50/50", "71/29", "83/17", "91/9"], 3),
+        ("figure3", 6 + 5, ["10:1", "20:1"], 5),
+        ("readings", 3 + 3 + 3, ["91/9"], 3),
     ],
 )
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "stl10", "catdog", "digits"])
-def test_every_figure_has_its_curves_at_every_ratio_for_three_seeds(
-    experiment, curves, ratios, dataset
+def test_every_experiment_has_its_curves_at_every_ratio_for_every_seed(
+    experiment, curves, ratios, seeds, dataset
 ):
     plan = make_plan(experiment, dataset)
-    assert len(plan.runs) == curves * len(ratios) * 3
+    assert len(plan.runs) == curves * len(ratios) * seeds
     assert sorted({run.ratio for run in plan.runs}) == ratios
-    assert {run.seed for run in plan.runs} == {0, 1, 2}
+    assert {run.seed for run in plan.runs} == {*range(seeds)}
     assert {run.experiment for run in plan.runs} == {experiment}
     assert len({run.name for run in plan.runs}) == len(plan.runs)
     assert len({run.key for run in plan.runs}) == curves * len(ratios)
-    assert plan.wanted_seeds == 3
+    assert plan.wanted_seeds == seeds
 
 
 def test_the_lists_of_experiments_and_lines_are_whole():
-    assert EXPERIMENTS == ("figure1", "figure2", "figure3")
+    assert EXPERIMENTS == ("figure1", "figure2", "figure3", "readings")
     for line in EVERY_LINE:
         assert one_run(line).line == line
 
@@ -161,21 +162,26 @@ def test_the_last_word_counts():
 
 
 def test_from_the_general_to_the_special():
-    """Data set, it under the protocol, protocol, line, line under it, and that on the data set."""
-    keys = ("a", "b", "c", "d", "e")
-    last = {"digits": {"e": 5}}
+    """Data set, it under the protocol, protocol, line, line under it, and what was found."""
+    keys = ("a", "b", "c", "d", "e", "f")
     settings = {
         "datasets": {"digits": dict.fromkeys(keys, 1) | {"eval_every": 50, "title": "Digits"}},
-        "protocols": {"strong": dict.fromkeys(keys[1:], 2) | {"first_stage": 0.5, "factor": 3}},
-        "lines": {"mine": dict.fromkeys(keys[2:], 3) | {"method": "pga"}},
+        "protocols": {
+            "strong": dict.fromkeys(keys[1:], 2) | {"first_stage": 0.5, "factor": 3},
+            "other": dict.fromkeys(keys[2:], 3) | {"like": "strong"},
+        },
+        "lines": {"mine": dict.fromkeys(keys[3:], 4) | {"method": "pga"}},
+        "tuned": {"digits": {"strong-mine": {"f": 6}, "paper-mine": {"a": 7}}, "stl10": {}},
     }
-    settings["lines"]["mine"]["strong"] = dict.fromkeys(keys[3:], 4) | last
-    settings["lines"]["mine"]["paper"] = dict.fromkeys(keys, 6)
-    settings["datasets"]["digits"] |= {"strong": {"b": 7, "valid": 0.1}, "paper": {"a": 8}}
-    found = _options(settings, "digits", "strong", "mine", 100)
-    assert [found[key] for key in keys] == [1, 2, 3, 4, 5]
+    settings["lines"]["mine"]["strong"] = dict.fromkeys(keys[4:], 5)
+    settings["lines"]["mine"]["paper"] = dict.fromkeys(keys, 8)
+    settings["datasets"]["digits"] |= {"strong": {"b": 9, "valid": 0.1}, "paper": {"a": 8}}
+    found = _options(settings, "digits", "other", "mine", 100)
+    assert [found[key] for key in keys] == [1, 2, 3, 4, 5, 6]
     known = {"method", "first_stage", "factor", "steps", "eval_every", "valid"}
     assert found.keys() == {*keys, *known}
+    found = _options(settings, "digits", "strong", "mine", 100)
+    assert [found[key] for key in keys] == [1, 2, 2, 4, 5, 6]
 
 
 @pytest.mark.parametrize(
@@ -361,6 +367,22 @@ def test_the_parts_are_what_partition_thinning_and_split_leave(digits):
     assert parts.test[1].tolist() == np.isin(digits.y_test, positive).tolist()
 
 
+@pytest.mark.parametrize(
+    ("protocol", "train", "valid"),
+    [
+        ("paper", [574, 58], [100, 100]),  # 674 and 678 of which 100 each are set apart, then 58
+        ("paper-after", [492, 50], [182, 18]),  # 674 and 68 of which 200 are set apart
+        ("paper-none", [674, 68], [182, 18]),
+    ],
+)
+def test_the_readings_of_the_split(digits, protocol, train, valid):
+    run = one_run("sgd", experiment="readings", protocol=protocol).with_options(wrong=[0, 0])
+    parts = make_parts(run, digits)
+    assert parts.counts() == {"train": train, "valid": valid, "test": [222, 223]}
+    shared = (parts.train[0].flatten(1)[:, None] == parts.valid[0].flatten(1)).all(2).sum()
+    assert shared == (200 if protocol == "paper-none" else 0)
+
+
 def test_a_seed_decides_rows_and_weights_and_another_decides_others(digits):
     first, other = make_plan("figure1", "digits", lines=["sgd"], **{**SMALL, "seeds": 2}).runs
     parts = [make_parts(run, digits) for run in (first, first, other)]
@@ -373,7 +395,7 @@ def test_a_seed_decides_rows_and_weights_and_another_decides_others(digits):
 
 
 def test_the_lines_of_a_seed_share_data_and_weights(digits):
-    one, two = one_run("ppd-sg"), one_run("sgd", protocol="paper")
+    one, two = one_run("ppd-sg"), one_run("sgd")
     parts = [make_parts(run, digits) for run in (one, two)]
     assert torch.equal(parts[0].train[0], parts[1].train[0])
     models = [make_model(run, parts[0].train[0]).state_dict() for run in (one, two)]
@@ -697,7 +719,8 @@ def test_every_point_of_the_grid_is_tried_once_in_an_order_of_its_own():
 def test_a_trial_is_a_sixteenth_of_a_run_of_the_first_seed():
     runs = make_plan("figure1", "digits", lines=["sgd", "pga"], steps=320).runs
     trials = [trial for study in plan_trials(runs, GRID, None, None).values() for trial in study]
-    assert len(trials) == 2 * 4 * (2 + 8)  # two protocols, four ratios, and what each line has
+    assert len(trials) == 2 * (2 + 8)  # two protocols, and what each line has
+    assert {trial.ratio for trial in trials} == {"91/9"}
     assert {(trial.options["steps"], trial.seed) for trial in trials} == {(20, 0)}
 
 
@@ -751,7 +774,9 @@ def test_the_best_on_validation_data_is_used_for_every_seed(searched):
     kept = {k: v for k, v in found[0].options.items() if k not in ("lr", "tuned")}
     assert kept == {k: v for k, v in before.options.items() if k != "lr"}
     (best,) = json.loads((searched.folder / "tuned.json").read_text()).values()
-    assert best == {"options": {"lr": 0.05}, "valid_auc": 0.9, "trials": 4, "steps": 20}
+    where = {"protocol": "strong", "dataset": "digits", "ratio": "91/9", "line": "sgd"}
+    search = {"trials": 4, "steps": 20, "how": "--tune"}
+    assert best == {**where, "options": {"lr": 0.05}, "valid_auc": 0.9, **search}
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,23 @@ from typing import Annotated, Literal
 
 import tyro
 
-Experiment = Literal["figure1", "figure2", "figure3"]
+Experiment = Literal["figure1", "figure2", "figure3", "readings"]
 DataSet = Literal["digits", "cifar10", "cifar100", "stl10", "catdog"]
-Protocol = Literal["paper", "strong"]
+Protocol = Literal["paper", "paper-after", "paper-none", "strong"]
 # Options that need not be given: their help says what is done then.
 Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")]
 Seconds = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="")]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
 Fractions = Annotated[tuple[float, ...], tyro.conf.arg(metavar="F ...", help_behavior_hint="")]
 Numbers = Annotated[tuple[float, ...], tyro.conf.arg(metavar="X ...", help_behavior_hint="")]
+Protocols = Annotated[tuple[Protocol, ...], tyro.conf.arg(help_behavior_hint="")]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
 
 
 def reproduce(
     experiment: Annotated[Experiment, tyro.conf.Positional],
     dataset: DataSet = "digits",
-    protocol: tuple[Protocol, ...] = ("paper", "strong"),
+    protocol: Protocols = (),
     removed: Fractions = (),
     lines: Names = (),
     seeds: Count = None,
@@ -47,9 +48,9 @@ def reproduce(
     Killed or stopped, the same command goes on where it was.
 
     Args:
-        experiment: The figure.
+        experiment: The figure, or how the paper's text on the split can be read.
         dataset: The data; digits needs no files, the others theirs in --data.
-        protocol: The paper's own way to train, a strong present-day one, or both.
+        protocol: The paper's own way to train, a strong present-day one, or the experiment's.
         removed: Fractions of the training negatives to remove, instead of the experiment's.
         lines: Some of the curves, such as ppd-sg pga sgd, instead of the experiment's.
         seeds: How many seeds, instead of three.
@@ -73,7 +74,7 @@ def reproduce(
 
     grid = {"lr": tune_lr, "gamma": tune_gamma, "first_stage": tune_first_stage}
     page = run(
-        experiment, dataset=dataset, protocols=protocol, removed=removed or None,
+        experiment, dataset=dataset, protocols=protocol or None, removed=removed or None,
         lines=lines or None, seeds=seeds, steps=steps, tune_steps=tune_steps,
         tune={name: values for name, values in grid.items() if values} or tune,
         trials=trials, data=data, download=download, out=out, reuse=reuse, workers=workers,

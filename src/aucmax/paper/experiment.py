@@ -58,17 +58,17 @@ def reproduce(
     finished is a JSON file in ``out/runs``, and one that is not goes on from its last checkpoint.
 
     Args:
-        experiment: "figure1", "figure2" or "figure3".
+        experiment: "figure1", "figure2", "figure3", or "readings" of the paper's split.
         dataset: "cifar10", "cifar100", "stl10", "catdog", or "digits", which needs no files.
-        protocols: some of "paper" and "strong"; None for both.
+        protocols: some of the experiment's; None for all, "paper" and "strong" of a figure.
         removed: fractions of the training negatives to remove; None for the experiment's.
         lines: some of the lines in ``settings.toml``; None for the experiment's.
         seeds: how many seeds; None for the experiment's three.
         steps: of each run; None for the data set's.
         tune: True first searches the paper's grid of eta0 ("lr"), gamma and the share of the first
-            stage, T0 ("first_stage"), on validation AUC, one seed each; the runs then use what
-            was found. A mapping is a grid of your own, such as ``{"lr": [0.1, 0.01]}``. Needs
-            Optuna, whose tools can look at the search.
+            stage, T0 ("first_stage"), on validation AUC, one seed each, at the most imbalanced of
+            the ratios; the runs of all ratios then use what was found. A mapping is a grid of your
+            own, such as ``{"lr": [0.1, 0.01]}``. Needs Optuna, whose tools can look at the search.
         tune_steps: of each trial; None for a sixteenth of ``steps``, the paper's 5,000.
         trials: at most so many of the grid's points for each line; None for all.
         data: the folder of the data sets' files, see :func:`aucmax.paper.datasets.load`.
@@ -163,4 +163,8 @@ def command_of(results: Sequence[RunResult]) -> str:
     }
     given = [f"--{name} {' '.join(map(str, values))}" for name, values in options.items() if values]
     tuned = first.configuration.get("tuned")
-    return " ".join([f"aucmax reproduce {first.experiment}", *given, *([tuned] if tuned else [])])
+    is_known = any(
+        run.line == first.line and run.options.get("tuned") == tuned for run in plan.runs
+    )
+    search = [tuned] if tuned and not is_known else []
+    return " ".join([f"aucmax reproduce {first.experiment}", *given, *search])

@@ -1,4 +1,4 @@
-"""From classes to an imbalanced ranking problem: partition, thin, split, drop repeats.
+"""From classes to an imbalanced ranking problem: partition, thin, split, mislabel, drop repeats.
 
 Pure functions on arrays. A seed gives the same rows on every machine and with every version of
 NumPy: they draw from ``RandomState``, whose numbers are frozen for ever, as ``default_rng``'s are
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aucmax import checks
 
-__all__ = ["binarize", "distinct", "halves", "random_halves", "split", "thin"]
+__all__ = ["binarize", "distinct", "halves", "mislabel", "random_halves", "split", "thin"]
 
 Rows = NDArray[np.int64]
 
@@ -107,6 +107,22 @@ def split(y: ArrayLike, size: float, seed: int = 0) -> tuple[Rows, Rows]:
         parts.append(random.permutation(rows)[:count])
     valid = np.sort(np.concatenate(parts))
     return np.setdiff1d(np.arange(len(y)), valid), valid
+
+
+def mislabel(y: ArrayLike, wrong: tuple[float, float], seed: int = 0) -> NDArray[np.int64]:
+    """The labels with a share of the negatives and one of the positives turned into the other.
+
+    Example:
+        >>> mislabel([0, 0, 0, 0, 1, 1, 1, 1], wrong=(0.5, 0.25)).sum()
+        np.int64(5)
+    """
+    y = _labels(y)
+    random, labels = _random(seed), np.array(y, dtype=np.int64)
+    for value, share in enumerate(wrong):
+        checks.number("wrong", share, "a share from 0 up to but not 1", lambda x: 0 <= x < 1)
+        rows = np.flatnonzero(y == value)
+        labels[random.permutation(rows)[: round(share * len(rows))]] = 1 - value
+    return labels
 
 
 def distinct(x_train: NDArray[Any], x_test: NDArray[Any]) -> tuple[Rows, Rows]:

@@ -140,7 +140,8 @@ def train_by_turns(
     def configs() -> Iterator[dict[str, Any]]:
         known = dict[Any, Parts]()
         for index, run in enumerate(runs):
-            rows = (run.partition, run.removed, run.seed, run.options["valid"])
+            o = run.options
+            rows = (run.partition, run.removed, run.seed, o["valid"], o["hold_out"])
             if rows not in known:
                 if len(known) == KEPT:
                     del known[next(iter(known))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +13,7 @@ from aucmax import checks, stages
 from aucmax.checks import choice
 
 HERE = Path(__file__).parent
-EXPERIMENTS = ("figure1", "figure2", "figure3")
-PROTOCOLS = ("paper", "strong")
+EXPERIMENTS = ("figure1", "figure2", "figure3", "readings")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Run:
 
     Attributes:
         experiment: such as "figure1".
-        protocol: "paper" or "strong".
+        protocol: such as "paper" or "strong".
         dataset: such as "cifar10".
         partition: "halves" or "random": which classes are positive.
         removed: fraction of the training negatives that is removed.
@@ -160,20 +160,20 @@ def make_plan(
         (28, 'strong-digits-91-9-ppd-sg-seed0')
     """
     choice("experiment", experiment, EXPERIMENTS)
-    settings, own = _read("settings"), _read(experiment)
+    settings, own = {**_read("settings"), "tuned": _read("tuned")}, _read(experiment)
     choice("dataset", dataset, tuple(settings["datasets"]))
     about = settings["datasets"][dataset]
     count = own["seeds"] if seeds is None else checks.count("seeds", seeds)
     steps = about["steps"] if steps is None else checks.count("steps", steps)
     for name in protocols or ():
-        choice("protocols", name, PROTOCOLS)
+        choice("protocols", name, tuple(own["lines"]))
     fractions = [
         checks.number("removed", x, "a fraction from 0 up to but not 1", lambda x: 0 <= x < 1)
         for x in removed or own["removed"]
     ]
     runs = [
         Run(experiment, protocol, dataset, own["partition"], fraction, line, seed, options)
-        for protocol in protocols or PROTOCOLS
+        for protocol in protocols or own["lines"]
         for line in lines or own["lines"][protocol]
         for options in [_options(settings, dataset, protocol, line, steps)]
         for fraction in fractions
@@ -192,19 +192,20 @@ def make_plan(
 def _options(
     settings: dict[str, Any], dataset: str, protocol: str, line: str, steps: int
 ) -> dict[str, Any]:
-    """Data set, protocol and line, from the general to the special; the last word counts."""
+    """Data set, protocol, line, then what a search found; the last word counts."""
     choice("lines", line, tuple(settings["lines"]))
     data, about = settings["datasets"][dataset], settings["lines"][line]
-    special = about.get(protocol, {})
+    own = settings["protocols"][protocol]
+    base = own.get("like", protocol)
     layers = (
-        data, data.get(protocol, {}), settings["protocols"][protocol],
-        about, special, special.get(dataset, {}),
+        data, data.get(base, {}), settings["protocols"][base], own,
+        about, about.get(base, {}), settings["tuned"].get(dataset, {}).get(f"{base}-{line}", {}),
     )  # fmt: skip
     merged = {
         key: value
         for layer in layers
         for key, value in layer.items()
-        if key != "title" and not isinstance(value, dict)
+        if key not in ("title", "like") and not isinstance(value, dict)
     }
     merged |= {"steps": steps, "eval_every": min(merged["eval_every"], max(1, steps // 40))}
     if METHOD_SETTINGS[merged["method"]].stages is None and not merged.get("staged"):
@@ -212,6 +213,7 @@ def _options(
     return merged
 
 
+@cache
 def _read(name: str) -> dict[str, Any]:
     with (HERE / f"{name}.toml").open("rb") as file:
         return tomllib.load(file)

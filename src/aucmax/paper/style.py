@@ -23,7 +23,12 @@ DATASETS = {
     "stl10": "STL-10",
     "catdog": "Cat & Dog",
 }
-PROTOCOLS = {"paper": "paper's protocol", "strong": "strong protocol"}
+PROTOCOLS = {
+    "paper": "paper's protocol",
+    "paper-after": "held out after thinning",
+    "paper-none": "nothing held out",
+    "strong": "strong protocol",
+}
 
 # Lengths of strokes and gaps in line widths; none is a solid line.
 DASHES: tuple[tuple[float, ...], ...] = (

@@ -15,7 +15,7 @@ from aucmax.data.augment import CropAndFlip
 from aucmax.models import mlp, resnet20
 from aucmax.paper.datasets import ImageData
 from aucmax.paper.libauc import with_libauc
-from aucmax.paper.prepare import binarize, halves, random_halves, split, thin
+from aucmax.paper.prepare import binarize, halves, mislabel, random_halves, split, thin
 from aucmax.paper.settings import Run
 
 
@@ -35,17 +35,30 @@ class Parts(NamedTuple):
 
 
 def make_parts(run: Run, images: ImageData) -> Parts:
-    """Partition, thin, then split, all by the run's seed; the test set stays whole."""
-    count = len(images.classes)
+    """Partition, thin and split, all by the run's seed; the test set stays as it is."""
+    count, o = len(images.classes), run.options
     positive = halves(count) if run.partition == "halves" else random_halves(count, run.seed)
     y_train, y_test = binarize(images.y_train, positive), binarize(images.y_test, positive)
-    kept = thin(y_train, run.removed, run.seed)
-    train, valid = (kept[rows] for rows in split(y_train[kept], run.options["valid"], run.seed))
+    train, valid = _rows(y_train, run)
+    if "wrong" in o:
+        used = np.union1d(train, valid)
+        y_train[used] = mislabel(y_train[used], o["wrong"], run.seed)
     return Parts(
         _tensors(images.x_train[train], y_train[train]),
         _tensors(images.x_train[valid], y_train[valid]),
         _tensors(images.x_test, y_test),
     )
+
+
+def _rows(y: NDArray[np.int64], run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which are trained on and which validate: set apart before or after thinning, or not."""
+    size, when = run.options["valid"], run.options["hold_out"]
+    if when == "before":
+        train, valid = split(y, size, run.seed)
+        return train[thin(y[train], run.removed, run.seed)], valid
+    kept = thin(y, run.removed, run.seed)
+    train, valid = (kept[rows] for rows in split(y[kept], size, run.seed))
+    return kept if when == "none" else train, valid
 
 
 def _tensors(x: NDArray[np.uint8], y: NDArray[np.int64]) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,9 @@ from aucmax.paper.settings import Run
 from aucmax.search import open_journal, require_optuna
 from aucmax.train.metrics import ROC_AUC
 
-TUNED = ("lr", "gamma", "first_stage")
+OPTIONS = ("lr", "gamma", "first_stage")
+TUNED = "tuned.json"
+"""By a line's name, where it was searched, what was best and how to search again."""
 Grid: TypeAlias = Mapping[str, Sequence[Any]]
 """Values of the options to choose from."""
 
@@ -26,19 +28,21 @@ def plan_trials(
 ) -> dict[str, list[Run]]:
     """The trials for each line, by its name: shorter runs of the first seed at the grid's points.
 
-    They are of ``steps``, or a sixteenth of a run's, and for each line at most ``trials``.
+    They are of ``steps``, or a sixteenth of a run's, for each line at most ``trials``, and of the
+    runs' most imbalanced ratio alone: the other ratios take over what is best there.
     """
-    if not grid or set(grid) - set(TUNED) or not all(grid.values()):
+    if not grid or set(grid) - set(OPTIONS) or not all(grid.values()):
         raise ValueError(
-            f"tune must be a grid of {', '.join(TUNED)}, with values for each, found {grid}"
+            f"tune must be a grid of {', '.join(OPTIONS)}, with values for each, found {grid}"
         )
     require_optuna()
     steps = None if steps is None else checks.count("tune_steps", steps)
     trials = None if trials is None else checks.count("trials", trials)
+    most = max(run.removed for run in runs)
     return {
         run.key.file_name: _trials(run, grid, steps or max(1, run.options["steps"] // 16))[:trials]
         for run in runs
-        if run.seed == 0
+        if run.seed == 0 and run.removed == most
     }
 
 
@@ -49,20 +53,20 @@ def _trials(run: Run, grid: Grid, steps: int) -> list[Run]:
         names = [name for name in names if name != "gamma"]
     points = list(product(*(grid[name] for name in names)))
     random.Random(run.key.file_name).shuffle(points)
-    every = max(1, min(run.options["eval_every"], steps // 10))
+    rest = {key: value for key, value in run.options.items() if key != "tuned"}
     trials = []
     for values in points:
         options = dict(zip(names, values, strict=True))
         name = "-".join([f"{steps}steps", *(f"{key}{value}" for key, value in options.items())])
-        shorter = run.with_options(**options, steps=steps, eval_every=every)
-        trials.append(replace(shorter, trial=name))
+        shorter = {**rest, **options, "steps": steps, "eval_every": max(1, steps // 2)}
+        trials.append(replace(run, options=shorter, trial=name))
     return trials
 
 
 def tune_runs(
     runs: Sequence[Run], studies: Mapping[str, list[Run]], grid: Grid, runner: Runner, how: str
 ) -> list[Run]:
-    """The runs with the best options of a search for each line, ratio and protocol.
+    """The runs with the best options of a search for each line and protocol.
 
     A trial's result is a file in ``out/trials``: a search that was interrupted goes on. Judged is
     the validation AUC at the trial's end, of the iterate that the line shows. The best are written
@@ -73,12 +77,14 @@ def tune_runs(
     runner.train("tuning", alternated)
     ended = {name: _ended(trials, grid, runner) for name, trials in studies.items()}
     _write_studies(runner.folder.path / "studies.log", ended, grid)
-    best = {name: _best(trials) for name, trials in ended.items()}
-    of_other_calls = runner.folder.read("tuned.json")
-    write_json(runner.folder.path / "tuned.json", {**of_other_calls, **best})
-    return [
-        run.with_options(**best[run.key.file_name].get("options", {}), tuned=how) for run in runs
-    ]
+    best = {
+        name: {**trials[0].key._asdict(), **_best(ended[name]), "how": how}
+        for name, trials in studies.items()
+    }
+    of_other_calls = runner.folder.read(TUNED)
+    write_json(runner.folder.path / TUNED, {**of_other_calls, **best})
+    found = {(b["protocol"], b["line"]): b.get("options", {}) for b in best.values()}
+    return [run.with_options(**found[run.protocol, run.line], tuned=how) for run in runs]
 
 
 class Trial(NamedTuple):
