@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aucmax.paper.prepare import binarize, distinct, halves, random_halves, split, thin
+from aucmax.paper.prepare import binarize, distinct, halves, mislabel, random_halves, split, thin
 
 CIFAR = np.arange(50_000) % 10  # as many of each class
 SEEDS = st.integers(0, 2**32 - 1)
@@ -281,3 +281,14 @@ def test_an_empty_part_has_nothing_to_drop():
     x = np.array([[1, 2], [1, 2]], np.uint8)
     assert [part.tolist() for part in distinct(x[:0], x)] == [[], [0]]
     assert [part.tolist() for part in distinct(x, x[:0])] == [[0], []]
+
+
+@pytest.mark.parametrize("wrong", [(0.2, 0.06), (0, 0), (0.5, 0)])
+def test_wrong_labels_are_as_many_as_asked_for_on_either_side_of_a_split(wrong):
+    y = np.array([0] * 400 + [1] * 2000)
+    found = mislabel(y, wrong, seed=3)
+    assert [(found[y == value] != value).mean() for value in (0, 1)] == [*wrong]
+    train, valid = split(y, size=600, seed=3)
+    for rows in (train, valid):
+        shares = [(found[rows] != y[rows])[y[rows] == value].mean() for value in (0, 1)]
+        assert shares == pytest.approx([*wrong], abs=0.1)

@@ -217,7 +217,7 @@ def test_what_has_no_stages_has_no_first(line):
     assert "stages" not in fit_options(one_run(line))
 
 
-@pytest.mark.parametrize(("steps", "every"), [(1, 1), (39, 1), (400, 10), (2_000, 50), (8_000, 50)])
+@pytest.mark.parametrize(("steps", "every"), [(1, 1), (39, 1), (400, 20), (2_000, 50), (8_000, 50)])
 def test_a_short_run_is_evaluated_as_often_as_a_long_one(steps, every):
     assert one_run("sgd", steps=steps).options["eval_every"] == every
 
@@ -562,7 +562,7 @@ def test_a_result_says_all_about_its_run(experiment):
         assert found["commit"] is None or found["commit"]
         assert found["seconds"] > 0
         assert 0 < found["seconds_per_step"] < found["seconds"]
-        assert [record["step"] for record in found["history"]] == list(range(5, 201, 5))
+        assert [record["step"] for record in found["history"]] == list(range(10, 201, 10))
         last, final = found["history"][-1], found["result"]["final"]
         assert final == {which: last[f"test_auc_{which}"] for which in ("last", "average")}
         assert 0.8 < final["last"] <= 1
@@ -602,7 +602,7 @@ def test_a_result_is_that_of_fit_called_by_hand(experiment, digits):
     torch.set_num_threads(max(1, os.cpu_count() // 2))
     result = aucmax.fit(
         model, (x[train], y[train]), (x[valid], y[valid]), test=(x_test, y_test), seed=0,
-        method="ppd-sg", steps=200, batch_size=32, positives=0.5, eval_every=5, probe=256,
+        method="ppd-sg", steps=200, batch_size=32, positives=0.5, eval_every=10, probe=256,
         stages=aucmax.stages.geometric(settings["lr"], first, settings["factor"], stages=2),
         loss_options={"normalize": True}, progress=False,
         optimizer_options={

@@ -185,7 +185,9 @@ class _RowStream:
                 groups = int(self.group.max()) + 1
                 places = torch.randperm(groups, generator=generator, device="cpu")
                 order = order[places[self.group[order]].argsort(stable=True)]
-            order = order.to(self.device)
+            if self.device.type == "cuda":  # a copy that does not wait for the steps before it
+                order = order.pin_memory()
+            order = order.to(self.device, non_blocking=True)
             self._order = order if self.rows is None else self.rows.index_select(0, order)
             self._round = number
         return self._order

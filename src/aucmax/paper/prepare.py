@@ -117,7 +117,9 @@ def mislabel(y: ArrayLike, wrong: tuple[float, float], seed: int = 0) -> NDArray
         np.int64(5)
     """
     y = _labels(y)
-    random, labels = _random(seed), np.array(y, dtype=np.int64)
+    # Other numbers than those that split the same rows, or the wrong ones would be held out.
+    random = np.random.RandomState((checks.count("seed", seed, least=0), 1))
+    labels = np.array(y, dtype=np.int64)
     for value, share in enumerate(wrong):
         checks.number("wrong", share, "a share from 0 up to but not 1", lambda x: 0 <= x < 1)
         rows = np.flatnonzero(y == value)

@@ -207,7 +207,7 @@ def _options(
         for key, value in layer.items()
         if key not in ("title", "like") and not isinstance(value, dict)
     }
-    merged |= {"steps": steps, "eval_every": min(merged["eval_every"], max(1, steps // 40))}
+    merged |= {"steps": steps, "eval_every": min(merged["eval_every"], max(1, steps // 20))}
     if METHOD_SETTINGS[merged["method"]].stages is None and not merged.get("staged"):
         del merged["first_stage"], merged["factor"]
     return merged
