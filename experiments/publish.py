@@ -7,7 +7,7 @@ Each folder under ``experiments/results`` is the ``out`` of an ``aucmax reproduc
 and of each
 
     docs/results/NAME.rst                the page: findings, figures, table
-    docs/results/NAME-step.svg, -seconds.svg
+    docs/results/NAME-summary.svg, -step.svg, -seconds.svg
     docs/results/pages/NAME-page.html    the self-contained page with every run's settings
 
 Nothing in them is written by hand. ``--check`` fails if they are not what the JSON gives.
@@ -42,8 +42,9 @@ def publish(folder: Path, docs: Path) -> str:
     plan = make_plan(first.experiment, first.dataset)
     title = verdicts.full_title(plan.title, runs, plan.wanted_seeds, plan.wanted_steps)
     svgs = {by: paper.svg(paper.figure(runs, by=by)) for by in ("step", "seconds")}
-    for by, drawn in svgs.items():
-        (docs / f"{name}-{by}.svg").write_text(drawn, encoding="utf-8")
+    svgs["summary"] = paper.svg(paper.summary_figure(paper.summarize(runs)))
+    for which, drawn in svgs.items():
+        (docs / f"{name}-{which}.svg").write_text(drawn, encoding="utf-8")
     paper.write_page(
         docs / "pages" / f"{name}-page.html", runs, title=plan.title, command=command_of(runs),
         wanted_seeds=plan.wanted_seeds, wanted_steps=plan.wanted_steps, svgs=svgs,
@@ -66,6 +67,11 @@ def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
 {_made_with(runs)} `Every run with its settings <../{name}-page.html>`__ is on a page of its own.
 
 {findings}
+
+.. figure:: {name}-summary.svg
+   :alt: Final test AUC by ratio
+
+   Final test AUC by ratio: mean over seeds, and bars from the lowest to the highest seed.
 
 .. figure:: {name}-step.svg
    :alt: Test AUC by iteration

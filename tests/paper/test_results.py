@@ -223,7 +223,8 @@ def test_what_does_not_fit_together_is_refused(changes, message):
 
 
 def test_no_runs_are_refused(tmp_path):
-    for call in (paper.summarize, paper.figure, lambda x: write(tmp_path / "a", x)):
+    page = tmp_path / "page.html"
+    for call in (paper.summarize, paper.figure, paper.summary_figure, lambda x: write(page, x)):
         with pytest.raises(ValueError, match="at least one"):
             call([])
 
@@ -236,8 +237,8 @@ def test_two_lines_of_one_name_are_told_apart():
 # --- tables -------------------------------------------------------------------------------------
 
 
-def exact_runs(values):
-    """Runs whose every test AUC is given, by line."""
+def exact_runs(values, **options):
+    """Runs whose every test AUC is given, by line; their curves do not end there."""
     runs = []
     for line, aucs in values.items():
         for seed, auc in enumerate(aucs):
@@ -245,7 +246,7 @@ def exact_runs(values):
                 "final": {"last": auc, "average": auc},
                 "chosen": {"step": 1, "iterate": "last", "test_auc": auc, "valid_auc": auc},
             }
-            runs.append(make_run(line, seed, result=result))
+            runs.append(make_run(line, seed, result=result, **options))
     return runs
 
 
@@ -449,6 +450,23 @@ def panels(figure):
     return [ax for ax in figure.axes if ax.axison]
 
 
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def notes(ax):
+    return " ".join(text.get_text() for text in ax.texts).replace("\n", " ")
+
+
+def markers(ax):
+    return [line.get_marker() for line in ax.lines]
+
+
+def markers_of(lines, among):
+    every = looks(among)
+    return [every[line].marker for line in lines]
+
+
 def test_a_row_per_protocol_and_a_column_per_ratio():
     runs = make_runs(["sgd"]) + make_runs(["sgd"], protocol="strong", ratio="50/50")
     figure = draw(runs)
@@ -495,7 +513,7 @@ def test_what_diverged_is_named_in_the_panel():
     (ax,) = panels(figure)
     assert len(ax.lines) == 1
     assert [text.get_text() for text in ax.texts] == ["PGA diverged (3 of 3)"]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PGA", "SGD"]
+    assert legend(figure) == ["SGD"]
     assert "PGA diverged (3 of 3)" in paper.svg(figure)
 
 
@@ -510,13 +528,180 @@ def test_all_diverged_is_a_figure_still():
     assert "<svg" in paper.svg(draw([diverged(make_run())]))
 
 
+FINALS = {
+    "ppd-sg": [0.6],
+    "ppd-adagrad": [0.7],
+    "pga": [0.9],
+    "oauc": [0.8],
+    "sgd": [0.3, 1.0],  # a low mean of a low and a high seed
+    "adagrad": [0.85],
+    "seventh": [0.95],
+    "eighth": [0.75],
+}
+MANY = list(FINALS)
+
+
+def test_a_panel_draws_six_lines_and_names_those_that_are_in_the_table():
+    runs = exact_runs(FINALS)
+    for run in runs:  # the iterate that is not shown must not count
+        other = {"last": "average", "average": "last"}[run["iterate"]]
+        run["result"]["final"][other] = 1 - run["result"]["final"][run["iterate"]]
+    figure = draw(runs)
+    (ax,) = panels(figure)
+    left = ["ppd-sg", "sgd"]
+    drawn = [line for line in MANY if line not in left]
+    assert markers(ax) == markers_of(drawn, MANY)
+    assert notes(ax) == "PPD-SG and SGD: in the table"
+    assert legend(figure) == [LABELS.get(line, line) for line in drawn]
+    (ax,) = panels(draw([run for run in runs if run["line"] not in left]))
+    assert len(ax.lines) == 6
+    assert notes(ax) == ""
+
+
+def test_of_equal_lines_the_first_are_drawn_and_those_without_a_final_value_last():
+    runs = exact_runs({line: [0.9] for line in MANY[:7]})
+    for ordered in (runs, runs[::-1]):
+        assert notes(panels(draw(ordered))[0]) == "seventh: in the table"
+    runs[0]["result"]["final"] = {"last": None, "average": None}
+    for ordered in (runs, runs[::-1]):
+        assert notes(panels(draw(ordered))[0]) == "PPD-SG: in the table"
+
+
+def test_what_cannot_be_drawn_takes_no_place_of_a_line():
+    runs = exact_runs(FINALS)
+    seventh, eighth = (next(run for run in runs if run["line"] == x) for x in MANY[6:])
+    seventh["history"] = []
+    runs[runs.index(eighth)] = diverged(eighth)
+    (ax,) = panels(draw(runs))
+    assert markers(ax) == markers_of(LABELS, MANY)
+    assert notes(ax) == "seventh: no values; eighth diverged (1 of 1)"
+
+
+def test_a_line_that_another_panel_draws_is_in_the_legend():
+    runs = exact_runs(FINALS)
+    runs += exact_runs({"ppd-sg": [0.6]}, protocol="strong")
+    figure = draw(runs)
+    assert [len(ax.lines) for ax in panels(figure)] == [6, 1]
+    assert notes(panels(figure)[0]) == "PPD-SG and SGD: in the table"
+    assert "PPD-SG" in legend(figure)
+    assert "SGD" not in legend(figure)
+
+
+def test_a_line_looks_the_same_by_seconds():
+    runs = [make_run("x", at_once=9), make_run("y", at_once=1)]
+    (_, by_step), (by_seconds,) = (panels(draw(runs, by=by))[0].lines for by in figures.AXES)
+    assert by_seconds.get_color() == by_step.get_color()
+    assert by_seconds.get_marker() == by_step.get_marker()
+
+
 @pytest.mark.parametrize("length", [3, 20, 30, 48])
 def test_the_legend_is_no_wider_than_the_figure(length):
     figure = draw([make_run(line, label=line[:4].ljust(length, "e")) for line in LABELS])
     paper.svg(figure)
-    legend = figure.legends[0].get_window_extent()
-    assert legend.x0 >= 0
-    assert legend.width <= figure.bbox.width
+    extent = figure.legends[0].get_window_extent()
+    assert extent.x0 >= 0
+    assert extent.width <= figure.bbox.width
+
+
+# --- the final test AUC by ratio ----------------------------------------------------------------
+
+
+def sum_up(runs):
+    return paper.summary_figure(summarize(runs))
+
+
+def ratios(ax):
+    return [label.get_text() for label in ax.get_xticklabels()]
+
+
+def test_the_summary_shows_the_means_and_ranges_of_the_rows():
+    runs = [
+        run
+        for protocol in ("paper", "strong")
+        for ratio in ("91/9", "50/50", "71/29")
+        for run in make_runs(protocol=protocol, ratio=ratio)
+    ]
+    rows, figure = summarize(runs), sum_up(runs)
+    assert len(panels(figure)) == 2
+    for ax, protocol in zip(panels(figure), ("paper", "strong"), strict=True):
+        assert ratios(ax) == ["50/50", "71/29", "91/9"]
+        assert markers(ax) == markers_of(LABELS, LABELS)
+        for line, points, bars in zip(LABELS, ax.lines, ax.collections, strict=True):
+            own = {
+                row.ratio: row.shown for row in rows if (row.line, row.protocol) == (line, protocol)
+            }
+            x = points.get_xdata()
+            assert np.rint(x).tolist() == [0, 1, 2]
+            assert points.get_ydata().tolist() == [own[ratio].mean for ratio in ratios(ax)]
+            for place, ratio, bar in zip(x, ratios(ax), bars.get_segments(), strict=True):
+                values = own[ratio].by_seed.values()
+                assert bar.tolist() == [[place, min(values)], [place, max(values)]]
+                assert ax.get_ylim()[0] < min(values) < max(values) < ax.get_ylim()[1]
+    assert legend(figure) == list(LABELS.values())
+
+
+def test_the_summary_has_a_panel_per_dataset_and_protocol():
+    runs = make_runs(["sgd", "pga"]) + make_runs(["sgd"], protocol="strong")
+    runs += make_runs(["sgd"], dataset="stl10", protocol="strong", ratio="20:1")
+    runs += make_runs(["sgd"], dataset="stl10", protocol="strong", ratio="10:1")
+    figure = sum_up(runs)
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles == ["paper's protocol", "strong protocol", "", "strong protocol"]
+    assert [len(ax.lines) for ax in figure.axes] == [2, 1, 0, 1]
+    named = [ax.get_ylabel().split("\n")[0] for ax in panels(figure)]
+    assert named == ["CIFAR-10", "", "STL-10"]
+    assert [ratios(ax) for ax in panels(figure)] == [["91/9"], ["91/9"], ["10:1", "20:1"]]
+
+
+def test_lines_look_in_the_summary_as_they_do_in_the_curves():
+    runs = make_runs(["sgd", "new", "ppd-sg", "newer"])
+    for one, other in zip(*(panels(f(runs))[0].lines for f in (draw, sum_up)), strict=True):
+        for look in ("color", "marker", "markersize"):
+            assert getattr(one, f"get_{look}")() == getattr(other, f"get_{look}")()
+        assert one._unscaled_dash_pattern == other._unscaled_dash_pattern
+
+
+@pytest.mark.parametrize("ratios", [["91/9"], ["50/50", "71/29", "83/17", "91/9"]])
+def test_points_of_one_ratio_do_not_cover_each_other(ratios):
+    same = {line: [0.9, 0.8] for line in LABELS}
+    runs = [run for ratio in ratios for run in exact_runs(same, ratio=ratio)]
+    figure = sum_up(runs + make_runs(["sgd"], protocol="strong"))
+    paper.svg(figure)  # which lays it out
+    ax = panels(figure)[0]
+    x = np.array([line.get_xdata() for line in ax.lines])
+    points = ax.transData.transform([(value, 0.9) for value in x.T.flat])[:, 0] * 72 / figure.dpi
+    assert len(points) == 6 * len(ratios)
+    assert np.diff(points).min() > 5
+    assert ax.get_xlim()[0] < x.min()
+    assert x.max() < ax.get_xlim()[1]
+    np.testing.assert_allclose(x.mean(0), range(len(ratios)), atol=1e-12)
+
+
+def test_the_summary_draws_the_six_lines_that_are_best_over_its_ratios():
+    changed = {**FINALS, "sgd": [0.99], "eighth": [0.1]}  # so that others are best over both
+    runs = exact_runs(FINALS, ratio="50/50") + exact_runs(changed, ratio="91/9")
+    figure = sum_up(runs)
+    (ax,) = panels(figure)
+    drawn = [line for line in MANY if line not in ("ppd-sg", "eighth")]
+    assert markers(ax) == markers_of(drawn, MANY)
+    assert notes(ax) == "PPD-SG and eighth: in the table"
+    assert legend(figure) == [LABELS.get(line, line) for line in drawn]
+
+
+def test_the_summary_names_what_diverged_and_shows_the_rest():
+    runs = make_runs(["sgd", "pga"]) + make_runs(["sgd", "oauc"], ratio="50/50")
+    runs += [diverged(run) for run in make_runs(["pga", "adagrad"], ratio="50/50")]
+    runs[5] = diverged(runs[5])
+    for run in runs:
+        if run["line"] == "oauc":
+            run["result"]["final"] = {"last": None, "average": None}
+    figure = sum_up(runs)
+    (ax,) = panels(figure)
+    said = "PGA diverged (4 of 6); OAUC: no values; AdaGrad diverged (3 of 3)"
+    assert notes(ax) == said
+    assert [np.rint(line.get_xdata()).tolist() for line in ax.lines] == [[1], [0, 1]]
+    assert legend(figure) == ["PGA", "SGD"]
+    assert "<svg" in paper.svg(sum_up([diverged(make_run())]))
 
 
 # --- black and white ----------------------------------------------------------------------------
@@ -533,8 +718,9 @@ def lightness(colour):
 def test_no_two_lines_share_dashes_and_marker():
     lines = looks([*LABELS, *(f"other-{i}" for i in range(50))]).values()
     assert len({(look.dashes, look.marker) for look in lines}) == len(lines) == 56
-    (ax,) = panels(draw(make_runs([*LABELS, "x", "y"], 1)))
-    drawn = [(str(line._unscaled_dash_pattern), line.get_marker()) for line in ax.lines]
+    runs = make_runs(LABELS, 1) + make_runs(["x", "y"], 1, protocol="strong")
+    lines = [line for ax in panels(draw(runs)) for line in ax.lines]
+    drawn = [(str(line._unscaled_dash_pattern), line.get_marker()) for line in lines]
     assert len(set(drawn)) == len(drawn) == 8
     assert len({marker for _, marker in drawn}) == 8
     assert len({dashes for dashes, _ in drawn}) == 7
@@ -637,7 +823,7 @@ def page(tmp_path_factory):
 
 def test_the_page_is_whole_html_that_loads_nothing(page):
     parser = parse(page)
-    assert parser.tags.count("svg") == 2
+    assert parser.tags.count("svg") == 3
     assert parser.tags.count("h1") == 1
     assert not {"script", "link", "img", "iframe"} & set(parser.tags)
     assert len(set(parser.ids)) == len(parser.ids)
@@ -660,6 +846,17 @@ def test_the_page_has_the_numbers_and_where_they_come_from(page):
     assert "PPD-SG, seed 2: CIFAR-10, 91/9, paper&#39;s protocol" in text
     assert "A big GPU" in text
     assert "2026-01-02" in text
+
+
+def test_the_summary_comes_first_on_the_page(page, tmp_path):
+    heads = re.findall(r"<h2>(.*?)</h2>", page)
+    first = ["What was found", "Final test AUC by ratio", "Test AUC by iteration"]
+    assert heads[:3] == first
+    assert page.index('aria-label="Final test AUC') < page.index('aria-label="Test AUC against it')
+    mine = {"summary": '<svg width="72pt"><title>mine</title></svg>'}
+    text = write(tmp_path / "page.html", make_runs(["sgd"]), svgs=mine)
+    assert text.index("Final test AUC by ratio") < text.index("<title>mine</title>")
+    assert text.count("<svg") == 3
 
 
 def test_everything_from_data_is_escaped(tmp_path):
@@ -698,7 +895,7 @@ def test_the_page_says_what_diverged(tmp_path):
     runs = [*make_runs(["sgd"]), *(diverged(run) for run in make_runs(["pga"]))]
     text = write(tmp_path / "page.html", runs)
     parse(text)
-    assert text.count("PGA diverged (3 of 3)") == 2
+    assert text.count("PGA diverged (3 of 3)") == 3
     assert "<td>3 of 3</td>" in text
     assert text.count("training diverged at step 812") == 3
     assert "PGA, seed 0: CIFAR-10, 91/9, paper&#39;s protocol (diverged)" in text
@@ -724,7 +921,7 @@ def test_a_page_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "page.html"
     path.write_text("old")
     monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
-    monkeypatch.setattr("aucmax.paper.page._curves", lambda *_: [])
+    monkeypatch.setattr("aucmax.paper.page._figures", lambda *_: [])
     with pytest.raises(ZeroDivisionError):
         write(path, [make_run()])
     assert path.read_text() == "old"

@@ -537,7 +537,7 @@ def experiment(tmp_path_factory):
 def test_what_an_experiment_leaves(experiment):
     out, _ = experiment
     names = {f"runs/strong-digits-91-9-{line}-seed0.json" for line in LINES}
-    made = {"index.html", "table.txt", "by-step.svg", "by-seconds.svg"}
+    made = {"index.html", "table.txt", "summary.svg", "by-step.svg", "by-seconds.svg"}
     assert set(stamps(out)) == names | made
     page = (out / "index.html").read_text()
     assert all(label in page for label in ("PPD-SG", "SGD, cross-entropy", "Figure 1"))

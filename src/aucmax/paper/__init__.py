@@ -20,6 +20,7 @@ from aucmax.paper import datasets, prepare
 if TYPE_CHECKING:
     from aucmax.paper.experiment import reproduce
     from aucmax.paper.figures import figure
+    from aucmax.paper.overview_figure import summary_figure
     from aucmax.paper.page import caption_of_seconds, write_page
     from aucmax.paper.results import RunResult, read_results
     from aucmax.paper.settings import EXPERIMENTS, Plan
@@ -42,6 +43,7 @@ __all__ = [
     "reproduce",
     "rst_table",
     "summarize",
+    "summary_figure",
     "svg",
     "text_table",
     "write_page",
@@ -50,6 +52,7 @@ __all__ = [
 _NAMES = {
     "aucmax.paper.experiment": ["reproduce"],
     "aucmax.paper.figures": ["figure"],
+    "aucmax.paper.overview_figure": ["summary_figure"],
     "aucmax.paper.page": ["caption_of_seconds", "write_page"],
     "aucmax.paper.results": ["RunResult", "read_results"],
     "aucmax.paper.settings": ["EXPERIMENTS", "Plan"],

@@ -13,6 +13,7 @@ from aucmax.paper import datasets
 from aucmax.paper.figures import AXES, figure
 from aucmax.paper.folder import Folder
 from aucmax.paper.libauc import require_libauc
+from aucmax.paper.overview_figure import summary_figure
 from aucmax.paper.page import write_page
 from aucmax.paper.progress import RunsBar
 from aucmax.paper.provenance import commit
@@ -137,6 +138,8 @@ def _write_report(plan: Plan, runs: list[Run], folder: Folder) -> Path:
     svgs = {by: svg(figure(results, by=by)) for by in AXES}
     for by, drawn in svgs.items():
         (folder.path / f"by-{by}.svg").write_text(drawn, encoding="utf-8")
+    svgs["summary"] = svg(summary_figure(rows))
+    (folder.path / "summary.svg").write_text(svgs["summary"], encoding="utf-8")
     page = folder.path / "index.html"
     write_page(
         page, results, title=plan.title, wanted_seeds=plan.wanted_seeds,

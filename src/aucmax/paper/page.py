@@ -12,14 +12,20 @@ from markupsafe import Markup
 
 from aucmax.checks import count
 from aucmax.paper import figures, text_tables, verdicts
+from aucmax.paper.overview_figure import summary_figure
+from aucmax.paper.panels import MOST_LINES
 from aucmax.paper.results import RunResult
 from aucmax.paper.style import dataset_name, protocol_name
-from aucmax.paper.summary import grouped, labels, summarize, timed_alike
+from aucmax.paper.summary import Row, grouped, labels, summarize, timed_alike
 from aucmax.report import drawing, rendering
 from aucmax.report.drawing import Drawing
 
 TEMPLATES = Path(__file__).parent / "templates"
 
+SUMMARY_CAPTION = (
+    "Points are means over seeds, and bars reach from the lowest seed to the highest. A panel has "
+    f"at most {MOST_LINES} methods, those with the highest means; all are in the table."
+)
 CAPTION = (
     "Lines are means over seeds, and bands reach from the lowest seed to the highest. Columns are "
     "named by the positives and negatives of the training data. The first, noisy evaluations may "
@@ -50,7 +56,8 @@ def write_page(
         command: what to type to repeat the experiment.
         wanted_seeds: how many each line ought to have.
         wanted_steps: how many each run ought to have; None for as many as it has.
-        svgs: the figures by "step" and by "seconds" as :func:`svg` gives them; None draws them.
+        svgs: the figures "summary", by "step" and by "seconds" as :func:`svg` gives them; one that
+            is not there is drawn.
     """
     count("wanted_seeds", wanted_seeds)
     if wanted_steps is not None:
@@ -64,7 +71,7 @@ def write_page(
         overview=verdicts.overview(rows),
         paragraphs=[part.strip() for part in text.split("\n\n") if part.strip()],
         findings=verdicts.findings(rows),
-        curves=_curves(runs, svgs or {}),
+        figures=_figures(runs, rows, svgs or {}),
         numbers=Markup(text_tables.html_table(rows)),
         note=text_tables.NOTE.format(bold="Bold"),
         counts=_counts(runs),
@@ -74,20 +81,25 @@ def write_page(
     )
 
 
-def _curves(
-    runs: Sequence[RunResult], svgs: Mapping[str, str]
+def _figures(
+    runs: Sequence[RunResult], rows: Sequence[Row], svgs: Mapping[str, str]
 ) -> list[tuple[str, Drawing | None, str]]:
-    """Title, figure and caption of the curves by iteration, and by time if it was recorded."""
+    """Title, figure and caption: by ratio, by iteration, and by time if it was recorded."""
 
-    def drawn(by: str, label: str) -> Drawing:
-        text = svgs[by] if by in svgs else drawing.svg(figures.figure(runs, by))
-        return drawing.for_page(text, by, label)
+    def drawn(name: str, label: str) -> Drawing:
+        text = svgs.get(name)
+        if text is None:
+            is_summary = name == "summary"
+            text = drawing.svg(summary_figure(rows) if is_summary else figures.figure(runs, name))
+        return drawing.for_page(text, name, label)
 
     by_time, caption = None, ""
     if not all(math.isnan(run.seconds_per_step) for run in runs):
         by_time = drawn("seconds", "Test AUC against seconds of training")
         caption = caption_of_seconds(runs)
+    by_ratio = drawn("summary", "Final test AUC against the ratio")
     return [
+        ("Final test AUC by ratio", by_ratio, SUMMARY_CAPTION),
         ("Test AUC by iteration", drawn("step", "Test AUC against iterations"), CAPTION),
         ("Test AUC by time", by_time, caption),
     ]

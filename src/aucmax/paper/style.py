@@ -41,6 +41,8 @@ DASHES: tuple[tuple[float, ...], ...] = (
     (11, 3),
 )
 MARKERS = ("o", "s", "^", "D", "v", "X", "P", "*", "<")
+MARKER_SIZES = {"^": 6.0, "v": 6.0, "<": 6.0, "X": 6.5, "P": 7.0, "*": 9.0}
+"""In points, of those that would look smaller than others of 5."""
 
 
 class Look(NamedTuple):
@@ -97,3 +99,8 @@ def positives_share(ratio: str) -> float:
         return positives / (positives + negatives)
     except (ValueError, ZeroDivisionError):
         return float("inf")
+
+
+def ratios_in_order(ratios: Iterable[str]) -> list[str]:
+    """Each ratio once, from few positives to many."""
+    return sorted(set(ratios), key=lambda ratio: (positives_share(ratio), ratio))
