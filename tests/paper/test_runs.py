@@ -38,6 +38,7 @@ from aucmax.paper.tune import command_options, plan_trials, tune_runs
 pytestmark = pytest.mark.xdist_group("experiments")
 SMALL = {"protocols": ["strong"], "removed": [0.9], "seeds": 1}
 LINES = ("ppd-sg", "sgd")
+CLEAN = {"wrong": [0, 0], "valid": 200}
 EVERY_LINE = (
     "ppd-sg", "ppd-sg-normalized", "ppd-sg-pretrained", "ppd-sg-no-prox", "ppd-adagrad", "pga",
     "oauc", "sgd", "sgd-staged", "adagrad", "libauc",
@@ -342,7 +343,8 @@ def test_libauc_is_named_where_it_is_missing(monkeypatch):
 @pytest.mark.parametrize(("removed", "kept"), [(0.0, 678), (0.6, 271), (0.8, 136), (0.9, 68)])
 def test_the_parts_have_the_counts_that_were_wanted(digits, removed, kept):
     """Of 674 positives and 678 negatives; validation has 200 in the share that is left."""
-    counts = make_parts(one_run("sgd", removed=[removed]), digits).counts()
+    run = one_run("sgd", removed=[removed]).with_options(**CLEAN)
+    counts = make_parts(run, digits).counts()
     share = round(200 * kept / (674 + kept))
     assert counts["valid"] == [200 - share, share]
     assert counts["train"] == [674 - (200 - share), kept - share]
@@ -352,7 +354,7 @@ def test_the_parts_have_the_counts_that_were_wanted(digits, removed, kept):
 def test_the_parts_are_what_partition_thinning_and_split_leave(digits):
     run = make_plan("figure3", "digits", lines=["sgd"], seeds=3, removed=[0.9]).runs[-1]
     assert run.seed == 2
-    parts = make_parts(run, digits)
+    parts = make_parts(run.with_options(**CLEAN), digits)
     positive = prepare.random_halves(10, 2)
     y = np.isin(digits.y_train, positive).astype(int)
     rows = prepare.thin(y, 0.9, seed=2)
@@ -367,6 +369,19 @@ def test_the_parts_are_what_partition_thinning_and_split_leave(digits):
     assert parts.test[1].tolist() == np.isin(digits.y_test, positive).tolist()
 
 
+@pytest.mark.parametrize("protocol", ["paper", "strong"])
+def test_wrong_labels_are_trained_on_and_not_tested_on(digits, protocol):
+    run = one_run("sgd", protocol=protocol)
+    parts, clean = (make_parts(x, digits) for x in (run, run.with_options(wrong=[0, 0])))
+    assert torch.equal(parts.test[1], clean.test[1])
+    changed = torch.cat([parts.train[1] - clean.train[1], parts.valid[1] - clean.valid[1]])
+    true = torch.cat([clean.train[1], clean.valid[1]])
+    assert [int((changed == x).sum()) for x in (1, -1)] == [
+        round(0.2 * int((true == 0).sum())), round(0.06 * int((true == 1).sum()))
+    ]  # fmt: skip
+    assert all(torch.equal(x[0], y[0]) for x, y in zip(parts, clean, strict=True))
+
+
 @pytest.mark.parametrize(
     ("protocol", "train", "valid"),
     [
@@ -376,7 +391,7 @@ def test_the_parts_are_what_partition_thinning_and_split_leave(digits):
     ],
 )
 def test_the_readings_of_the_split(digits, protocol, train, valid):
-    run = one_run("sgd", experiment="readings", protocol=protocol).with_options(wrong=[0, 0])
+    run = one_run("sgd", experiment="readings", protocol=protocol).with_options(**CLEAN)
     parts = make_parts(run, digits)
     assert parts.counts() == {"train": train, "valid": valid, "test": [222, 223]}
     shared = (parts.train[0].flatten(1)[:, None] == parts.valid[0].flatten(1)).all(2).sum()
@@ -587,7 +602,8 @@ def test_a_result_is_that_of_fit_called_by_hand(experiment, digits):
     settings = found["configuration"]
     y = (digits.y_train >= 5).astype(int)
     rows = prepare.thin(y, 0.9, seed=0)
-    train, valid = (rows[part] for part in prepare.split(y[rows], 200, seed=0))
+    train, valid = (rows[part] for part in prepare.split(y[rows], 0.2, seed=0))
+    y[rows] = prepare.mislabel(y[rows], (0.2, 0.06), seed=0)
     x = torch.from_numpy(digits.x_train).permute(0, 3, 1, 2)
     x_test = torch.from_numpy(digits.x_test).permute(0, 3, 1, 2)
     y, y_test = torch.from_numpy(y), torch.from_numpy(digits.y_test >= 5)

@@ -22,6 +22,7 @@ DATASETS = {
     "cifar100": "CIFAR-100",
     "stl10": "STL-10",
     "catdog": "Cat & Dog",
+    "digits": "digits with wrong labels",
 }
 PROTOCOLS = {
     "paper": "paper's protocol",
