@@ -91,6 +91,8 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import aucmax
+from aucmax.disk import write_json
+from aucmax.paper.provenance import provenance
 from aucmax.stages import Stage, polynomial, theory, theory_gamma
 
 LR = 0.2  # eta_0 of both methods
@@ -391,13 +393,31 @@ def draw_figure(rates: Sequence[Rate], drawn: np.ndarray, out: Path) -> list[Pat
     return save(fig, out, "pl_rates")
 
 
+def write_rates(path: Path, rates: Sequence[Rate], seed: int) -> None:
+    """The slopes with their intervals as a JSON file, and what they were measured with."""
+    measured = [
+        {
+            "name": rate.name,
+            "iterations": int(rate.iterations[-1]),
+            "slope": rate.slope,
+            "low": rate.low,
+            "high": rate.high,
+            "last_gap": float(rate.gaps[-1].mean()),
+        }
+        for rate in rates
+    ]
+    runs = rates[0].gaps.shape[1]
+    write_json(path, {"runs": runs, "seed": seed, "rates": measured, **provenance("cpu")})
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print the table, draw the figure if ``--out`` says where."""
+    """Measure, print the table, write and draw what ``--json`` and ``--out`` ask for."""
     parser = argparse.ArgumentParser(description="Measure the rates of PPD-SG and PGA.")
     parser.add_argument("--iterations", type=int, default=40_000, help="of each method, at most")
     parser.add_argument("--runs", type=int, default=512, help="independent runs to average over")
     parser.add_argument("--seed", type=int, default=0, help="of starts, samples and PGA's draw")
     parser.add_argument("--out", type=Path, help="folder for the figure; else none is drawn")
+    parser.add_argument("--json", type=Path, help="file for the slopes; else none is written")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # the tensors are too small to share between cores
     console = Console(highlight=False)
@@ -413,6 +433,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             lambda steps: progress.advance(task, steps),
         )
     console.print(slopes_table(rates))
+    if options.json is not None:
+        write_rates(options.json, rates, options.seed)
+        console.print(f"Slopes: {options.json}", soft_wrap=True)
     if options.out is not None:
         for path in draw_figure(rates, drawn, options.out):
             console.print(f"Figure: {path}", soft_wrap=True)

@@ -1,5 +1,6 @@
 """The example scripts run as a reader would run them, and write where they are told to."""
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -89,6 +90,19 @@ def test_without_a_folder_nothing_is_left_behind(tmp_path, scripts):
     assert "Figure" not in result.stdout
     assert not list(tmp_path.iterdir())
     assert files_below(EXAMPLES) == before
+
+
+def test_rates_are_written_where_they_are_wanted(tmp_path, scripts):
+    result = scripts.run(*PL_RATES, "--json", "rates.json", cwd=tmp_path, env=PLAIN)
+    assert result.returncode == 0, result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["rates.json"]
+    written = json.loads((tmp_path / "rates.json").read_text("utf-8"))
+    assert (written["runs"], written["seed"]) == (8, 0)
+    assert written["rates"][0]["name"] == "PPD-SG, stage average"
+    for rate in written["rates"]:
+        assert rate["low"] < rate["slope"] < rate["high"] < 0
+        assert f"{rate['slope']:.2f}" in result.stdout
+        assert 200 < rate["iterations"] <= 300
 
 
 def test_digits_repeats_itself_and_has_a_bar_in_a_terminal(tmp_path, scripts, plain):
