@@ -10,6 +10,10 @@ and of each
     docs/results/NAME-summary.svg, -step.svg, -seconds.svg
     docs/results/pages/NAME-page.html    the self-contained page with every run's settings
 
+and of the figures together, with the rates that ``examples/pl_rates.py`` measured,
+
+    docs/results/verdicts.rst            which claims of the paper hold
+
 Nothing in them is written by hand. ``--check`` fails if they are not what the JSON gives.
 """
 
@@ -24,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from aucmax import paper
-from aucmax.paper import verdicts
+from aucmax.disk import read_json
+from aucmax.paper import claims, claims_page, verdicts
 from aucmax.paper.experiment import command_of
 from aucmax.paper.folder import Folder
 from aucmax.paper.settings import make_plan
@@ -33,12 +38,12 @@ from aucmax.paper.tune import TUNED
 
 HERE = Path(__file__).parent
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
+RATES = RESULTS / "rates.json"
 
 
-def publish(folder: Path, docs: Path) -> str:
-    """The pages of one experiment; returns the line of the list of all."""
-    runs = read_timed_results(Folder(folder))
-    first, name = runs[0], folder.name
+def publish(name: str, runs: list[paper.RunResult], docs: Path) -> None:
+    """The pages of one experiment."""
+    first = runs[0]
     plan = make_plan(first.experiment, first.dataset)
     title = verdicts.full_title(plan.title, runs, plan.wanted_seeds, plan.wanted_steps)
     svgs = {by: paper.svg(paper.figure(runs, by=by)) for by in ("step", "seconds")}
@@ -50,7 +55,6 @@ def publish(folder: Path, docs: Path) -> str:
         wanted_seeds=plan.wanted_seeds, wanted_steps=plan.wanted_steps, svgs=svgs,
     )  # fmt: skip
     (docs / f"{name}.rst").write_text(_page(name, title, runs), encoding="utf-8")
-    return name
 
 
 def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
@@ -129,10 +133,19 @@ def tuned_settings(folders: Iterable[Path]) -> str:
 def publish_all(docs: Path) -> None:
     """The pages of all experiments, and nothing else in their folder."""
     (docs / "pages").mkdir(parents=True, exist_ok=True)
-    names = [publish(folder, docs) for folder in sorted(RESULTS.iterdir()) if folder.is_dir()]
-    listed = "\n".join(f"   {name}" for name in names)
+    folders = [folder for folder in sorted(RESULTS.iterdir()) if folder.is_dir()]
+    results = {folder.name: read_timed_results(Folder(folder)) for folder in folders}
+    for name, runs in results.items():
+        publish(name, runs, docs)
+    verdict_page = claims_page.page([run for runs in results.values() for run in runs], _rate())
+    (docs / "verdicts.rst").write_text(verdict_page, encoding="utf-8")
+    listed = "\n".join(f"   {name}" for name in results)
     text = (HERE / "results.rst").read_text(encoding="utf-8")
     (docs / "index.rst").write_text(text.replace("   NAMES", listed), encoding="utf-8")
+
+
+def _rate() -> claims.Rate | None:
+    return claims.parse_rate(read_json(RATES), RATES.name) if RATES.exists() else None
 
 
 def differences(docs: Path) -> list[str]:

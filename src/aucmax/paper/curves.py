@@ -45,7 +45,7 @@ def curve(group: Sequence[RunResult]) -> Curve:
     if not finished:
         none = np.empty(0)
         return Curve(none, none, none, none, math.nan)
-    by_step = [_test_aucs(run) for run in finished]
+    by_step = [auc_by_step(run) for run in finished]
     steps = sorted(set.intersection(*map(set, by_step)))
     if all(by_step) and not steps:
         raise ValueError(
@@ -65,7 +65,7 @@ def curve(group: Sequence[RunResult]) -> Curve:
     )
 
 
-def _test_aucs(run: RunResult) -> dict[int, float]:
+def auc_by_step(run: RunResult) -> dict[int, float]:
     """Test AUC by step; a pretraining that has no average shows its last iterate."""
     key, key_of_last = (ROC_AUC.history_key("test", which) for which in (run.iterate, "last"))
     main = run.history[-1].get("phase") if run.history else None

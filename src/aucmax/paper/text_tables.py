@@ -64,8 +64,8 @@ def rst_table(rows: Sequence[Row]) -> str:
     """
     lines = [list(WHERE + HEADS)]
     for row in rows:
-        cells = (_marked(cell, "**{}**", _rst) for cell in cells_of(row, rows))
-        lines.append([*map(_rst, _where(row)), *cells])
+        cells = (_marked(cell, "**{}**", rst_text) for cell in cells_of(row, rows))
+        lines.append([*map(rst_text, _where(row)), *cells])
     items = ["   * - " + "\n     - ".join(line) for line in lines]
     head = [".. list-table::", "   :header-rows: 1", ""]
     return "\n".join([*head, *items, "", NOTE.format(bold="Bold")]) + "\n"
@@ -137,6 +137,6 @@ def _marked(cell: Cell, bold: str, escaped: Callable[[str], str] = str) -> str:
     return f"{text} {NEAR}" if cell.near else text
 
 
-def _rst(text: str) -> str:
+def rst_text(text: str) -> str:
     """The text with a backslash before what reStructuredText would read as markup."""
     return re.sub(r"([\\*`|_])", r"\\\1", " ".join(text.split()))

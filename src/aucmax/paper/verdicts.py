@@ -43,7 +43,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
 
 def overview(rows: Sequence[Row]) -> str:
     """In how many settings AUC maximization is ahead of cross-entropy, and in which it is not."""
-    pairs = _contest(rows)
+    pairs = contest(rows)
     if not pairs:
         return ""
     settings = f"{len(pairs)} setting{'' if len(pairs) == 1 else 's'}"
@@ -61,16 +61,24 @@ def overview(rows: Sequence[Row]) -> str:
     return f"{said} {by_choice}"
 
 
-def _contest(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """The AUC method and the line of cross-entropy that validation prefers, where there are both.
+def contest(
+    rows: Sequence[Row],
+    names: tuple[str, ...] = AUC_METHODS,
+    rivals: tuple[str, ...] = CROSS_ENTROPY,
+) -> list[tuple[Row, Row]]:
+    """Of each side the line that validation prefers, in each setting that has both sides.
 
     To take the best of several by their test AUC would flatter the side that has more of them.
+
+    Args:
+        rows: from :func:`aucmax.paper.summarize`.
+        names: the lines of one side, with their variants.
+        rivals: those of the other side.
     """
     pairs = [
-        (_best(group, AUC_METHODS, "valid"), _best(group, CROSS_ENTROPY, "valid"))
-        for group in by_setting(rows)
+        (_best(group, names, "valid"), _best(group, rivals, "valid")) for group in by_setting(rows)
     ]
-    return [(auc, plain) for auc, plain in pairs if auc is not None and plain is not None]
+    return [(one, other) for one, other in pairs if one is not None and other is not None]
 
 
 def _how_clearly(ahead: list[tuple[Row, Row]]) -> str:
@@ -110,7 +118,7 @@ def _finding(group: list[Row]) -> str:
 
 def _by_choice(group: list[Row]) -> str:
     """The same contest between the weights that validation data chose."""
-    pairs = _contest(group)
+    pairs = contest(group)
     if not pairs or not all(row.chosen.n for row in pairs[0]):
         return ""
     shown = [f"{row.label} {stat_text(row.chosen)}" for row in pairs[0]]
