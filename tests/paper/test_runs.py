@@ -84,7 +84,7 @@ def test_every_experiment_has_its_curves_at_every_ratio_for_every_seed(
     assert {run.experiment for run in plan.runs} == {experiment}
     assert len({run.name for run in plan.runs}) == len(plan.runs)
     assert len({run.key for run in plan.runs}) == curves * len(ratios)
-    assert plan.wanted_seeds == seeds
+    assert plan.wanted.seeds == seeds
 
 
 def test_the_lists_of_experiments_and_lines_are_whole():
@@ -140,7 +140,7 @@ def test_what_is_asked_for_is_what_is_planned():
         ("pga", 0), ("oauc", 0), ("pga", 1), ("oauc", 1),
     ]  # fmt: skip
     assert {(r.protocol, r.removed, r.options["steps"]) for r in plan.runs} == {("paper", 0.5, 7)}
-    assert (plan.wanted_seeds, plan.wanted_steps) == (3, 80_000)
+    assert plan.wanted == (3, 80_000, ("50/50", "71/29", "83/17", "91/9"))
     assert "Figure 2" in plan.title
     assert "STL-10" in plan.title
 
@@ -197,7 +197,7 @@ def test_from_the_general_to_the_special():
     ],
 )
 def test_the_first_stage_takes_its_share(line, protocol, steps, first):
-    run = one_run(line, "cifar10", protocol=protocol, steps=steps)
+    run = one_run(line, "stl10", protocol=protocol, steps=steps)  # whose settings are not tuned
     assert fit_options(run)["stages"][0].steps == first
 
 
@@ -577,7 +577,7 @@ def test_a_result_says_all_about_its_run(experiment):
         assert found["commit"] is None or found["commit"]
         assert found["seconds"] > 0
         assert 0 < found["seconds_per_step"] < found["seconds"]
-        assert [record["step"] for record in found["history"]] == list(range(10, 201, 10))
+        assert {record["step"] for record in found["history"]} >= {*range(10, 201, 10)}
         last, final = found["history"][-1], found["result"]["final"]
         assert final == {which: last[f"test_auc_{which}"] for which in ("last", "average")}
         assert 0.8 < final["last"] <= 1
@@ -619,7 +619,7 @@ def test_a_result_is_that_of_fit_called_by_hand(experiment, digits):
     result = aucmax.fit(
         model, (x[train], y[train]), (x[valid], y[valid]), test=(x_test, y_test), seed=0,
         method="ppd-sg", steps=200, batch_size=32, positives=0.5, eval_every=10, probe=256,
-        stages=aucmax.stages.geometric(settings["lr"], first, settings["factor"], stages=2),
+        stages=aucmax.stages.geometric(settings["lr"], first, settings["factor"], stages=5),
         loss_options={"normalize": True}, progress=False,
         optimizer_options={
             "gamma": settings["gamma"], "momentum": 0.9, "weight_decay": settings["weight_decay"],
@@ -788,7 +788,7 @@ def test_the_best_on_validation_data_is_used_for_every_seed(searched):
     found = searched({0.2: 0.6, 0.1: 0.7, 0.05: 0.9, 0.01: 0.8})
     assert [(run.seed, run.options["lr"]) for run in found] == [(0, 0.05), (1, 0.05)]
     kept = {k: v for k, v in found[0].options.items() if k not in ("lr", "tuned")}
-    assert kept == {k: v for k, v in before.options.items() if k != "lr"}
+    assert kept == {k: v for k, v in before.options.items() if k not in ("lr", "tuned")}
     (best,) = json.loads((searched.folder / "tuned.json").read_text()).values()
     where = {"protocol": "strong", "dataset": "digits", "ratio": "91/9", "line": "sgd"}
     search = {"trials": 4, "steps": 20, "how": "--tune"}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aucmax.paper.overview_figure import summary_figure
     from aucmax.paper.page import caption_of_seconds, write_page
     from aucmax.paper.results import RunResult, read_results
-    from aucmax.paper.settings import EXPERIMENTS, Plan
+    from aucmax.paper.settings import EXPERIMENTS, Plan, Wanted
     from aucmax.paper.summary import Row, Stat, summarize
     from aucmax.paper.text_tables import html_table, rst_table, text_table
     from aucmax.report.drawing import svg
@@ -34,6 +34,7 @@ __all__ = [
     "Row",
     "RunResult",
     "Stat",
+    "Wanted",
     "caption_of_seconds",
     "datasets",
     "figure",
@@ -55,7 +56,7 @@ _NAMES = {
     "aucmax.paper.overview_figure": ["summary_figure"],
     "aucmax.paper.page": ["caption_of_seconds", "write_page"],
     "aucmax.paper.results": ["RunResult", "read_results"],
-    "aucmax.paper.settings": ["EXPERIMENTS", "Plan"],
+    "aucmax.paper.settings": ["EXPERIMENTS", "Plan", "Wanted"],
     "aucmax.paper.summary": ["Row", "Stat", "summarize"],
     "aucmax.paper.text_tables": ["html_table", "rst_table", "text_table"],
     "aucmax.report.drawing": ["svg"],

@@ -142,8 +142,7 @@ def _write_report(plan: Plan, runs: list[Run], folder: Folder) -> Path:
     (folder.path / "summary.svg").write_text(svgs["summary"], encoding="utf-8")
     page = folder.path / "index.html"
     write_page(
-        page, results, title=plan.title, wanted_seeds=plan.wanted_seeds,
-        wanted_steps=plan.wanted_steps, command=command_of(results), svgs=svgs,
+        page, results, title=plan.title, wanted=plan.wanted, command=command_of(results), svgs=svgs,
     )  # fmt: skip
     return page
 
@@ -161,8 +160,8 @@ def command_of(results: Sequence[RunResult]) -> str:
         "protocol": protocols if len(protocols) == 1 else [],
         "removed": [] if removed == sorted({run.removed for run in plan.runs}) else removed,
         "lines": [] if set(lines) == {run.line for run in plan.runs} else lines,
-        "seeds": [] if seeds == plan.wanted_seeds else [seeds],
-        "steps": [] if steps == plan.wanted_steps else [steps],
+        "seeds": [] if seeds == plan.wanted.seeds else [seeds],
+        "steps": [] if steps == plan.wanted.steps else [steps],
     }
     given = [f"--{name} {' '.join(map(str, values))}" for name, values in options.items() if values]
     tuned = first.configuration.get("tuned")

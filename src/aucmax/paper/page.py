@@ -10,11 +10,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from aucmax.checks import count
 from aucmax.paper import figures, text_tables, verdicts
 from aucmax.paper.overview_figure import summary_figure
 from aucmax.paper.panels import MOST_LINES
 from aucmax.paper.results import RunResult
+from aucmax.paper.settings import Wanted
 from aucmax.paper.style import dataset_name, protocol_name
 from aucmax.paper.summary import Row, grouped, labels, summarize, timed_alike
 from aucmax.report import drawing, rendering
@@ -40,8 +40,7 @@ def write_page(
     title: str,
     text: str = "",
     command: str = "",
-    wanted_seeds: int = 3,
-    wanted_steps: int | None = None,
+    wanted: Wanted | None = None,
     svgs: Mapping[str, str] | None = None,
 ) -> None:
     """Write the page of an experiment: what was found, curves, tables, and every run's settings.
@@ -51,23 +50,19 @@ def write_page(
     Args:
         path: of the file; its folder is made if it is not there.
         runs: results of one experiment, from :func:`aucmax.paper.read_results`.
-        title: what the page is about; seeds and steps are added if they are fewer than wanted.
+        title: what the page is about; seeds, steps and ratios are added if they are fewer.
         text: plain paragraphs with an empty line between them, shown below the title.
         command: what to type to repeat the experiment.
-        wanted_seeds: how many each line ought to have.
-        wanted_steps: how many each run ought to have; None for as many as it has.
+        wanted: what the whole experiment has; None says that this is all.
         svgs: the figures "summary", by "step" and by "seconds" as :func:`svg` gives them; one that
             is not there is drawn.
     """
-    count("wanted_seeds", wanted_seeds)
-    if wanted_steps is not None:
-        count("wanted_steps", wanted_steps)
     rows = summarize(runs)
     rendering.write_page(
         Path(path),
         "experiment.html",
         TEMPLATES,
-        title=verdicts.full_title(title, runs, wanted_seeds, wanted_steps),
+        title=verdicts.full_title(title, runs, wanted),
         overview=verdicts.overview(rows),
         paragraphs=[part.strip() for part in text.split("\n\n") if part.strip()],
         findings=verdicts.findings(rows),

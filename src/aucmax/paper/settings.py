@@ -95,11 +95,8 @@ class Run:
 
     @property
     def ratio(self) -> str:
-        """Positives to negatives, from balanced classes: "91/9", of random partitions "10:1"."""
-        if self.partition == "random":
-            return f"{round(1 / (1 - self.removed))}:1"
-        positives = round(100 / (2 - self.removed))
-        return f"{positives}/{100 - positives}"
+        """Positives to negatives of the training data."""
+        return ratio_of(self.partition, self.removed)
 
     @property
     def key(self) -> LineKey:
@@ -129,14 +126,21 @@ class Run:
         return replace(self, options={**self.options, **options})
 
 
+class Wanted(NamedTuple):
+    """What a whole experiment has: so many seeds of a line, so many steps, all these ratios."""
+
+    seeds: int
+    steps: int
+    ratios: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Plan:
     """The runs of an experiment on one data set, and what is said about it."""
 
     title: str
     runs: list[Run]
-    wanted_seeds: int
-    wanted_steps: int
+    wanted: Wanted
     grid: dict[str, list[Any]]
 
 
@@ -186,7 +190,17 @@ def make_plan(
     if twice:
         raise ValueError(f"lines and removed must name every run once, found more of {twice[0]}")
     title = f"{own['title']}, {about['title']}"
-    return Plan(title, runs, own["seeds"], about["steps"], settings["grid"])
+    ratios = tuple(ratio_of(own["partition"], fraction) for fraction in own["removed"])
+    wanted = Wanted(own["seeds"], about["steps"], ratios)
+    return Plan(title, runs, wanted, settings["grid"])
+
+
+def ratio_of(partition: str, removed: float) -> str:
+    """Positives to negatives, from balanced classes: "91/9", of random partitions "10:1"."""
+    if partition == "random":
+        return f"{round(1 / (1 - removed))}:1"
+    positives = round(100 / (2 - removed))
+    return f"{positives}/{100 - positives}"
 
 
 def _options(

@@ -64,7 +64,10 @@ def rst_table(rows: Sequence[Row]) -> str:
     """
     lines = [list(WHERE + HEADS)]
     for row in rows:
-        cells = (_marked(cell, "**{}**", rst_text) for cell in cells_of(row, rows))
+        cells = (
+            _marked(cell, "**{}**", rst_text).replace(" ± ", "\u00a0±\u00a0")
+            for cell in cells_of(row, rows)
+        )
         lines.append([*map(rst_text, _where(row)), *cells])
     items = ["   * - " + "\n     - ".join(line) for line in lines]
     head = [".. list-table::", "   :header-rows: 1", ""]

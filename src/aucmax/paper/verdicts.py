@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aucmax.paper.results import RunResult
+from aucmax.paper.settings import Wanted
 from aucmax.paper.style import AUC_METHODS, CROSS_ENTROPY, is_a
 from aucmax.paper.summary import Row, by_setting, grouped
 from aucmax.paper.text_tables import setting_name, stat_text
 
 
-def full_title(
-    title: str, runs: Sequence[RunResult], wanted_seeds: int, wanted_steps: int | None
-) -> str:
-    """The title, with each line's seeds and each run's steps if they are fewer than wanted."""
-    groups = list(grouped(runs).values())
-    seeds = sorted({len(group) for group in groups})
-    steps = sorted({group[0].steps for group in groups})
+def full_title(title: str, runs: Sequence[RunResult], wanted: Wanted | None = None) -> str:
+    """The title, with the ratios, each line's seeds and steps if they are fewer than wanted."""
+    groups = grouped(runs)
+    seeds = sorted({len(group) for group in groups.values()})
+    steps = sorted({group[0].steps for group in groups.values()})
+    ratios = dict.fromkeys(key.ratio for key in groups)
     short = []
-    if seeds[0] < wanted_seeds:
+    if wanted is not None and not ratios.keys() >= {*wanted.ratios}:
+        short.append(f"{', '.join(ratios)} alone")
+    if wanted is not None and seeds[0] < wanted.seeds:
         short.append(f"{_span(seeds)} seed{'' if seeds[-1] == 1 else 's'}")
-    if wanted_steps is not None and steps[0] < wanted_steps:
-        short.append(f"{_span(steps)} of {wanted_steps:,} steps")
+    if wanted is not None and steps[0] < wanted.steps:
+        short.append(f"{_span(steps)} of {wanted.steps:,} steps")
     return f"{title} — {', '.join(short)}" if short else title
 
 
