@@ -33,9 +33,10 @@ docs: $(READY)   ## Build the site in docs/_build/html, warnings are errors
 
 MINUTES ?= 10
 MOMENTS ?= 20
-soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=20, and compare with ones left alone
+soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=20, compare with ones left alone; files of official size
 	$(BIN)/python tests/soak/interrupts.py --moments $(MOMENTS)
 	$(BIN)/python tests/soak/resume.py --minutes $(MINUTES)
+	$(BIN)/python tests/soak/official_files.py
 
 demo: $(READY)   ## Fit a model on a table that comes along, and show what it made
 	$(BIN)/aucmax demo
