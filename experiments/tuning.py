@@ -28,9 +28,10 @@ The step size eta0, gamma and the share of the steps that the first stage takes 
 on validation AUC, one seed, at the most imbalanced ratio alone, for every line alike; the other
 ratios take over what was found. Trials are points of the paper's grid, with half the steps as one
 more T0, drawn at random, at most as many as the search's options say (methods without stages have
-five points, the step sizes); each is short, and judged by the validation AUC at its end. :download:`All trials <tuning.csv>` are in a
-file. What was found is in ``src/aucmax/paper/tuned.toml``, with which every run begins. Asked for
-again, the options below search again.
+five points, the step sizes); each is short, and judged by the validation AUC at its end.
+:download:`All trials <tuning.csv>` are in a file. What was found is in
+``src/aucmax/paper/tuned.toml``, with which every run begins. Asked for again, the options below
+search again.
 """
 
 
