@@ -4,6 +4,7 @@ import gc
 import importlib
 import os
 import re
+import signal
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # models here are small, and ever
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell, for what runs in its background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):

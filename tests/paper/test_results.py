@@ -475,8 +475,8 @@ def test_a_row_per_protocol_and_a_column_per_ratio():
     figure = draw(runs)
     assert len(figure.axes) == 4
     assert [ax.get_title() for ax in figure.axes] == ["", "91/9", "50/50", ""]
-    named = [ax.get_ylabel().split("\n")[0] for ax in panels(figure)]
-    assert named == ["CIFAR-10, paper's protocol", "CIFAR-10, strong protocol"]
+    named = [ax.get_ylabel().split("\n\n")[0] for ax in panels(figure)]
+    assert named == ["CIFAR-10\npaper's protocol", "CIFAR-10\nstrong protocol"]
     runs = make_runs(["sgd"]) + make_runs(["sgd"], ratio="50/50")
     assert [ax.get_title() for ax in draw(runs).axes] == ["50/50", "91/9"]
 

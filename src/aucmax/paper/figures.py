@@ -69,7 +69,8 @@ def figure(runs: Sequence[RunResult], by: str = "step") -> Figure:
                 axes.pop(ratio).set_axis_off()
             _draw_row(axes, {ratio: filled[*place, ratio] for ratio in axes}, look, by)
             first = next(iter(axes.values()))
-            first.set_ylabel(f"{dataset_name(place[1])}, {protocol_name(place[0])}\n\ntest AUC")
+            where = f"{dataset_name(place[1])}\n{protocol_name(place[0])}"
+            first.set_ylabel(f"{where}\n\ntest AUC")
     return fig
 
 
