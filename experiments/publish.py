@@ -21,6 +21,7 @@ Nothing in them is written by hand. ``--check`` fails if they are not what the J
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -31,7 +32,7 @@ import tuning
 from aucmax import paper
 from aucmax.disk import read_json
 from aucmax.paper import claims, claims_page, verdicts
-from aucmax.paper.experiment import command_of
+from aucmax.paper.commands import command_of
 from aucmax.paper.folder import Folder
 from aucmax.paper.settings import make_plan
 from aucmax.paper.timing import read_timed_results
@@ -91,7 +92,7 @@ def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
 {paper.rst_table(rows)}
 To repeat it::
 
-    {command_of(runs)}
+    {command_of(runs).replace(chr(10), chr(10) + "    ")}
 """
 
 
@@ -117,7 +118,8 @@ def _step_sizes(runs: list[paper.RunResult]) -> str:
 
 def publish_all(docs: Path, settings: Path) -> None:
     """The pages of all experiments, nothing else in their folder, and the tuned settings."""
-    (docs / "pages").mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(docs, ignore_errors=True)
+    (docs / "pages").mkdir(parents=True)
     folders = [Folder(folder) for folder in sorted(RESULTS.iterdir()) if folder.is_dir()]
     studies = tuning.read_studies(folders)
     settings.write_text(tuning.settings(studies), encoding="utf-8")

@@ -25,6 +25,7 @@ from aucmax import history, paper, stages
 from aucmax.disk import write_json
 from aucmax.models import mlp
 from aucmax.paper import datasets, prepare, reproduce
+from aucmax.paper.commands import command_of
 from aucmax.paper.datasets import ImageData
 from aucmax.paper.folder import Folder
 from aucmax.paper.libauc import with_libauc
@@ -163,7 +164,7 @@ def test_the_last_word_counts():
 
 
 def test_from_the_general_to_the_special():
-    """Data set, it under the protocol, protocol, line, line under it, and what was found."""
+    """Data set, protocol, data set under it, line, line under it, and what was found."""
     keys = ("a", "b", "c", "d", "e", "f")
     settings = {
         "datasets": {"digits": dict.fromkeys(keys, 1) | {"eval_every": 50, "title": "Digits"}},
@@ -178,11 +179,11 @@ def test_from_the_general_to_the_special():
     settings["lines"]["mine"]["paper"] = dict.fromkeys(keys, 8)
     settings["datasets"]["digits"] |= {"strong": {"b": 9, "valid": 0.1}, "paper": {"a": 8}}
     found = _options(settings, "digits", "other", "mine", 100)
-    assert [found[key] for key in keys] == [1, 2, 3, 4, 5, 6]
+    assert [found[key] for key in keys] == [1, 9, 3, 4, 5, 6]
     known = {"method", "first_stage", "factor", "steps", "eval_every", "valid"}
     assert found.keys() == {*keys, *known}
     found = _options(settings, "digits", "strong", "mine", 100)
-    assert [found[key] for key in keys] == [1, 2, 2, 4, 5, 6]
+    assert [found[key] for key in keys] == [1, 9, 2, 4, 5, 6]
 
 
 @pytest.mark.parametrize(
@@ -192,8 +193,9 @@ def test_from_the_general_to_the_special():
         ("ppd-sg", "strong", 80_000, 40_000),
         ("sgd-staged", "strong", 80_000, 40_000),
         ("pga", "paper", 80_000, 208),
-        ("ppd-sg", "paper", 39, 1),
-        ("ppd-sg", "paper", 41, 2),
+        ("ppd-sg", "paper", 20_000, 2_000),
+        ("ppd-sg", "strong", 39, 20),
+        ("ppd-sg", "strong", 41, 21),
     ],
 )
 def test_the_first_stage_takes_its_share(line, protocol, steps, first):
@@ -207,7 +209,9 @@ def test_the_line_without_prox_is_what_its_name_says():
     momentum = {"momentum": 0.9, "weight_decay": 1e-3, "gamma": math.inf}
     assert options["optimizer_options"] == momentum
     assert options["loss_options"] == {"normalize": True}
-    (trials,) = plan_trials([one_run("ppd-sg-no-prox")], GRID, None, None).values()
+    (trials,) = plan_trials(
+        [one_run("ppd-sg-no-prox", tuned=False)], {"strong": GRID}, None, None
+    ).values()
     assert {trial.options["gamma"] for trial in trials} == {"inf"}
     assert len(trials) == 4
 
@@ -316,15 +320,18 @@ def test_images_are_augmented_where_they_are_images():
     assert fit_options(one_run("sgd", "cifar10", protocol="paper"))["augment"] is None
 
 
-@pytest.mark.parametrize("share", [0.0025, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("first", [0.0025, 0.1, 0.5, 1, 7, 3000.0])
 @pytest.mark.parametrize("steps", [1, 20, 2_000])
 @pytest.mark.parametrize("line", ["ppd-sg", "ppd-adagrad", "pga", "sgd-staged"])
-def test_the_stages_are_as_many_as_the_steps_need(line, steps, share):
-    run = one_run(line, steps=steps).with_options(first_stage=share, factor=4, lr=0.25)
+def test_the_stages_are_as_many_as_the_steps_need(line, steps, first):
+    run = one_run(line, steps=steps).with_options(first_stage=first, factor=4, lr=0.25)
     found = fit_options(run)["stages"]
     assert sum(stage.steps for stage in found) >= steps
     assert sum(stage.steps for stage in found[:-1]) < steps
-    assert (found[0].steps, found[0].lr) == (math.ceil(share * steps), 0.25)
+    assert (found[0].steps, found[0].lr) == (
+        first if first >= 1 else math.ceil(first * steps),
+        0.25,
+    )
     rule = stages.polynomial if line == "pga" else partial(stages.geometric, factor=4)
     assert found == rule(0.25, found[0].steps, stages=len(found))
 
@@ -716,32 +723,57 @@ def points(trials):
 
 
 def trials_of(run, grid, steps=20, most=None):
-    ((name, found),) = plan_trials([run], grid, steps, most).items()
+    ((name, found),) = plan_trials([run], {"strong": grid}, steps, most).items()
     assert name == run.key.file_name
     return found
 
 
-def test_every_point_of_the_grid_is_tried_once_in_an_order_of_its_own():
-    run = one_run("ppd-sg", steps=320)
+def test_every_point_of_the_grid_is_tried_once_those_near_the_settings_first():
+    run = one_run("ppd-sg", steps=320, tuned=False)
     trials = trials_of(run, GRID)
     assert sorted(points(trials)) == sorted(itertools.product(*GRID.values()))
-    assert points(trials) != sorted(points(trials))
+    assert {*points(trials)[:2]} == {(0.1, 2000, 0.5), (0.01, 2000, 0.5)}
+    changed = [(gamma != 2000) + (first != 0.5) for _, gamma, first in points(trials)]
+    assert changed == [0, 0, 1, 1, 1, 1, 2, 2]
+    assert points(trials_of(one_run("ppd-adagrad", tuned=False), GRID)) == points(trials)
     assert points(trials_of(run, GRID)) == points(trials)
     assert points(trials_of(run, GRID, most=3)) == points(trials)[:3]
     assert {(trial.options["steps"], trial.seed) for trial in trials} == {(20, 0)}
     assert len({trial.name for trial in trials} | {run.name}) == 9
 
 
+def test_a_lines_own_settings_are_among_the_trials():
+    """Those of PGA's first stage are in no grid."""
+    run = one_run("pga", tuned=False)
+    trials = trials_of(run, GRID)
+    assert len(trials) == 2 * 2 * 3
+    own = [trial for trial in trials[:2] if trial.options["lr"] == run.options["lr"]]
+    assert [trial.options["first_stage"] for trial in own] == [0.0026]
+
+
+def test_a_search_begins_without_what_others_found(tmp_path):
+    """So that options that it leaves alone are those of the settings."""
+    tuned, own = (one_run("ppd-sg", "cifar10", tuned=value).options for value in (True, False))
+    assert {"tuned"} == tuned.keys() - own.keys()
+    assert (own["lr"], own["gamma"], own["first_stage"]) == (0.1, 2000, 0.5)
+    with pytest.raises(ValueError, match="tune must be False for readings"):
+        reproduce("readings", tune=True, out=tmp_path)
+
+
 def test_a_trial_is_a_sixteenth_of_a_run_of_the_first_seed():
-    runs = make_plan("figure1", "digits", lines=["sgd", "pga"], steps=320).runs
-    trials = [trial for study in plan_trials(runs, GRID, None, None).values() for trial in study]
-    assert len(trials) == 2 * (2 + 8)  # two protocols, and what each line has
+    plan = make_plan("figure1", "digits", lines=["sgd", "ppd-sg"], steps=320, tuned=False)
+    studies = plan_trials(plan.runs, plan.grids, None, None)
+    trials = [trial for study in studies.values() for trial in study]
+    assert len(trials) == 2 * 5 + 5 * 3 * 4 + 5 * 3 * 3  # what each line has under each protocol
+    assert {t.options["first_stage"] for t in studies["paper-digits-91-9-ppd-sg"]} == {
+        200, 500, 1000, 2000,
+    }  # fmt: skip
     assert {trial.ratio for trial in trials} == {"91/9"}
     assert {(trial.options["steps"], trial.seed) for trial in trials} == {(20, 0)}
 
 
 def test_a_method_without_stages_has_step_sizes_alone():
-    trials = trials_of(one_run("sgd"), GRID)
+    trials = trials_of(one_run("sgd", tuned=False), GRID)
     assert sorted(trial.options["lr"] for trial in trials) == [0.01, 0.1]
     assert not any("gamma" in trial.options for trial in trials)
 
@@ -751,7 +783,9 @@ def trained_trials(tmp_path_factory, digits):
     """A search of step sizes whose trials are done: the runs, the grid and the folder."""
     folder = Folder(tmp_path_factory.mktemp("trials"))
     folder.store_images(digits)
-    runs = make_plan("figure1", "digits", lines=["sgd"], steps=320, **{**SMALL, "seeds": 2}).runs
+    runs = make_plan(
+        "figure1", "digits", lines=["sgd"], steps=320, tuned=False, **{**SMALL, "seeds": 2}
+    ).runs
     grid = {"lr": [0.2, 0.1, 0.05, 0.01]}
     for trial in trials_of(runs[0], grid):
         train_run(trial, folder, "cpu", 1)
@@ -776,15 +810,15 @@ def searched(tmp_path, trained_trials):
                 found["history"][0]["valid_auc_average"] = 1 - value  # the end counts
             path.write_text(json.dumps(found))
         (tmp_path / "studies.log").unlink(missing_ok=True)
-        studies = plan_trials(runs, grid, 20, None)
-        return tune_runs(runs, studies, grid, runner(tmp_path), "--tune")
+        studies = plan_trials(runs, {"strong": grid}, 20, None)
+        return tune_runs(runs, studies, runner(tmp_path), "--tune")
 
     search.folder = tmp_path
     return search
 
 
 def test_the_best_on_validation_data_is_used_for_every_seed(searched):
-    before = one_run("sgd", steps=320)
+    before = one_run("sgd", steps=320, tuned=False)
     found = searched({0.2: 0.6, 0.1: 0.7, 0.05: 0.9, 0.01: 0.8})
     assert [(run.seed, run.options["lr"]) for run in found] == [(0, 0.05), (1, 0.05)]
     kept = {k: v for k, v in found[0].options.items() if k not in ("lr", "tuned")}
@@ -827,17 +861,18 @@ def test_what_diverged_is_never_the_best(searched):
 
 def test_where_all_diverged_the_settings_stay(searched):
     found = searched(dict.fromkeys([0.2, 0.1, 0.05, 0.01]))
-    assert {run.options["lr"] for run in found} == {one_run("sgd").options["lr"]}
+    assert {run.options["lr"] for run in found} == {one_run("sgd", tuned=False).options["lr"]}
+    assert not any("tuned" in run.options for run in found)
+    assert json.loads((searched.folder / "tuned.json").read_text()) == {}
 
 
 def test_trials_of_other_settings_are_refused(searched):
     """Not taken for those of these settings."""
     searched(dict.fromkeys([0.2, 0.1, 0.05, 0.01], 0.5))
-    other = one_run("sgd", steps=320).with_options(batch_size=16)
-    grid = {"lr": [0.2, 0.1]}
-    studies = plan_trials([other], grid, 20, None)
+    other = one_run("sgd", steps=320, tuned=False).with_options(batch_size=16)
+    studies = plan_trials([other], {"strong": {"lr": [0.2, 0.1]}}, 20, None)
     with pytest.raises(ValueError, match="with another configuration"):
-        tune_runs([other], studies, grid, runner(searched.folder), "--tune")
+        tune_runs([other], studies, runner(searched.folder), "--tune")
 
 
 def test_tuning_without_optuna_says_what_to_install(tmp_path, monkeypatch):
@@ -846,3 +881,41 @@ def test_tuning_without_optuna_says_what_to_install(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"pip install 'aucmax\[tune\]'"):
         reproduce("figure1", tune=True, lines=["sgd"], steps=20, progress=False, **SMALL)
     assert not list(tmp_path.iterdir())
+
+
+def repeated(changes=None, **plan):
+    """What to type for results of a plan, of which some have other options."""
+    runs = make_plan("figure1", "digits", **plan).runs
+    runs = [run.with_options(**(changes or {}).get(run.line, {})) for run in runs]
+    return command_of([RunResult(**settings_of(run, "cpu"), history=[]) for run in runs])
+
+
+@pytest.mark.parametrize(
+    ("plan", "command"),
+    [
+        ({}, "--dataset digits"),
+        ({"protocols": ["paper"], "seeds": 1}, "--dataset digits --protocol paper --seeds 1"),
+        (
+            {"removed": [0.9, 0.5], "steps": 100},
+            "--dataset digits --removed 0.5 0.9 --steps 100",
+        ),
+        (
+            {"lines": ["sgd", "libauc"]},
+            "--dataset digits --protocol paper --lines sgd libauc\n"
+            "aucmax reproduce figure1 --dataset digits --protocol strong --lines sgd libauc",
+        ),
+    ],
+)
+def test_what_to_type_for_the_same_results(plan, command):
+    assert repeated(**plan) == f"aucmax reproduce figure1 {command}"
+
+
+def test_lines_that_ran_otherwise_have_a_command_of_their_own():
+    plan = {"protocols": ["strong"], "lines": ["sgd", "pga"]}
+    same, shorter = repeated({"pga": {"steps": 50}}, **plan).splitlines()
+    assert same.endswith("--protocol strong --lines sgd")
+    assert shorter.endswith("--protocol strong --lines pga --steps 50")
+    tuned = {"lr": 0.3, "tuned": "--tune-lr 0.3 0.1"}
+    same, searched = repeated({"pga": tuned}, **plan).splitlines()
+    assert same.endswith("--protocol strong --lines sgd")
+    assert searched.endswith("--protocol strong --lines pga --tune-lr 0.3 0.1")

@@ -3,8 +3,8 @@
     python tests/soak/official_files.py [cifar100 stl10]
 
 CIFAR-100 and STL-10 need files that few have: here their images are noise, lighter for the second
-half of the classes, and only the checksums are left out. Two lines take a step each; what was
-counted and reached is looked at. Takes minutes. Not a test that pytest collects.
+half of the classes, and only the checksums are left out. Two lines take a step each, and the
+positives and negatives are counted. Takes minutes. Not a test that pytest collects.
 """
 
 import argparse

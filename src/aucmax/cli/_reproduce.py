@@ -53,9 +53,9 @@ def reproduce(
         protocol: The paper's own way to train, a strong present-day one, or the experiment's.
         removed: Fractions of the training negatives to remove, instead of the experiment's.
         lines: Some of the curves, such as ppd-sg pga sgd, instead of the experiment's.
-        seeds: How many seeds, instead of three.
+        seeds: How many seeds, instead of the experiment's.
         steps: Steps of each run, instead of the data set's.
-        tune: First search the paper's grid of step sizes, gamma and T0 on validation AUC.
+        tune: First search a grid of step sizes, gamma and T0 on validation AUC.
         tune_lr: Search these step sizes, and of gamma and T0 only what is given likewise.
         tune_gamma: Search these values of gamma.
         tune_first_stage: Search these shares of the steps for the first stage, T0.

@@ -10,6 +10,7 @@ from typing import Any
 
 from aucmax import checks
 from aucmax.paper import datasets
+from aucmax.paper.commands import command_of
 from aucmax.paper.figures import AXES, figure
 from aucmax.paper.folder import Folder
 from aucmax.paper.libauc import require_libauc
@@ -17,7 +18,6 @@ from aucmax.paper.overview_figure import summary_figure
 from aucmax.paper.page import write_page
 from aucmax.paper.progress import RunsBar
 from aucmax.paper.provenance import commit
-from aucmax.paper.results import RunResult
 from aucmax.paper.runner import Runner
 from aucmax.paper.settings import Plan, Run, make_plan
 from aucmax.paper.summary import summarize
@@ -64,12 +64,13 @@ def reproduce(
         protocols: some of the experiment's; None for all, "paper" and "strong" of a figure.
         removed: fractions of the training negatives to remove; None for the experiment's.
         lines: some of the lines in ``settings.toml``; None for the experiment's.
-        seeds: how many seeds; None for the experiment's three.
+        seeds: how many seeds; None for the experiment's.
         steps: of each run; None for the data set's.
-        tune: True first searches the paper's grid of eta0 ("lr"), gamma and the share of the first
-            stage, T0 ("first_stage"), on validation AUC, one seed each, at the most imbalanced of
-            the ratios; the runs of all ratios then use what was found. A mapping is a grid of your
-            own, such as ``{"lr": [0.1, 0.01]}``. Needs Optuna, whose tools can look at the search.
+        tune: True first searches a grid of eta0 ("lr"), gamma and the first stage's steps, T0
+            ("first_stage"), on validation AUC, one seed each, at the most imbalanced of the
+            ratios; the runs of all ratios then use what was found. A mapping is a grid of your
+            own, such as ``{"lr": [0.1, 0.01]}``. False uses what earlier searches found. Needs
+            Optuna, whose tools can look at the search.
         tune_steps: of each trial; None for a sixteenth of ``steps``, the paper's 5,000.
         trials: at most so many of the grid's points for each line; None for all.
         data: the folder of the data sets' files, see :func:`aucmax.paper.datasets.load`.
@@ -101,12 +102,17 @@ def reproduce(
         deadline = time.monotonic() + seconds
     plan = make_plan(
         experiment, dataset, protocols=protocols, removed=removed, lines=lines, seeds=seeds,
-        steps=steps,
+        steps=steps, tuned=tune is False,
     )  # fmt: skip
+    if experiment == "readings" and tune is not False:
+        raise ValueError("tune must be False for readings, which have the settings of figure 1")
     if any(run.options["method"] == "libauc" for run in plan.runs):
         require_libauc()
-    grid = plan.grid if tune is True else {k: list(v) for k, v in dict(tune or {}).items()}
-    studies = {} if tune is False else plan_trials(plan.runs, grid, tune_steps, trials)
+    studies: dict[str, list[Run]] = {}
+    if tune is not False:
+        own = {} if tune is True else {name: list(values) for name, values in tune.items()}
+        grids = plan.grids if tune is True else dict.fromkeys(plan.grids, own)
+        studies = plan_trials(plan.runs, grids, tune_steps, trials)
     if reuse is not None and not (Path(reuse) / "runs").is_dir():
         raise ValueError(f"reuse must be a folder of results, with runs in it, found {reuse}")
     folder = Folder(Path(out or f"runs/{experiment}-{dataset}"))
@@ -118,7 +124,7 @@ def reproduce(
         runner = Runner(folder, where, count, bar, deadline, images, earlier)
         if studies:
             how = command_options(tune, tune_steps, trials)
-            runs = tune_runs(runs, studies, grid, runner, how)
+            runs = tune_runs(runs, studies, runner, how)
         runner.train("training", runs)
         if time_alone:
             time_lines([run for run in runs if run.seed == 0], runner)
@@ -145,28 +151,3 @@ def _write_report(plan: Plan, runs: list[Run], folder: Folder) -> Path:
         page, results, title=plan.title, wanted=plan.wanted, command=command_of(results), svgs=svgs,
     )  # fmt: skip
     return page
-
-
-def command_of(results: Sequence[RunResult]) -> str:
-    """The command that repeats results, as far as they differ from the experiment's own plan."""
-    first = results[0]
-    plan = make_plan(first.experiment, first.dataset)
-    protocols = list(dict.fromkeys(result.protocol for result in results))
-    lines = list(dict.fromkeys(result.line for result in results))
-    removed = sorted({result.configuration["removed"] for result in results})
-    seeds, steps = len({r.seed for r in results}), max(r.steps for r in results)
-    options: dict[str, list[Any]] = {
-        "dataset": [first.dataset],
-        "protocol": protocols if len(protocols) == 1 else [],
-        "removed": [] if removed == sorted({run.removed for run in plan.runs}) else removed,
-        "lines": [] if set(lines) == {run.line for run in plan.runs} else lines,
-        "seeds": [] if seeds == plan.wanted.seeds else [seeds],
-        "steps": [] if steps == plan.wanted.steps else [steps],
-    }
-    given = [f"--{name} {' '.join(map(str, values))}" for name, values in options.items() if values]
-    tuned = first.configuration.get("tuned")
-    is_known = any(
-        run.line == first.line and run.options.get("tuned") == tuned for run in plan.runs
-    )
-    search = [tuned] if tuned and not is_known else []
-    return " ".join([f"aucmax reproduce {first.experiment}", *given, *search])

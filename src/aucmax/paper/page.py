@@ -28,8 +28,8 @@ SUMMARY_CAPTION = (
 )
 CAPTION = (
     "Lines are means over seeds, and bands reach from the lowest seed to the highest. Columns are "
-    "named by the positives and negatives of the training data. The first, noisy evaluations may "
-    "lie below a panel."
+    "named by the positives and negatives of the training data, before any label is made wrong. "
+    "The first, noisy evaluations may lie below a panel."
 )
 
 
@@ -38,7 +38,6 @@ def write_page(
     runs: Sequence[RunResult],
     *,
     title: str,
-    text: str = "",
     command: str = "",
     wanted: Wanted | None = None,
     svgs: Mapping[str, str] | None = None,
@@ -51,7 +50,6 @@ def write_page(
         path: of the file; its folder is made if it is not there.
         runs: results of one experiment, from :func:`aucmax.paper.read_results`.
         title: what the page is about; seeds, steps and ratios are added if they are fewer.
-        text: plain paragraphs with an empty line between them, shown below the title.
         command: what to type to repeat the experiment.
         wanted: what the whole experiment has; None says that this is all.
         svgs: the figures "summary", by "step" and by "seconds" as :func:`svg` gives them; one that
@@ -64,7 +62,6 @@ def write_page(
         TEMPLATES,
         title=verdicts.full_title(title, runs, wanted),
         overview=verdicts.overview(rows),
-        paragraphs=[part.strip() for part in text.split("\n\n") if part.strip()],
         findings=verdicts.findings(rows),
         figures=_figures(runs, rows, svgs or {}),
         numbers=Markup(text_tables.html_table(rows)),

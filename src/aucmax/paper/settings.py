@@ -136,12 +136,12 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of an experiment on one data set, and what is said about it."""
+    """The runs of an experiment on one data set, what is said about it, and grids by protocol."""
 
     title: str
     runs: list[Run]
     wanted: Wanted
-    grid: dict[str, list[Any]]
+    grids: dict[str, dict[str, list[Any]]]
 
 
 def make_plan(
@@ -153,10 +153,12 @@ def make_plan(
     lines: Sequence[str] | None = None,
     seeds: int | None = None,
     steps: int | None = None,
+    tuned: bool = True,
 ) -> Plan:
     """The runs that the experiment's file lists, or those of them that are asked for.
 
-    The arguments are those of :func:`aucmax.paper.reproduce`.
+    The arguments are those of :func:`aucmax.paper.reproduce`; ``tuned`` says whether the runs have
+    what earlier searches found.
 
     Example:
         >>> plan = make_plan("figure1", "digits", protocols=["strong"], seeds=1)
@@ -164,7 +166,8 @@ def make_plan(
         (28, 'strong-digits-91-9-ppd-sg-seed0')
     """
     choice("experiment", experiment, EXPERIMENTS)
-    settings, own = {**_read("settings"), "tuned": _read("tuned")}, _read(experiment)
+    settings = {**_read("settings"), "tuned": _read("tuned") if tuned else {}}
+    own = _read(experiment)
     choice("dataset", dataset, tuple(settings["datasets"]))
     about = settings["datasets"][dataset]
     count = own["seeds"] if seeds is None else checks.count("seeds", seeds)
@@ -192,7 +195,21 @@ def make_plan(
     title = f"{own['title']}, {about['title']}"
     ratios = tuple(ratio_of(own["partition"], fraction) for fraction in own["removed"])
     wanted = Wanted(own["seeds"], about["steps"], ratios)
-    return Plan(title, runs, wanted, settings["grid"])
+    grids = {
+        protocol: {
+            name: values
+            for part in (settings["grid"], settings["grid"].get(protocol, {}))
+            for name, values in part.items()
+            if isinstance(values, list)
+        }
+        for protocol in own["lines"]
+    }
+    return Plan(title, runs, wanted, grids)
+
+
+def dataset_titles() -> dict[str, str]:
+    """What the data sets are called, by their names in the settings."""
+    return {name: about["title"] for name, about in _read("settings")["datasets"].items()}
 
 
 def ratio_of(partition: str, removed: float) -> str:
@@ -206,13 +223,13 @@ def ratio_of(partition: str, removed: float) -> str:
 def _options(
     settings: dict[str, Any], dataset: str, protocol: str, line: str, steps: int
 ) -> dict[str, Any]:
-    """Data set, protocol, line, then what a search found; the last word counts."""
+    """Data set, protocol, it on the data set, line, what a search found; the last word counts."""
     choice("lines", line, tuple(settings["lines"]))
     data, about = settings["datasets"][dataset], settings["lines"][line]
     own = settings["protocols"][protocol]
     base = own.get("like", protocol)
     layers = (
-        data, data.get(base, {}), settings["protocols"][base], own,
+        data, settings["protocols"][base], own, data.get(base, {}),
         about, about.get(base, {}), settings["tuned"].get(dataset, {}).get(f"{base}-{line}", {}),
     )  # fmt: skip
     merged = {

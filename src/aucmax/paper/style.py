@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from aucmax.paper.settings import dataset_titles
 from aucmax.report.style import COLOURS
 
 LINES = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad")
@@ -17,13 +18,7 @@ LINES = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad")
 AUC_METHODS = LINES[:4]
 CROSS_ENTROPY = LINES[4:]
 
-DATASETS = {
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "stl10": "STL-10",
-    "catdog": "Cat & Dog",
-    "digits": "digits with wrong labels",
-}
+DATASETS = dataset_titles()
 PROTOCOLS = {
     "paper": "paper's protocol",
     "paper-after": "held out after thinning",

@@ -68,7 +68,7 @@ def _seconds(run: Run, parts: Parts, device: str, steps: int) -> float:
     """Of a whole training of so many steps, in one stage."""
     timed = run.with_options(steps=steps, eval_every=steps, probe=2, pretrained=False)
     if "first_stage" in timed.options:
-        timed = timed.with_options(first_stage=1.0)
+        timed = timed.with_options(first_stage=steps)
     model = make_model(timed, parts.train[0])
     arguments = fit_arguments(timed, model, device)
     began = time.perf_counter()

@@ -116,9 +116,10 @@ def fit_options(run: Run) -> dict[str, Any]:
 
 
 def _stages(run: Run, steps: int) -> list[stages.Stage]:
-    """So many stages as the steps need; the first has a share of them."""
+    """So many stages as the steps need."""
     o, rule = run.options, run.method_settings.stages or stages.geometric
-    first = math.ceil(o["first_stage"] * steps)
+    wanted = o["first_stage"]
+    first = int(wanted) if wanted >= 1 else math.ceil(wanted * steps)
     growth = {"factor": o["factor"]} if rule is stages.geometric else {}
     count = 1
     while sum(s.steps or 0 for s in rule(o["lr"], first, stages=count, **growth)) < steps:
