@@ -39,6 +39,7 @@ def make_run(line="ppd-sg", seed=0, ratio="91/9", protocol="paper", points=30, *
     last = [x - 0.01 + rng.normal(0, 0.004) for x in average]
     history = [
         {"step": s, "phase": line, "test_auc_last": x, "test_auc_average": y, "loss": None}
+        | {"valid_auc_last": x - 0.02, "valid_auc_average": y - 0.02}
         for s, x, y in zip(steps, last, average, strict=True)
     ]
     final = {"last": last[-1], "average": average[-1]}
@@ -142,10 +143,12 @@ def test_rows_have_the_mean_and_spread_that_numpy_finds():
     assert [row.line for row in rows] == list(LABELS)
     for row in rows:
         own = [run["result"] for run in runs if run["line"] == row.line]
+        ends = [run["history"][-1] for run in runs if run["line"] == row.line]
         for stat, values in (
             (row.last, [x["final"]["last"] for x in own]),
             (row.average, [x["final"]["average"] for x in own]),
             (row.chosen, [x["chosen"]["test_auc"] for x in own]),
+            (row.final_valid, [x[f"valid_auc_{row.iterate}"] for x in ends]),
         ):
             assert stat.n == 3
             assert stat.mean == pytest.approx(np.mean(values), rel=1e-13)
@@ -239,7 +242,7 @@ def test_two_lines_of_one_name_are_told_apart():
 
 
 def exact_runs(values, **options):
-    """Runs whose every test AUC is given, by line; their curves do not end there."""
+    """Runs whose every AUC at the end is given, by line; test curves do not end there."""
     runs = []
     for line, aucs in values.items():
         for seed, auc in enumerate(aucs):
@@ -247,7 +250,9 @@ def exact_runs(values, **options):
                 "final": {"last": auc, "average": auc},
                 "chosen": {"step": 1, "iterate": "last", "test_auc": auc, "valid_auc": auc},
             }
-            runs.append(make_run(line, seed, result=result, **options))
+            run = make_run(line, seed, result=result, **options)
+            run["history"][-1].update(valid_auc_last=auc, valid_auc_average=auc)
+            runs.append(run)
     return runs
 
 
@@ -332,11 +337,28 @@ def test_another_cross_entropy_line_may_be_the_one_that_wins():
 
 
 def test_each_side_is_the_line_that_validation_prefers():
-    runs = exact_runs({"ppd-sg": [0.95], "pga": [0.93], "sgd": [0.94]})
+    runs = exact_runs({"ppd-sg": [0.95], "pga": [0.93], "oauc": [0.945], "sgd": [0.94]})
     runs[1]["result"]["chosen"]["valid_auc"] = 0.99
-    rows = summarize(runs)
-    assert "in 0 of 1 setting" in verdicts.overview(rows)
-    assert "validation chose: PGA 0.9300, SGD 0.9400." in verdicts.findings(rows)[0]
+    runs[2]["history"][-1]["valid_auc_average"] = 0.99
+    lead, (said,) = verdicts.overview(summarize(runs)), verdicts.findings(summarize(runs))
+    assert "in 1 of 1 setting, on one seed" in lead  # OAUC, by the end
+    assert "it is ahead in 0 of 1 setting" in lead  # PGA, by the weights chosen
+    assert "validation chose: PGA 0.9300, SGD 0.9400." in said
+
+
+def test_lines_are_compared_over_the_seeds_that_both_have():
+    """The last seed is hard, and SGD was not run with it."""
+    rows = summarize(exact_runs({"ppd-sg": [0.91, 0.92, 0.80], "sgd": [0.90, 0.90]}))
+    ours, rival = rows
+    assert ours.shown.mean < rival.shown.mean
+    assert ours.shown.minus(rival.shown) == pytest.approx(0.015)
+    said = plain(verdicts.findings(rows)[0])
+    assert "SGD is best with 0.9000 ± 0.0000 (last iterate, n = 2), but PPD-SG is on" in said
+    assert "on shared seeds 0.0150 above it." in said
+    assert "in 1 of 1 setting, 1 of them" in verdicts.overview(rows)
+    assert "it is ahead in 1 of 1 setting." in verdicts.overview(rows)
+    (other,) = summarize([make_run("sgd", 7)])  # no seed is shared
+    assert ours.shown.minus(other.shown) == pytest.approx(ours.shown.mean - other.shown.mean)
 
 
 def test_a_difference_within_the_noise_is_called_so():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from aucmax.paper.results import Reached, RunResult
+from aucmax.paper.results import Reached, RunResult, number
 from aucmax.paper.settings import LineKey
 from aucmax.paper.style import PROTOCOLS, in_order, positives_share
+from aucmax.train.metrics import ROC_AUC
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,15 @@ class Stat:
         mean = statistics.fmean(values) if values else math.nan
         sd = statistics.stdev(values) if len(values) > 1 else math.nan
         return cls(mean, sd, len(values), known)
+
+    def over(self, seeds: Collection[int]) -> float:
+        """The mean over some of its seeds, over all if none are named."""
+        return statistics.fmean(self.by_seed[seed] for seed in seeds) if seeds else self.mean
+
+    def minus(self, other: Stat) -> float:
+        """By how much its mean is above another, over the seeds that both have if there are any."""
+        seeds = self.by_seed.keys() & other.by_seed.keys()
+        return self.over(seeds) - other.over(seeds)
 
     def is_near(self, best: Stat) -> bool:
         """Whether it is within one standard error of the difference; no if that is unknown.
@@ -57,6 +67,7 @@ class Row:
         average: final test AUC of the average.
         chosen: test AUC of the weights that did best on validation data.
         valid: their validation AUC.
+        final_valid: final validation AUC of the iterate that the curve shows.
     """
 
     protocol: str
@@ -72,6 +83,7 @@ class Row:
     average: Stat
     chosen: Stat
     valid: Stat
+    final_valid: Stat
 
     @property
     def setting(self) -> tuple[str, str, str]:
@@ -149,7 +161,13 @@ def _row(key: LineKey, group: list[RunResult], label: str) -> Row:
         average=stat(lambda x: x.final["average"]),
         chosen=stat(lambda x: x.chosen.test_auc if x.chosen else math.nan),
         valid=stat(lambda x: x.chosen.valid_auc if x.chosen else math.nan),
+        final_valid=Stat.of({run.seed: _final_valid(run) for run in group if run.seed in reached}),
     )
+
+
+def _final_valid(run: RunResult) -> float:
+    key = ROC_AUC.history_key("valid", run.iterate)
+    return number(run.history[-1].get(key) if run.history else None, key)
 
 
 def by_setting(rows: Sequence[Row]) -> list[list[Row]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aucmax.paper.results import RunResult
 from aucmax.paper.settings import Wanted
 from aucmax.paper.style import AUC_METHODS, CROSS_ENTROPY, is_a
-from aucmax.paper.summary import Row, by_setting, grouped
+from aucmax.paper.summary import Row, Stat, by_setting, grouped
 from aucmax.paper.text_tables import setting_name, stat_text
 
 
@@ -48,25 +48,32 @@ def overview(rows: Sequence[Row]) -> str:
     pairs = contest(rows)
     if not pairs:
         return ""
-    settings = f"{len(pairs)} setting{'' if len(pairs) == 1 else 's'}"
-    ahead = [pair for pair in pairs if pair[0].shown.mean > pair[1].shown.mean]
-    behind = [setting_name(auc) for auc, plain in pairs if auc.shown.mean <= plain.shown.mean]
+    ahead = [(auc, plain) for auc, plain in pairs if auc.shown.minus(plain.shown) > 0]
+    behind = [setting_name(auc) for auc, plain in pairs if auc.shown.minus(plain.shown) <= 0]
     said = (
         "The AUC method that does best on validation data is, by mean final test AUC, ahead of the "
         "cross-entropy line that does best there "
-        f"in {len(ahead)} of {settings}{_how_clearly(ahead)}."
+        f"in {len(ahead)} of {_settings(pairs)}{_how_clearly(ahead)}."
     )
     if behind and ahead:
         said += f" It is not ahead in: {'; '.join(behind)}."
-    won = sum(auc.chosen.mean > plain.chosen.mean for auc, plain in pairs)
-    by_choice = f"With the weights that validation data chose, it is ahead in {won} of {settings}."
-    return f"{said} {by_choice}"
+    chosen = contest(rows, by="valid")
+    if not chosen:
+        return said
+    won = sum(auc.chosen.minus(plain.chosen) > 0 for auc, plain in chosen)
+    by_choice = f"With the weights that validation data chose, it is ahead in {won}"
+    return f"{said} {by_choice} of {_settings(chosen)}."
+
+
+def _settings(pairs: list[tuple[Row, Row]]) -> str:
+    return f"{len(pairs)} setting{'' if len(pairs) == 1 else 's'}"
 
 
 def contest(
     rows: Sequence[Row],
     names: tuple[str, ...] = AUC_METHODS,
     rivals: tuple[str, ...] = CROSS_ENTROPY,
+    by: str = "final_valid",
 ) -> list[tuple[Row, Row]]:
     """Of each side the line that validation prefers, in each setting that has both sides.
 
@@ -76,17 +83,31 @@ def contest(
         rows: from :func:`aucmax.paper.summarize`.
         names: the lines of one side, with their variants.
         rivals: those of the other side.
+        by: the validation AUC that counts, "final_valid" or, of the weights chosen, "valid".
     """
     pairs = [
-        (_best(group, names, "valid"), _best(group, rivals, "valid")) for group in by_setting(rows)
+        (_preferred(group, names, by), _preferred(group, rivals, by)) for group in by_setting(rows)
     ]
     return [(one, other) for one, other in pairs if one is not None and other is not None]
+
+
+def _preferred(group: list[Row], names: tuple[str, ...], by: str) -> Row | None:
+    """The line with the highest validation AUC, over the seeds that all have if there are any."""
+    known: list[tuple[Row, Stat]] = [
+        (row, stat) for row in group if is_a(row.line, names) and (stat := getattr(row, by)).n
+    ]
+    if not known:
+        return None
+    seeds = set.intersection(*(set(stat.by_seed) for _, stat in known))
+    return max(known, key=lambda pair: pair[1].over(seeds))[0]
 
 
 def _how_clearly(ahead: list[tuple[Row, Row]]) -> str:
     if not ahead:
         return ""
-    single = sum(min(auc.shown.n, plain.shown.n) < 2 for auc, plain in ahead)
+    single = sum(
+        len(auc.shown.by_seed.keys() & plain.shown.by_seed.keys()) < 2 for auc, plain in ahead
+    )
     if single:
         of_them = "" if single == len(ahead) else f"{single} of them "
         return f", {of_them}on one seed, which says nothing about chance"
@@ -104,15 +125,17 @@ def _finding(group: list[Row]) -> str:
     if is_a(best.line, CROSS_ENTROPY):
         if auc is None:
             return f"{said}. It minimizes cross-entropy; there is no result of an AUC method."
-        behind = f"{auc.label} is {_difference(auc, best)} it{_if_near(auc, best)}"
-        return f"{said}. AUC maximization does not win: {behind}."
+        behind = f"{auc.label} is {_difference(auc, best)} it"
+        if auc.shown.minus(best.shown) > 0:
+            return f"{said}, but {behind}."
+        return f"{said}. AUC maximization does not win: {behind}{_if_near(auc, best)}."
     if plain is None:
         return f"{said}; there is no result of cross-entropy to compare it with."
     said += f", {_difference(best, plain)} cross-entropy ({plain.label}, {plain.iterate} iterate)"
     below = [
         row.label
         for row in group
-        if is_a(row.line, AUC_METHODS) and row.shown.n and row.shown.mean < plain.shown.mean
+        if is_a(row.line, AUC_METHODS) and row.shown.n and row.shown.minus(plain.shown) < 0
     ]
     others = f" Below {plain.label}: {', '.join(below)}." if below else ""
     return f"{said}{_if_near(plain, best)}.{others}"
@@ -120,8 +143,8 @@ def _finding(group: list[Row]) -> str:
 
 def _by_choice(group: list[Row]) -> str:
     """The same contest between the weights that validation data chose."""
-    pairs = contest(group)
-    if not pairs or not all(row.chosen.n for row in pairs[0]):
+    pairs = contest(group, by="valid")
+    if not pairs:
         return ""
     shown = [f"{row.label} {stat_text(row.chosen)}" for row in pairs[0]]
     return f" With the weights that validation chose: {', '.join(shown)}."
@@ -133,17 +156,19 @@ def _diverged(group: list[Row]) -> str:
 
 
 def _difference(row: Row, other: Row) -> str:
-    difference = row.shown.mean - other.shown.mean
+    difference = row.shown.minus(other.shown)
+    seeds, others = row.shown.by_seed.keys(), other.shown.by_seed.keys()
+    where = "on shared seeds " if seeds != others and seeds & others else ""
     if f"{abs(difference):.4f}" == "0.0000":
-        return "level with"
-    return f"{abs(difference):.4f} {'above' if difference > 0 else 'below'}"
+        return f"{where}level with"
+    return f"{where}{abs(difference):.4f} {'above' if difference > 0 else 'below'}"
 
 
 def _if_near(row: Row, best: Row) -> str:
     return ", which is within one standard error" if row.shown.is_near(best.shown) else ""
 
 
-def _best(group: list[Row], names: tuple[str, ...] = (), what: str = "shown") -> Row | None:
+def _best(group: list[Row], names: tuple[str, ...] = ()) -> Row | None:
     """The row with the highest mean, of all or of those that are one of ``names``."""
-    known = [row for row in group if getattr(row, what).n and (not names or is_a(row.line, names))]
-    return max(known, key=lambda row: float(getattr(row, what).mean), default=None)
+    known = [row for row in group if row.shown.n and (not names or is_a(row.line, names))]
+    return max(known, key=lambda row: row.shown.mean, default=None)
