@@ -566,14 +566,16 @@ def test_the_slopes_of_pga_stand_beside_the_rate():
 
 def test_it_is_said_if_first_stages_are_longer_than_the_papers():
     def page(share, line="ppd-sg", **changes):
-        run = make_run(line, configuration={"first_stage": share}, **changes)
-        return claims_page.page([run, make_run("oauc")], None)
+        run = make_run(line, configuration={"first_stage": share}, steps=20_000, **changes)
+        return claims_page.page([run, make_run("oauc", steps=20_000)], None)
 
-    said = "paper's protocol PPD-SG have first stages of up to 50 % of the steps"
+    said = "paper's protocol PPD-SG have first stages of up to 10,000 iterations"
     assert said in page(0.5)
-    assert "up to 12.5 % of the steps" in page(0.125)
+    assert "up to 2,500 iterations" in page(0.125)
+    assert "up to 2,001 iterations" in page(2001)
     for other in (
-        page(0.025),
+        page(0.1),
+        page(2000),
         page(0.5, protocol="strong"),
         page(0.5, dataset="digits"),
         page(0.5, "ppd-sg-normalized"),

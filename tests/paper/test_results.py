@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aucmax import paper
-from aucmax.paper import curves, figures, text_tables, verdicts
+from aucmax.paper import curves, figures, sentences, text_tables
 from aucmax.paper.results import parse_result
 from aucmax.paper.settings import Wanted
 from aucmax.paper.style import looks, positives_share
@@ -193,7 +193,7 @@ def test_a_line_that_diverged_in_every_run_is_still_there():
     rows = summarize([diverged(run) for run in make_runs(["pga"])] + make_runs(["sgd"]))
     text = paper.text_table(rows)
     assert re.search(r"PGA +0 +diverged +diverged +diverged +3 of 3", text)
-    assert "Diverged: PGA 3 of 3" in verdicts.findings(rows)[0]
+    assert "Diverged: PGA 3 of 3" in sentences.findings(rows)[0]
 
 
 def test_missing_numbers_are_dashes_and_lower_n():
@@ -306,41 +306,43 @@ def test_sphinx_can_read_the_table():
 
 def test_a_finding_says_who_is_best_and_by_how_much():
     rows = summarize(exact_runs({"ppd-sg": [0.95] * 3, "pga": [0.9] * 3, "sgd": [0.94] * 3}))
-    (said,) = verdicts.findings(rows)
+    (said,) = sentences.findings(rows)
     assert said.startswith("CIFAR-10, 91/9, paper's protocol: PPD-SG is best with 0.9500 ± 0.0000")
     assert "0.0100 above cross-entropy (SGD, last iterate). Below SGD: PGA." in said
-    lead = verdicts.overview(rows)
+    lead = sentences.overview(rows)
     assert "best there in 1 of 1 setting, 1 of them by more" in lead
 
 
 def test_a_finding_compares_the_iterates_that_the_curves_show():
     runs = exact_runs({"ppd-sg": [0.95], "sgd": [0.94]})
     runs[0]["result"]["final"]["last"], runs[1]["result"]["final"]["average"] = 0.5, 0.99
-    (said,) = verdicts.findings(summarize(runs))
+    (said,) = sentences.findings(summarize(runs))
     assert "PPD-SG is best with 0.9500 (average iterate, n = 1), 0.0100 above" in said
 
 
 def test_it_is_said_where_auc_maximization_does_not_win():
     rows = summarize(exact_runs({"ppd-sg": [0.93] * 3, "sgd": [0.94] * 3}))
-    (said,) = verdicts.findings(rows)
+    (said,) = sentences.findings(rows)
     assert "SGD is best" in said
     assert "AUC maximization does not win: PPD-SG is 0.0100 below it" in said
-    lead = verdicts.overview(rows)
+    lead = sentences.overview(rows)
     assert "in 0 of 1 setting. With the weights" in lead
     assert "weights that validation data chose, it is ahead in 0 of 1 setting" in lead
 
 
 def test_another_cross_entropy_line_may_be_the_one_that_wins():
     rows = summarize(exact_runs({"ppd-sg": [0.95], "sgd": [0.94], "adagrad": [0.96]}))
-    assert "AUC maximization does not win: PPD-SG is 0.0100 below it." in verdicts.findings(rows)[0]
-    assert "in 0 of 1 setting" in verdicts.overview(rows)
+    assert (
+        "AUC maximization does not win: PPD-SG is 0.0100 below it." in sentences.findings(rows)[0]
+    )
+    assert "in 0 of 1 setting" in sentences.overview(rows)
 
 
 def test_each_side_is_the_line_that_validation_prefers():
     runs = exact_runs({"ppd-sg": [0.95], "pga": [0.93], "oauc": [0.945], "sgd": [0.94]})
     runs[1]["result"]["chosen"]["valid_auc"] = 0.99
     runs[2]["history"][-1]["valid_auc_average"] = 0.99
-    lead, (said,) = verdicts.overview(summarize(runs)), verdicts.findings(summarize(runs))
+    lead, (said,) = sentences.overview(summarize(runs)), sentences.findings(summarize(runs))
     assert "in 1 of 1 setting, on one seed" in lead  # OAUC, by the end
     assert "it is ahead in 0 of 1 setting" in lead  # PGA, by the weights chosen
     assert "validation chose: PGA 0.9300, SGD 0.9400." in said
@@ -352,26 +354,26 @@ def test_lines_are_compared_over_the_seeds_that_both_have():
     ours, rival = rows
     assert ours.shown.mean < rival.shown.mean
     assert ours.shown.minus(rival.shown) == pytest.approx(0.015)
-    said = plain(verdicts.findings(rows)[0])
+    said = plain(sentences.findings(rows)[0])
     assert "SGD is best with 0.9000 ± 0.0000 (last iterate, n = 2), but PPD-SG is on" in said
     assert "on shared seeds 0.0150 above it." in said
-    assert "in 1 of 1 setting, 1 of them" in verdicts.overview(rows)
-    assert "it is ahead in 1 of 1 setting." in verdicts.overview(rows)
+    assert "in 1 of 1 setting, 1 of them" in sentences.overview(rows)
+    assert "it is ahead in 1 of 1 setting." in sentences.overview(rows)
     (other,) = summarize([make_run("sgd", 7)])  # no seed is shared
     assert ours.shown.minus(other.shown) == pytest.approx(ours.shown.mean - other.shown.mean)
 
 
 def test_a_difference_within_the_noise_is_called_so():
     rows = summarize(exact_runs({"ppd-sg": [0.93, 0.96], "sgd": [0.92, 0.96]}))
-    assert "which is within one standard error" in verdicts.findings(rows)[0]
-    assert "0 of them by more than one standard error" in verdicts.overview(rows)
-    assert "on one seed" in verdicts.overview(summarize([make_run(), make_run("sgd")]))
+    assert "which is within one standard error" in sentences.findings(rows)[0]
+    assert "0 of them by more than one standard error" in sentences.overview(rows)
+    assert "on one seed" in sentences.overview(summarize([make_run(), make_run("sgd")]))
 
 
 def test_without_cross_entropy_nothing_is_compared_with_it():
     rows = summarize(make_runs(["ppd-sg", "t0-500"]))
-    assert "no result of cross-entropy" in verdicts.findings(rows)[0]
-    assert verdicts.overview(rows) == ""
+    assert "no result of cross-entropy" in sentences.findings(rows)[0]
+    assert sentences.overview(rows) == ""
 
 
 @pytest.mark.parametrize(
@@ -388,8 +390,8 @@ def test_without_cross_entropy_nothing_is_compared_with_it():
 )
 def test_the_title_says_what_is_missing(seeds, wanted, expected):
     runs = records(make_runs(["ppd-sg"], seeds[0]) + make_runs(["sgd"], seeds[1]))
-    assert verdicts.full_title("A", runs, Wanted(*wanted)) == expected
-    assert verdicts.full_title("A", runs) == "A"
+    assert sentences.full_title("A", runs, Wanted(*wanted)) == expected
+    assert sentences.full_title("A", runs) == "A"
 
 
 # --- curves -------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from aucmax.paper import datasets, prepare
 if TYPE_CHECKING:
     from aucmax.paper.experiment import reproduce
     from aucmax.paper.figures import figure
-    from aucmax.paper.overview_figure import summary_figure
     from aucmax.paper.page import caption_of_seconds, write_page
+    from aucmax.paper.ratio_figure import summary_figure
     from aucmax.paper.results import RunResult, read_results
     from aucmax.paper.settings import EXPERIMENTS, Plan, Wanted
     from aucmax.paper.summary import Row, Stat, summarize
@@ -53,7 +53,7 @@ __all__ = [
 _NAMES = {
     "aucmax.paper.experiment": ["reproduce"],
     "aucmax.paper.figures": ["figure"],
-    "aucmax.paper.overview_figure": ["summary_figure"],
+    "aucmax.paper.ratio_figure": ["summary_figure"],
     "aucmax.paper.page": ["caption_of_seconds", "write_page"],
     "aucmax.paper.results": ["RunResult", "read_results"],
     "aucmax.paper.settings": ["EXPERIMENTS", "Plan", "Wanted"],

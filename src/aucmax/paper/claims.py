@@ -15,10 +15,10 @@ from scipy.special import stdtrit
 
 from aucmax.paper.curves import curve
 from aucmax.paper.results import RunResult, number
+from aucmax.paper.sentences import contest
 from aucmax.paper.settings import LineKey
 from aucmax.paper.style import AUC_METHODS, CROSS_ENTROPY, is_a, positives_share
 from aucmax.paper.summary import Row, by_setting, grouped, summarize
-from aucmax.paper.verdicts import contest
 
 JUDGED = ("paper", "strong")
 """The protocols under which claims are judged, each on its own."""
@@ -26,8 +26,8 @@ OWN_DATASETS = ("digits",)
 """Data sets that the paper does not have: no claim is judged by them."""
 PPD = ("ppd-sg", "ppd-adagrad")
 BASELINES = ("pga", "oauc", *CROSS_ENTROPY)
-LONGEST_FIRST_STAGE = 2_000 / 80_000
-"""The end of the range in which the paper searches T0, as a share of the steps."""
+LONGEST_FIRST_STAGE = 2000
+"""The end of the range in which the paper searches T0."""
 ALPHA = 0.05
 """An interval misses its mean this often."""
 
@@ -218,18 +218,19 @@ def _pooled(comparisons: Iterable[Comparison]) -> Difference:
     return Difference.of(list(map(statistics.fmean, units.values())))
 
 
-def long_first_stages(runs: Iterable[RunResult]) -> dict[str, float]:
+def long_first_stages(runs: Iterable[RunResult]) -> dict[str, int]:
     """The lines whose first stage is longer than the paper's longest, under its own protocol.
 
     Returns:
-        The longest of each, as a share of the steps.
+        The longest of each, in steps.
     """
-    found: dict[str, float] = {}
+    found: dict[str, int] = {}
     for run in runs:
-        share = run.configuration.get("first_stage", 0.0)
+        wanted = run.configuration.get("first_stage", 0)
+        first = math.ceil(wanted if wanted >= 1 else wanted * run.steps)
         is_judged = run.protocol == "paper" and any(claim.is_about(run) for claim in CLAIMS)
-        if is_judged and run.line in AUC_METHODS and share > LONGEST_FIRST_STAGE:
-            found[run.label] = max(share, found.get(run.label, 0.0))
+        if is_judged and run.line in AUC_METHODS and first > LONGEST_FIRST_STAGE:
+            found[run.label] = max(first, found.get(run.label, 0))
     return found
 
 

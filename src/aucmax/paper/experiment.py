@@ -14,17 +14,17 @@ from aucmax.paper.commands import command_of
 from aucmax.paper.figures import AXES, figure
 from aucmax.paper.folder import Folder
 from aucmax.paper.libauc import require_libauc
-from aucmax.paper.overview_figure import summary_figure
 from aucmax.paper.page import write_page
 from aucmax.paper.progress import RunsBar
 from aucmax.paper.provenance import commit
+from aucmax.paper.ratio_figure import summary_figure
 from aucmax.paper.runner import Runner
+from aucmax.paper.sentences import overview
 from aucmax.paper.settings import Plan, Run, make_plan
 from aucmax.paper.summary import summarize
 from aucmax.paper.text_tables import text_table
 from aucmax.paper.timing import read_timed_results, time_lines
 from aucmax.paper.tune import command_options, plan_trials, tune_runs
-from aucmax.paper.verdicts import overview
 from aucmax.report.drawing import svg
 from aucmax.signals import saying_so
 from aucmax.threads import cores

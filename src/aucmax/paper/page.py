@@ -10,9 +10,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from aucmax.paper import figures, text_tables, verdicts
-from aucmax.paper.overview_figure import summary_figure
+from aucmax.paper import figures, sentences, text_tables
 from aucmax.paper.panels import MOST_LINES
+from aucmax.paper.ratio_figure import summary_figure
 from aucmax.paper.results import RunResult
 from aucmax.paper.settings import Wanted
 from aucmax.paper.style import dataset_name, protocol_name
@@ -60,9 +60,9 @@ def write_page(
         Path(path),
         "experiment.html",
         TEMPLATES,
-        title=verdicts.full_title(title, runs, wanted),
-        overview=verdicts.overview(rows),
-        findings=verdicts.findings(rows),
+        title=sentences.full_title(title, runs, wanted),
+        overview=sentences.overview(rows),
+        findings=sentences.findings(rows),
         figures=_figures(runs, rows, svgs or {}),
         numbers=Markup(text_tables.html_table(rows)),
         note=text_tables.NOTE.format(bold="Bold"),
