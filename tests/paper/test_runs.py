@@ -394,15 +394,28 @@ def test_wrong_labels_are_trained_on_and_not_tested_on(digits, protocol):
     [
         ("paper", [574, 58], [100, 100]),  # 674 and 678 of which 100 each are set apart, then 58
         ("paper-after", [492, 50], [182, 18]),  # 674 and 68 of which 200 are set apart
-        ("paper-none", [674, 68], [182, 18]),
+        ("paper-none", [674, 68], None),
     ],
 )
 def test_the_readings_of_the_split(digits, protocol, train, valid):
     run = one_run("sgd", experiment="readings", protocol=protocol).with_options(**CLEAN)
     parts = make_parts(run, digits)
-    assert parts.counts() == {"train": train, "valid": valid, "test": [222, 223]}
-    shared = (parts.train[0].flatten(1)[:, None] == parts.valid[0].flatten(1)).all(2).sum()
-    assert shared == (200 if protocol == "paper-none" else 0)
+    held_out = {} if valid is None else {"valid": valid}
+    assert parts.counts() == {"train": train, **held_out, "test": [222, 223]}
+    if valid is not None:
+        seen = parts.train[0].flatten(1)[:, None] == parts.valid[0].flatten(1)
+        assert not seen.all(2).any()
+
+
+def test_where_nothing_is_held_out_nothing_is_chosen(tmp_path, digits):
+    folder = Folder(tmp_path)
+    folder.store_images(digits)
+    run = one_run("sgd", experiment="readings", protocol="paper-none", steps=20)
+    result = train_run(run, folder, "cpu", 1)
+    assert result.result.chosen is None
+    assert 0 < result.result.final["last"] < 1
+    (row,) = paper.summarize([result])
+    assert (row.chosen.n, row.final_valid.n, row.shown.n) == (0, 0, 1)
 
 
 def test_a_seed_decides_rows_and_weights_and_another_decides_others(digits):

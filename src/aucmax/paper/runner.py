@@ -178,7 +178,7 @@ def _save(
         final = {which: number(records[-1][key], key) for which, key in keys.items()}
         at, key = {r["step"]: r for r in records}[outcome.step], keys[outcome.iterate]
         chosen = Chosen(outcome.step, outcome.iterate, outcome.auc, number(at[key], key))
-        reached = Reached(final, chosen)
+        reached = Reached(final, None if parts.valid is None else chosen)
     speeds = [record["steps_per_second"] for record in records if record["steps_per_second"]]
     result = RunResult(
         **settings_of(run, device),

@@ -20,17 +20,21 @@ from aucmax.paper.settings import Run
 
 
 class Parts(NamedTuple):
-    """The rows of a run: images (N, C, H, W) of bytes, channels-last, and labels 0 and 1."""
+    """The rows of a run: images (N, C, H, W) of bytes, channels-last, and labels 0 and 1.
+
+    If nothing is held out, there are none to validate with.
+    """
 
     train: tuple[Tensor, Tensor]
-    valid: tuple[Tensor, Tensor]
+    valid: tuple[Tensor, Tensor] | None
     test: tuple[Tensor, Tensor]
 
     def counts(self) -> dict[str, list[int]]:
         """Positives and negatives of each part."""
         return {
-            name: [int(y.sum()), int(len(y) - y.sum())]
-            for name, (_, y) in zip(self._fields, self, strict=True)
+            name: [int(part[1].sum()), int(len(part[1]) - part[1].sum())]
+            for name, part in self._asdict().items()
+            if part is not None
         }
 
 
@@ -45,7 +49,7 @@ def make_parts(run: Run, images: ImageData) -> Parts:
         y_train[used] = mislabel(y_train[used], o["wrong"], run.seed)
     return Parts(
         _tensors(images.x_train[train], y_train[train]),
-        _tensors(images.x_train[valid], y_train[valid]),
+        _tensors(images.x_train[valid], y_train[valid]) if len(valid) else None,
         _tensors(images.x_test, y_test),
     )
 
@@ -57,8 +61,10 @@ def _rows(y: NDArray[np.int64], run: Run) -> tuple[NDArray[np.int64], NDArray[np
         train, valid = split(y, size, run.seed)
         return train[thin(y[train], run.removed, run.seed)], valid
     kept = thin(y, run.removed, run.seed)
+    if when == "none":
+        return kept, kept[:0]
     train, valid = (kept[rows] for rows in split(y[kept], size, run.seed))
-    return kept if when == "none" else train, valid
+    return train, valid
 
 
 def _tensors(x: NDArray[np.uint8], y: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
