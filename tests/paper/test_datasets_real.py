@@ -64,15 +64,15 @@ def test_the_real_catdog(catdog, unpack):  # noqa: F811
 
 
 def test_the_real_cifar10_at_91_to_9(cifar10):
-    """The paper's counts: 25,000 to 2,500 before the split, all test images."""
+    """Of 45,000 images 22,500 to 2,250 are left; 5,000 validate, 10,000 test."""
     train, test = prepare.distinct(cifar10.x_train, cifar10.x_test)
     assert (len(train), len(test)) == (50_000, 10_000)  # no two are alike
     run = make_plan("figure1", "cifar10", removed=[0.9], lines=["sgd"]).runs[0]
     assert run.ratio == "91/9"
     parts = make_parts(run, cifar10)
     counts = parts.counts()
-    assert counts["valid"] == [4_545, 455]
-    assert counts["train"] == [25_000 - 4_545, 2_500 - 455]
+    assert counts["valid"] == [2_500, 2_500]
+    assert counts["train"] == [22_500, 2_250]
     assert counts["test"] == [5_000, 5_000]
     assert np.array_equal(parts.test[0].permute(0, 2, 3, 1).numpy(), cifar10.x_test)
     assert np.array_equal(parts.test[1].numpy(), cifar10.y_test >= 5)

@@ -13,7 +13,7 @@ from aucmax.paper import datasets, reproduce
 from aucmax.paper.folder import Folder
 from aucmax.paper.runner import train_run
 from aucmax.paper.settings import make_plan
-from aucmax.paper.tune import command_options, plan_trials
+from aucmax.paper.tune import OPTIONS, command_options, plan_trials
 
 pytestmark = pytest.mark.xdist_group("experiments")
 NAME = "strong-digits-91-9-ppd-sg"
@@ -109,8 +109,8 @@ def test_however_it_is_stopped_the_same_command_ends_with_the_same_results(tmp_p
 def wanted_runs(out):
     """The trials, and the run with the best options of them."""
     asked = {"protocols": ["strong"], "removed": [0.9], "lines": ["ppd-sg"], "seeds": 1}
-    plan = make_plan("figure1", "digits", steps=600, **asked)
-    (trials,) = plan_trials(plan.runs, {"lr": RATES}, 200, None).values()
+    plan = make_plan("figure1", "digits", steps=600, tuned=False, **asked)
+    (trials,) = plan_trials(plan.runs, {"strong": {"lr": RATES}}, 200, None).values()
     (best,) = json.loads((out / "tuned.json").read_text()).values()
     how = command_options({"lr": RATES}, 200, None)
     return [*trials, plan.runs[0].with_options(**best["options"], tuned=how)]
@@ -124,7 +124,7 @@ def assert_best_is_used(out):
     best = max(trials.values(), key=lambda trial: trial["history"][-1]["valid_auc_average"])
     ((name, tuned),) = json.loads((out / "tuned.json").read_text()).items()
     assert name == NAME
-    assert tuned["options"] == {"lr": best["configuration"]["lr"]}
+    assert tuned["options"] == {name: best["configuration"][name] for name in OPTIONS}
     assert tuned["valid_auc"] == best["history"][-1]["valid_auc_average"]
     (result,) = results(out).values()
     assert result["configuration"]["lr"] == best["configuration"]["lr"]
