@@ -32,10 +32,6 @@ line has it, then what differs in one thing, then in two, in one order for all l
 many trials as the search's options say; each is short, and judged by the validation AUC at its
 end.
 
-The trials on CIFAR-10 and Cat & Dog are older than this order: their points were drawn at random
-for each line, from a grid whose T0 was 0.25 % to 2.5 % of the steps, or half of them. Where a
-line's trials missed its own settings, that may have cost it something.
-
 :download:`All trials <tuning.csv>` are in a file. What was found is in
 ``src/aucmax/paper/tuned.toml``, with which every run begins.
 """

@@ -33,7 +33,8 @@ def summary_figure(rows: Sequence[Row]) -> Figure:
     A row of panels per dataset, a column per protocol, a line per method as in
     :func:`aucmax.paper.figure`; where there are more than six, those with the highest mean over
     the ratios at which they have one. Bars reach from the lowest seed to the highest. The points
-    of a ratio stand side by side, in the order of the legend.
+    of a ratio stand side by side, in the order of the legend. Readings of the paper's protocol
+    share one scale, other protocols have their own.
 
     Args:
         rows: from :func:`aucmax.paper.summarize`.
@@ -62,6 +63,7 @@ def summary_figure(rows: Sequence[Row]) -> Figure:
                 axes.pop(protocol).set_axis_off()
             for protocol, ax in axes.items():
                 _draw(ax, filled[dataset, protocol], look)
+            _share_height([ax for x, ax in axes.items() if x.startswith("paper")])
             panels.annotate(
                 {ax: (protocol_name(x), filled[dataset, x].notes) for x, ax in axes.items()}
             )
@@ -87,6 +89,13 @@ def _panel(rows: Sequence[Row]) -> Panel:
     left = [by_line[line][0].label for line in means if line not in best]
     lines = {line: sorted(known[line], key=lambda row: ratios.index(row.ratio)) for line in best}
     return Panel(ratios, lines, panels.notes(said, left, PANEL[0]))
+
+
+def _share_height(axes: Sequence[Axes]) -> None:
+    """Give them one scale, on which the points of one can be compared with those of another."""
+    limits = [ax.get_ylim() for ax in axes]
+    for ax in axes:
+        ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def _draw(ax: Axes, panel: Panel, look: Mapping[str, Look]) -> None:
