@@ -89,10 +89,33 @@ def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
 
    {paper.caption_of_seconds(runs)}
 
-{paper.rst_table(rows)}
+{_steps_alone(runs)}{paper.rst_table(rows)}
 To repeat it::
 
     {command_of(runs).replace(chr(10), chr(10) + "    ")}
+"""
+
+
+def _steps_alone(runs: list[paper.RunResult]) -> str:
+    """A table of the lines that were timed alone, nothing if none was."""
+    alone = {run.key: run for run in runs if run.at_once == 1}
+    if not alone:
+        return ""
+    fastest = min(run.seconds_per_step for run in alone.values())
+    items = [
+        f"   * - {run.protocol}\n     - {run.label}\n     - {run.seconds_per_step * 1e3:.2f}\n"
+        f"     - {run.seconds_per_step / fastest:.1f}\n"
+        for run in sorted(alone.values(), key=lambda run: run.seconds_per_step)
+    ]
+    return f"""\
+.. list-table:: A training step of each line, alone on the machine
+   :header-rows: 1
+
+   * - Protocol
+     - Method
+     - Milliseconds
+     - Times the fastest
+{"".join(items)}
 """
 
 
