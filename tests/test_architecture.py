@@ -35,6 +35,7 @@ LAYERS = [
     ["judge"],
     ["report"],
     ["tables", "paper"],
+    ["study"],
     ["cli"],
     ["__main__"],
 ]

@@ -1,0 +1,6 @@
+"""When does it help? Objectives that rank against likelihoods, compared with equal care."""
+
+from aucmax.study.experiment import run_study
+from aucmax.study.settings import find_regime, regimes
+
+__all__ = ["find_regime", "regimes", "run_study"]

@@ -1,0 +1,122 @@
+"""Run a regime of the study: what is missing, in processes, one line of JSON per run."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aucmax import checks
+from aucmax.disk import lock_folder
+from aucmax.paper.provenance import commit
+from aucmax.processes import WorkerPool
+from aucmax.progress import ProgressBar
+from aucmax.signals import saying_so
+from aucmax.study.settings import Regime, Run, find_regime
+from aucmax.study.training import train_run
+from aucmax.threads import cores
+
+Record = Mapping[str, Any]
+"""What came of a run."""
+
+
+def run_study(
+    regime: str,
+    *,
+    datasets: Sequence[str] | None = None,
+    data: str | Path | None = None,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    time_limit: float | None = None,
+    progress: bool = True,
+) -> Path:
+    """Run what is missing of a regime of the study.
+
+    Killed or stopped, the same call goes on: a run that is done is a line in
+    ``out/DATASET.jsonl``.
+
+    Args:
+        regime: a name in ``study.toml``, such as "noise".
+        datasets: some of its tables; None for all.
+        data: the folder that holds ``tables/NAME.csv``; None for ``$AUCMAX_DATA``, or "data".
+        out: a folder for the results; ``runs/study-REGIME`` by default.
+        workers: runs at once, each on one core; None for one per core.
+        time_limit: begin no more runs after so many seconds.
+        progress: a bar in a terminal, lines elsewhere.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: for arguments that cannot be right, or tables that are not there.
+    """
+    plan = find_regime(regime, datasets)
+    count = cores() if workers is None else checks.count("workers", workers)
+    ends = None
+    if time_limit is not None:
+        seconds = checks.number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
+        ends = time.monotonic() + seconds
+    tables = Path(data or os.environ.get("AUCMAX_DATA", "data")) / "tables"
+    if not tables.is_dir():
+        raise ValueError(f"data must be a folder with one named tables, found no {tables}")
+    folder = Path(out or f"runs/study-{regime}")
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
+    refusal = f"out must be the folder of one command at a time, found another in {folder}"
+    bar = ProgressBar(progress, "percentage", "time left", "note", width=24)
+    with saying_so("the same command goes on"), lock_folder(folder, refusal), bar:
+        for dataset in plan.datasets:
+            path = folder / f"{dataset}.jsonl"
+            _drop_cut_line(path)
+            with WorkerPool(count, 1, lambda: None) as pool:
+                for runs in _stages(plan, dataset, path):
+                    tasks = [(run, train_run, (run, plan, tables)) for run in runs]
+                    bar.begin(dataset, len(tasks))
+                    for number, (_, record) in enumerate(pool.run(_until(ends, tasks)), 1):
+                        with path.open("a", encoding="utf-8") as file:
+                            file.write(json.dumps(record) + "\n")
+                        bar.update(number)
+                    bar.say(f"{dataset}: {len(read_records(path))} runs are done")
+    return folder
+
+
+def _stages(plan: Regime, dataset: str, path: Path) -> Iterator[list[Run]]:
+    """What is missing of the trials, then of the runs with what is best of them."""
+    done = read_records(path)
+    yield [run for run in plan.trials(dataset) if run.key not in done]
+    done = read_records(path)
+    yield [run for run in best_runs(plan, dataset, done) if run.key not in done]
+
+
+def best_runs(plan: Regime, dataset: str, done: Mapping[str, Record]) -> list[Run]:
+    """The runs that are compared: those of every line at its best point on validation rows."""
+    best: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = {}
+    for run in plan.trials(dataset):
+        value = done.get(run.key, {}).get("valid")
+        line = run.setting.model, run.line
+        if value is not None and (line not in best or value > best[line][0]):
+            best[line] = value, run.options
+    return plan.runs(dataset, {line: options for line, (_, options) in best.items()})
+
+
+def read_records(path: Path) -> dict[str, Record]:
+    """What is done, by key."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else ()
+    return {record["key"]: record for record in map(json.loads, lines)}
+
+
+def _drop_cut_line(path: Path) -> None:
+    """What a kill has left of a line that was being written."""
+    if path.exists() and not (text := path.read_bytes()).endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(text.rfind(b"\n") + 1)
+
+
+def _until(ends: float | None, tasks: Sequence[Any]) -> Iterator[Any]:
+    for task in tasks:
+        if ends is not None and time.monotonic() > ends:
+            return
+        yield task

@@ -1,0 +1,141 @@
+"""From the study's TOML file to what is run."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aucmax import checks
+
+PLAN = Path(__file__).parent / "study.toml"
+
+
+class Setting(NamedTuple):
+    """Where lines are compared: in all of this they are alike."""
+
+    dataset: str
+    condition: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: a line in a setting, a seed, and the point of the grid.
+
+    Attributes:
+        setting: where it belongs.
+        line: what is trained on.
+        seed: of the rows' split, the wrong labels, the weights and the batches.
+        options: the values of the grid that it has.
+    """
+
+    setting: Setting
+    line: str
+    seed: int
+    options: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Which tells it from every other run of its regime."""
+        values = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        return f"{'/'.join(self.setting)}/{self.line}/seed {self.seed}/{values}"
+
+    def __str__(self) -> str:
+        return self.key
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A part of the study that can be run and read by itself.
+
+    Attributes:
+        name: such as "noise".
+        title: such as "Wrong labels".
+        metric: that models are chosen and compared by, a name that ``fit`` takes.
+        goal: by how much the lines that rank are to be ahead.
+        datasets: the tables, those for choosing first.
+        conditions: what is done to the rows, by name.
+        models: what the file says of the regime's models, by name.
+        lines: by model and name, what the file says of the lines.
+        seeds: how many.
+    """
+
+    name: str
+    title: str
+    metric: str
+    goal: float
+    datasets: tuple[str, ...]
+    conditions: Mapping[str, Mapping[str, Any]]
+    models: Mapping[str, Mapping[str, Any]]
+    lines: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    seeds: int
+
+    def trials(self, dataset: str) -> Iterator[Run]:
+        """Every line at every point of its grid: seed 0, in the first condition."""
+        first = next(iter(self.conditions))
+        for model, lines in self.lines.items():
+            for line, about in lines.items():
+                for point in product(*about["grid"].values()):
+                    options = dict(zip(about["grid"], point, strict=True))
+                    yield Run(Setting(dataset, first, model), line, 0, options)
+
+    def runs(self, dataset: str, best: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[Run]:
+        """Those that are compared, with the options that are best of a model's line."""
+        each = product(self.conditions, range(self.seeds), self.models)
+        return [
+            Run(Setting(dataset, condition, model), line, seed, best[model, line])
+            for condition, seed, model in each
+            for line in self.lines[model]
+            if (model, line) in best
+        ]
+
+
+def regimes() -> tuple[str, ...]:
+    """The names of all regimes."""
+    return tuple(plan()["regimes"])
+
+
+def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
+    """The regime of that name, on all of its data sets or on some.
+
+    Example:
+        >>> regime = find_regime("small", ["haberman"])
+        >>> len(list(regime.trials("haberman")))  # 8 points of 10, 8 and 4 lines
+        176
+    """
+    content = plan()
+    own = content["regimes"][checks.choice("regime", name, regimes())]
+    listed = tuple(own.get("data", [*content["data"]["choosing"], *content["data"]["confirming"]]))
+    for dataset in datasets or ():
+        checks.choice("datasets", dataset, listed)
+    models = {model: content["models"][model] for model in own["models"]}
+    return Regime(
+        name,
+        own["title"],
+        own["metric"],
+        own["goal"],
+        tuple(x for x in listed if datasets is None or x in datasets),
+        own["conditions"],
+        models,
+        {model: _lines(about, own) for model, about in models.items()},
+        content["seeds"],
+    )
+
+
+def _lines(model: Mapping[str, Any], regime: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Those of the model's kind, its own and the regime's, each with its kind and grid."""
+    usual = {"kind": model["kind"], "grid": model["grid"]}
+    parts = (plan()["lines"][model["kind"]], model.get("lines", {}), regime.get("lines", {}))
+    return {name: {**usual, **about} for part in parts for name, about in part.items()}
+
+
+@cache
+def plan() -> dict[str, Any]:
+    """What the file says."""
+    with PLAN.open("rb") as file:
+        return tomllib.load(file)
