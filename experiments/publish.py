@@ -15,6 +15,10 @@ and of the figures together, with the rates that ``examples/pl_rates.py`` measur
 
     docs/results/verdicts.rst            which claims of the paper hold
 
+and of each regime of the study, a folder in ``experiments/study``,
+
+    docs/results/study-REGIME.rst, .svg  where ranking objectives are ahead of likelihoods
+
 Nothing in them is written by hand. ``--check`` fails if they are not what the JSON gives.
 """
 
@@ -29,17 +33,20 @@ from pathlib import Path
 
 import tuning
 
-from aucmax import paper
+from aucmax import paper, study
 from aucmax.disk import read_json
 from aucmax.paper import claims, claims_page, sentences
 from aucmax.paper.commands import command_of
 from aucmax.paper.folder import Folder
 from aucmax.paper.settings import make_plan
 from aucmax.paper.timing import read_timed_results
+from aucmax.study.page import rst_page, svg_forest
+from aucmax.study.summary import Results
 
 HERE = Path(__file__).parent
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
 RATES = RESULTS / "rates.json"
+STUDY = HERE / "study"
 SETTINGS = HERE.parent / "src" / "aucmax" / "paper" / "tuned.toml"
 
 
@@ -57,6 +64,13 @@ def publish(name: str, runs: list[paper.RunResult], docs: Path) -> None:
         wanted=plan.wanted, svgs=svgs,
     )  # fmt: skip
     (docs / f"{name}.rst").write_text(_page(name, title, runs), encoding="utf-8")
+
+
+def publish_regime(regime: str, docs: Path) -> None:
+    """The page of one regime of the study."""
+    found, name = Results(study.find_regime(regime), STUDY / regime), f"study-{regime}"
+    (docs / f"{name}.rst").write_text(rst_page(found, name), encoding="utf-8")
+    (docs / f"{name}.svg").write_text(svg_forest(found), encoding="utf-8")
 
 
 def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
@@ -153,7 +167,10 @@ def publish_all(docs: Path, settings: Path) -> None:
         publish(name, runs, docs)
     verdict_page = claims_page.page([run for runs in results.values() for run in runs], _rate())
     (docs / "verdicts.rst").write_text(verdict_page, encoding="utf-8")
-    listed = "\n".join(f"   {name}" for name in results)
+    regimes = [name for name in study.regimes() if (STUDY / name).is_dir()]
+    for regime in regimes:
+        publish_regime(regime, docs)
+    listed = "\n".join(f"   {name}" for name in [*results, *(f"study-{x}" for x in regimes)])
     text = (HERE / "results.rst").read_text(encoding="utf-8")
     (docs / "index.rst").write_text(text.replace("   NAMES", listed), encoding="utf-8")
 

@@ -55,7 +55,7 @@ def test_the_help_of_a_command_names_every_option(capfd, word):
     names = [name.replace("_", "-") for name in inspect.signature(reproduce).parameters]
     names.remove("experiment")
     assert [name for name in names if f"--{name} " not in out] == []
-    assert "{figure1,figure2,figure3,readings}" in out
+    assert "{figure1,figure2,figure3,readings,study}" in out
     assert "None" not in out
 
 
@@ -84,6 +84,10 @@ def test_the_installed_command_is_this_one():
         ("reproduce figure1 figure2", "figure2"),
         ("reproduce figure1 --dataset mnist", "mnist.*--dataset.*'digits'"),
         ("reproduce figure1 --protocol weak", "weak.*--protocol.*'paper', .*'strong'"),
+        ("reproduce figure1 --regime small", "regime must go with study, found it with figure1"),
+        ("reproduce study", "regime must be given for study, found none"),
+        ("reproduce study --regime small --steps 5 --tune", "study .*, found --steps, --tune"),
+        ("reproduce study --regime small", "data must be a folder with one named tables"),
         ("reproduce figure1 --removed 1", "removed must be .*, found 1.0"),
         ("reproduce figure1 --removed most", "--removed.*most"),
         ("reproduce figure1 --seeds 1 --steps 1 --lines sgd --removed", "--removed"),

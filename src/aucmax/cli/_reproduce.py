@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
-Experiment = Literal["figure1", "figure2", "figure3", "readings"]
+Experiment = Literal["figure1", "figure2", "figure3", "readings", "study"]
+Regime = Literal["clean", "small", "noise", "few", "top"]
 DataSet = Literal["digits", "cifar10", "cifar100", "stl10", "catdog"]
 Protocol = Literal["paper", "paper-after", "paper-none", "strong"]
 # Options that need not be given: their help says what is done then.
@@ -18,6 +20,7 @@ Fractions = Annotated[tuple[float, ...], tyro.conf.arg(metavar="F ...", help_beh
 Numbers = Annotated[tuple[float, ...], tyro.conf.arg(metavar="X ...", help_behavior_hint="")]
 Protocols = Annotated[tuple[Protocol, ...], tyro.conf.arg(help_behavior_hint="")]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
+OneRegime = Annotated[Regime | None, tyro.conf.arg(help_behavior_hint="")]
 
 
 def reproduce(
@@ -42,13 +45,15 @@ def reproduce(
     device: str = "auto",
     time_limit: Seconds = None,
     time_alone: bool = False,
+    regime: OneRegime = None,
 ) -> None:
-    """Run an experiment of the paper and draw its figure.
+    """Run an experiment of the paper, or a part of the study of when it helps.
 
     Killed or stopped, the same command goes on where it was.
 
     Args:
-        experiment: The figure, or how the paper's text on the split can be read.
+        experiment: The figure, how the paper's text on the split can be read, or the study, which
+            has of the other options --regime, --data, --out, --workers and --time-limit.
         dataset: The data; digits needs no files, the others theirs in --data.
         protocol: The paper's own way to train, a strong present-day one, or the experiment's.
         removed: Fractions of the training negatives to remove, instead of the experiment's.
@@ -69,7 +74,13 @@ def reproduce(
         device: cpu, cuda, or auto, which takes the GPU if there is one.
         time_limit: Begin no more runs after so many seconds.
         time_alone: Then time steps of every curve alone, for the figure by seconds.
+        regime: The part of the study.
     """
+    if experiment == "study":
+        _study(locals())
+        return
+    if regime is not None:
+        raise ValueError(f"regime must go with study, found it with {experiment}")
     from aucmax.paper import reproduce as run
 
     grid = {"lr": tune_lr, "gamma": tune_gamma, "first_stage": tune_first_stage}
@@ -82,3 +93,20 @@ def reproduce(
     )  # fmt: skip
     print((page.parent / "table.txt").read_text(encoding="utf-8"))
     print(f"\nThe figures are on {page}")
+
+
+def _study(given: dict[str, Any]) -> None:
+    """The options that it has, refusing others."""
+    from aucmax.study import run_study, write_report
+
+    own = {name: given[name] for name in ("regime", "data", "out", "workers", "time_limit")}
+    defaults = inspect.signature(reproduce).parameters
+    others = [x for x in given if x not in own and given[x] != defaults[x].default]
+    if others != ["experiment"]:
+        found = ", ".join(f"--{x.replace('_', '-')}" for x in others[1:])
+        raise ValueError(f"study must have no option of the figures, found {found}")
+    if own["regime"] is None:
+        raise ValueError("regime must be given for study, found none")
+    page = write_report(own.pop("regime"), run_study(given["regime"], **own))
+    print(page.read_text(encoding="utf-8"))
+    print(f"The figure is {page.with_name('forest.svg')}")

@@ -57,7 +57,7 @@ class Regime:
         name: such as "noise".
         title: such as "Wrong labels".
         metric: that models are chosen and compared by, a name that ``fit`` takes.
-        goal: by how much the lines that rank are to be ahead.
+        goal: by how much ranking objectives are to be ahead.
         datasets: the tables, those for choosing first.
         conditions: what is done to the rows, by name.
         models: what the file says of the regime's models, by name.

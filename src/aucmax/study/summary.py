@@ -1,0 +1,238 @@
+"""What came of a regime: ranking objectives against likelihoods, paired and with intervals."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from scipy import stats
+
+from aucmax.study.experiment import Record, best_runs, read_records
+from aucmax.study.settings import Regime, Setting, plan
+
+LEVEL = 0.95
+
+
+class Difference(NamedTuple):
+    """A mean difference, its interval, and the p-value of there being none."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+
+
+class Comparison(NamedTuple):
+    """In one setting: two lines that validation rows chose, and how much better the first is.
+
+    Attributes:
+        setting: where.
+        ours: the ranking objective.
+        theirs: the likelihood.
+        seeds: how many there are pairs of.
+        difference: of the metric on test rows.
+        verdict: "ahead", "behind" or "level", corrected for the number of settings.
+    """
+
+    setting: Setting
+    ours: str
+    theirs: str
+    seeds: int
+    difference: Difference
+    verdict: str
+
+
+class Recommendation(NamedTuple):
+    """Of one model: the lines that are best where lines are chosen, compared on other data.
+
+    Attributes:
+        model: whose lines they are.
+        ours: the ranking objective.
+        theirs: the likelihood.
+        difference: the mean over confirming data sets.
+        ahead: on how many of them ours is.
+        datasets: how many there are.
+    """
+
+    model: str
+    ours: str
+    theirs: str
+    difference: Difference
+    ahead: int
+    datasets: int
+
+
+class Values(NamedTuple):
+    """Of a line in a setting, by seed: the metric on validation rows and on test rows."""
+
+    valid: dict[int, float]
+    test: dict[int, float]
+
+
+class Results:
+    """The runs of a regime that are compared.
+
+    Args:
+        regime: what was run.
+        folder: its ``out``.
+    """
+
+    def __init__(self, regime: Regime, folder: Path) -> None:
+        self.regime = regime
+        self.records: list[Record] = []
+        self.trials = 0
+        self.values: dict[Setting, dict[str, Values]] = {}
+        for dataset in regime.datasets:
+            done = read_records(folder / f"{dataset}.jsonl")
+            runs = {run.key: run for run in best_runs(regime, dataset, done)}
+            if runs.keys() - done.keys():
+                continue  # not all is there yet: lines would be compared that had fewer trials
+            self.trials += sum(run.key in done for run in regime.trials(dataset))
+            self.records += [done[key] for key in runs]
+            for key, run in runs.items():
+                lines = self.values.setdefault(run.setting, {})
+                values = lines.setdefault(run.line, Values({}, {}))
+                valid, test = done[key]["valid"], done[key]["test"][regime.metric]
+                if valid is not None and test is not None:
+                    values.valid[run.seed], values.test[run.seed] = valid, test / self.most
+
+    @property
+    def most(self) -> float:
+        """What the metric of a perfect ranking is: test values are shares of it."""
+        name, _, number = self.regime.metric.partition("@")
+        return float(number) if name == "partial_auc" else 1.0
+
+    @property
+    def datasets(self) -> list[str]:
+        """Those that are done."""
+        return list(dict.fromkeys(setting.dataset for setting in self.values))
+
+    def ranks(self, model: str, line: str) -> bool:
+        """Whether a line is a ranking objective, not a likelihood."""
+        return bool(self.regime.lines[model][line].get("ranks"))
+
+    def title(self, model: str, line: str) -> str:
+        """Of a line."""
+        return str(self.regime.lines[model][line]["title"])
+
+    def comparisons(self) -> list[Comparison]:
+        """One for each setting, by the lines that validation rows prefer there."""
+        found = []
+        for setting, lines in self.values.items():
+            ours, theirs = (
+                _best(lines, self._of_kind(setting.model, lines, ranks)) for ranks in (True, False)
+            )
+            pairs = _pairs(lines[ours], lines[theirs])
+            difference = resampled(pairs, plan()["test"] / (1 - plan()["test"]))
+            found.append(Comparison(setting, ours, theirs, len(pairs), difference, "level"))
+        corrected = holm([x.difference.p for x in found])
+        return [
+            x._replace(verdict=_verdict(x.difference.mean, p))
+            for x, p in zip(found, corrected, strict=True)
+        ]
+
+    def recommendations(self) -> list[Recommendation]:
+        """For each model, from the data sets for choosing to those for confirming."""
+        return [x for model in self.regime.models if (x := self._recommend(model)) is not None]
+
+    def _recommend(self, model: str) -> Recommendation | None:
+        own = {setting: x for setting, x in self.values.items() if setting.model == model}
+        choosing = [x for s, x in own.items() if s.dataset in plan()["data"]["choosing"]]
+        if not choosing:
+            return None
+        means = {
+            line: statistics.fmean(_mean(x[line].test) for x in choosing)
+            for line in choosing[0]
+            if all(line in x for x in choosing)
+        }
+        ours, theirs = (
+            max(self._of_kind(model, means, ranks), key=means.__getitem__)
+            for ranks in (True, False)
+        )
+        by_dataset: dict[str, list[float]] = {}
+        for setting, lines in own.items():
+            if setting.dataset in plan()["data"]["confirming"] and {ours, theirs} <= lines.keys():
+                pairs = _pairs(lines[ours], lines[theirs])
+                by_dataset.setdefault(setting.dataset, []).append(_mean_of(pairs))
+        differences = [_mean_of(x) for x in by_dataset.values()]
+        ahead = sum(x > 0 for x in differences)
+        about = over_datasets(differences)
+        return Recommendation(model, ours, theirs, about, ahead, len(differences))
+
+    def _of_kind(self, model: str, lines: Iterable[str], ranks: bool) -> list[str]:
+        return [line for line in lines if self.ranks(model, line) == ranks]
+
+
+def over_datasets(differences: Sequence[float]) -> Difference:
+    """Their mean, its t interval, and Wilcoxon's signed-rank test."""
+    mean = _mean_of(differences)
+    if len(differences) < 2:
+        return Difference(mean, math.nan, math.nan, math.nan)
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    half = error * float(stats.t.ppf((1 + LEVEL) / 2, len(differences) - 1))
+    p = float(stats.wilcoxon(differences).pvalue) if any(differences) else 1.0
+    return Difference(mean, mean - half, mean + half, p)
+
+
+def resampled(differences: Sequence[float], ratio: float) -> Difference:
+    r"""The corrected resampled t test (Nadeau and Bengio, 2003), of splits of the same rows.
+
+    Training rows of two splits overlap, so their differences vary together: with :math:`s^2` their
+    variance and :math:`\rho` test rows per training row, that of the mean of n is taken to be
+    :math:`(1/n + \rho) s^2`.
+
+    Example:
+        >>> [round(x, 4) for x in resampled([0.01, 0.02, 0.03], ratio=3 / 7)]
+        [0.02, -0.0176, 0.0576, 0.149]
+    """
+    mean, n = _mean_of(differences), len(differences)
+    if n < 2:
+        return Difference(mean, math.nan, math.nan, math.nan)
+    error = math.sqrt((1 / n + ratio) * statistics.variance(differences))
+    if error == 0:
+        return Difference(mean, mean, mean, 1.0 if mean == 0 else 0.0)
+    half = error * float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
+    p = 2 * float(stats.t.sf(abs(mean) / error, n - 1))
+    return Difference(mean, mean - half, mean + half, p)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Corrected for their number (Holm, 1979).
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=lambda k: (math.isnan(p_values[k]), p_values[k]))
+    corrected, least = [math.nan] * len(p_values), 0.0
+    for rank, k in enumerate(order):
+        if not math.isnan(p_values[k]):
+            least = max(least, min(1.0, (len(p_values) - rank) * p_values[k]))
+            corrected[k] = least
+    return corrected
+
+
+def _verdict(mean: float, p: float) -> str:
+    if not p < 1 - LEVEL:
+        return "level"
+    return "ahead" if mean > 0 else "behind"
+
+
+def _best(lines: Mapping[str, Values], names: Sequence[str]) -> str:
+    """The best mean on validation rows, of the lines that diverged for the fewest seeds."""
+    return max(names, key=lambda name: (len(lines[name].valid), _mean(lines[name].valid)))
+
+
+def _pairs(one: Values, other: Values) -> list[float]:
+    return [one.test[seed] - other.test[seed] for seed in one.test if seed in other.test]
+
+
+def _mean(values: Mapping[int, float]) -> float:
+    return _mean_of(list(values.values()))
+
+
+def _mean_of(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else math.nan

@@ -1,0 +1,186 @@
+"""The study: a fair plan, the right rows, runs that go on after a kill, and its statistics."""
+
+import json
+import math
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from aucmax.cli._reproduce import Regime as RegimeName
+from aucmax.study import find_regime, regimes, run_study, write_report
+from aucmax.study.page import rst_page
+from aucmax.study.problems import make_problem
+from aucmax.study.settings import plan
+from aucmax.study.summary import Results, holm, over_datasets, resampled
+
+# ---- The plan ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", regimes())
+def test_ranking_objectives_and_likelihoods_are_as_many_and_have_as_many_trials(name):
+    regime = find_regime(name)
+    for lines in regime.lines.values():
+        ranks = [bool(line.get("ranks")) for line in lines.values()]
+        assert sum(ranks) * 2 == len(ranks)
+        assert len({math.prod(map(len, line["grid"].values())) for line in lines.values()}) == 1
+
+
+def test_every_table_is_for_choosing_or_for_confirming():
+    data = plan()["data"]
+    assert not set(data["choosing"]) & set(data["confirming"])
+    for name in regimes():
+        assert set(find_regime(name).datasets) <= {*data["choosing"], *data["confirming"]}
+
+
+def test_the_command_knows_all_regimes():
+    assert get_args(RegimeName) == regimes()
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="regime must be one of"):
+        find_regime("none")
+    with pytest.raises(ValueError, match="datasets must be one of"):
+        find_regime("small", ["iris"])
+
+
+# ---- The rows ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A folder with a table "haberman": 240 rows of three columns, the last 40 of them repeats."""
+    random = np.random.default_rng(0)
+    y = (np.arange(200) % 4 == 0).astype(int)
+    x = random.normal(size=(200, 2)) + y[:, None]
+    rows = [f"{a:.6f},{b:.6f},{'uv'[k % 2]},{y[k]}" for k, (a, b) in enumerate(x)]
+    folder = tmp_path_factory.mktemp("data") / "tables"
+    folder.mkdir()
+    text = "\n".join(["a,b,c,target", *rows, *rows[:40]])
+    (folder / "haberman.csv").write_text(text + "\n", encoding="utf-8")
+    return folder
+
+
+def rows_of(part):
+    return {tuple(row) for row in part[0].numpy().round(5).tolist()}
+
+
+def test_parts_share_no_row_and_repeats_are_dropped(tables):
+    problem = make_problem(tables, "haberman", {}, 0)
+    train, valid, test = map(rows_of, problem)
+    assert len(train) + len(valid) + len(test) == sum(len(y) for _, y in problem) == 200
+    assert not train & valid | train & test | valid & test
+    assert problem.counts() == {"train": [26, 79], "valid": [9, 26], "test": [15, 45]}
+
+
+@pytest.mark.parametrize(("negatives", "wrong"), [("even", 28), ("right", 14)])
+def test_wrong_labels_are_as_many_as_asked_for_and_never_in_the_test_rows(tables, negatives, wrong):
+    clean = make_problem(tables, "haberman", {}, 0)
+    noisy = make_problem(tables, "haberman", {"wrong": 0.4, "negatives": negatives}, 0)
+    assert (noisy.test[1] == clean.test[1]).all()
+    assert (labels_in_order(noisy) != labels_in_order(clean)).sum() == wrong  # of 35 and 105 rows
+
+
+def labels_in_order(problem):
+    """Those of all rows by their first column, whose order the encoding keeps."""
+    x, y = (np.concatenate([part[k].numpy() for part in problem]) for k in (0, 1))
+    return y[np.argsort(x[:, 0])]
+
+
+def test_few_positives_are_left_to_train_and_validate_with(tables):
+    counts = make_problem(tables, "haberman", {"most": 10}, 0).counts()
+    assert counts["train"][0] + counts["valid"][0] == 10
+    assert counts["test"] == [15, 45]
+
+
+def test_a_table_that_is_not_there_is_named(tables):
+    with pytest.raises(ValueError, match=r"found no .*adult\.csv and no adult\.csv\.gz"):
+        make_problem(tables, "adult", {}, 0)
+
+
+# ---- Runs ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """The regime "clean" with few steps, two points and two lines."""
+    grid = {"lr": [0.01], "positives": ["natural", 0.5]}
+    for name, value in (("steps", 20), ("grid", grid)):
+        monkeypatch.setitem(plan()["models"]["mlp"], name, value)
+    lines = {name: plan()["lines"]["network"][name] for name in ("ce", "pairwise")}
+    monkeypatch.setitem(plan()["lines"], "network", lines)
+    monkeypatch.setitem(plan(), "seeds", 2)
+
+
+def without_times(path):
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {x["key"]: {k: v for k, v in x.items() if k != "seconds"} for x in records}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_regime_goes_on_after_a_kill_and_gives_the_same(tables, tmp_path):
+    def run(out):
+        options = {"datasets": ["haberman"], "data": tables.parent, "workers": 1, "progress": False}
+        return run_study("clean", out=out, **options) / "haberman.jsonl"
+
+    whole = run(tmp_path / "whole")
+    assert len(without_times(whole)) == 2 * 2 + 2  # trials, and the other seed's runs
+    lines = whole.read_text(encoding="utf-8").splitlines(keepends=True)
+    cut = tmp_path / "cut" / "haberman.jsonl"
+    cut.parent.mkdir()
+    cut.write_text("".join(lines[:3]) + lines[3][:40], encoding="utf-8")  # killed while writing
+    assert without_times(run(cut.parent)) == without_times(whole)
+    summary = write_report("clean", whole.parent).read_text(encoding="utf-8")
+    assert "1 of 23 data sets" in summary
+    assert (whole.parent / "forest.svg").read_text(encoding="utf-8").startswith("<svg")
+    results = Results(find_regime("clean"), whole.parent)
+    (comparison,) = results.comparisons()
+    values = results.values[comparison.setting]
+    own = [values["pairwise"].test[k] - values["ce"].test[k] for k in (0, 1)]
+    assert comparison.difference.mean == pytest.approx(np.mean(own))
+    assert "study-clean.svg" in rst_page(results, "study-clean")
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_not_whole_is_not_compared(tmp_path):
+    regime = replace(find_regime("clean"), datasets=("haberman",))
+    assert Results(regime, tmp_path).values == {}
+    with pytest.raises(ValueError, match="time_limit must leave time"):
+        write_report("clean", tmp_path)
+
+
+def test_data_without_tables_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="data must be a folder with one named tables"):
+        run_study("clean", data=tmp_path, out=tmp_path / "out")
+
+
+# ---- Statistics ----------------------------------------------------------------------------------
+
+
+def test_splits_of_the_same_rows_without_overlap_are_the_plain_t_test():
+    x = [0.01, 0.03, -0.01, 0.02, 0.04]
+    found, plain = resampled(x, ratio=0), stats.ttest_1samp(x, 0)
+    interval = plain.confidence_interval(0.95)
+    assert found == pytest.approx((np.mean(x), interval.low, interval.high, plain.pvalue))
+    assert resampled(x, ratio=3 / 7).p > found.p
+
+
+def test_intervals_over_data_sets_are_those_of_t_and_p_is_wilcoxons():
+    x = [0.01, 0.03, -0.015, 0.02, 0.04, 0.005]
+    interval = stats.ttest_1samp(x, 0).confidence_interval(0.95)
+    expected = (np.mean(x), interval.low, interval.high, stats.wilcoxon(x).pvalue)
+    assert over_datasets(x) == pytest.approx(expected)
+
+
+def test_holm_rejects_what_stepping_down_rejects():
+    random = np.random.default_rng(0)
+    for _ in range(100):
+        p = random.uniform(0, 0.2, size=6)
+        rejected = set()
+        for rank, k in enumerate(np.argsort(p)):
+            if p[k] > 0.05 / (6 - rank):
+                break
+            rejected.add(int(k))
+        assert {k for k, x in enumerate(holm(list(p))) if x <= 0.05} == rejected
