@@ -128,10 +128,10 @@ def test_a_regime_goes_on_after_a_kill_and_gives_the_same(tables, tmp_path):
     whole = run(tmp_path / "whole")
     assert len(without_times(whole)) == 2 * 2 + 2  # trials, and the other seed's runs
     lines = whole.read_text(encoding="utf-8").splitlines(keepends=True)
-    cut = tmp_path / "cut" / "haberman.jsonl"
-    cut.parent.mkdir()
+    cut = tmp_path / "cut" / "clean" / "haberman.jsonl"
+    cut.parent.mkdir(parents=True)
     cut.write_text("".join(lines[:3]) + lines[3][:40], encoding="utf-8")  # killed while writing
-    assert without_times(run(cut.parent)) == without_times(whole)
+    assert without_times(run(tmp_path / "cut")) == without_times(whole)
     summary = write_report("clean", whole.parent).read_text(encoding="utf-8")
     assert "1 of 23 data sets" in summary
     assert (whole.parent / "forest.svg").read_text(encoding="utf-8").startswith("<svg")

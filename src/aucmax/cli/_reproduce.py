@@ -20,7 +20,7 @@ Fractions = Annotated[tuple[float, ...], tyro.conf.arg(metavar="F ...", help_beh
 Numbers = Annotated[tuple[float, ...], tyro.conf.arg(metavar="X ...", help_behavior_hint="")]
 Protocols = Annotated[tuple[Protocol, ...], tyro.conf.arg(help_behavior_hint="")]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
-OneRegime = Annotated[Regime | None, tyro.conf.arg(help_behavior_hint="")]
+Regimes = Annotated[tuple[Regime, ...], tyro.conf.arg(help_behavior_hint="")]
 
 
 def reproduce(
@@ -45,7 +45,7 @@ def reproduce(
     device: str = "auto",
     time_limit: Seconds = None,
     time_alone: bool = False,
-    regime: OneRegime = None,
+    regime: Regimes = (),
 ) -> None:
     """Run an experiment of the paper, or a part of the study of when it helps.
 
@@ -68,18 +68,18 @@ def reproduce(
         trials: At most so many trials for each curve.
         data: The folder that holds the data sets' folders; default $AUCMAX_DATA, or "data".
         download: Fetch the data from its own page if it is not there.
-        out: A folder for the results; default runs/EXPERIMENT-DATASET.
+        out: A folder for the results; default runs/EXPERIMENT-DATASET, of the study runs/study.
         reuse: A folder of earlier results, whose runs of the same settings are taken over.
         workers: Runs at once; default one per core, or eight on a GPU.
         device: cpu, cuda, or auto, which takes the GPU if there is one.
         time_limit: Begin no more runs after so many seconds.
         time_alone: Then time steps of every curve alone, for the figure by seconds.
-        regime: The part of the study.
+        regime: The parts of the study to run.
     """
     if experiment == "study":
         _study(locals())
         return
-    if regime is not None:
+    if regime:
         raise ValueError(f"regime must go with study, found it with {experiment}")
     from aucmax.paper import reproduce as run
 
@@ -99,14 +99,14 @@ def _study(given: dict[str, Any]) -> None:
     """The options that it has, refusing others."""
     from aucmax.study import run_study, write_report
 
-    own = {name: given[name] for name in ("regime", "data", "out", "workers", "time_limit")}
+    own = {name: given[name] for name in ("data", "out", "workers", "time_limit")}
     defaults = inspect.signature(reproduce).parameters
     others = [x for x in given if x not in own and given[x] != defaults[x].default]
-    if others != ["experiment"]:
-        found = ", ".join(f"--{x.replace('_', '-')}" for x in others[1:])
-        raise ValueError(f"study must have no option of the figures, found {found}")
-    if own["regime"] is None:
+    if wrong := [f"--{x.replace('_', '-')}" for x in others if x not in ("experiment", "regime")]:
+        raise ValueError(f"study must have no option of the figures, found {', '.join(wrong)}")
+    if not given["regime"]:
         raise ValueError("regime must be given for study, found none")
-    page = write_report(own.pop("regime"), run_study(given["regime"], **own))
-    print(page.read_text(encoding="utf-8"))
-    print(f"The figure is {page.with_name('forest.svg')}")
+    for regime in given["regime"]:
+        page = write_report(regime, run_study(regime, **own))
+        print(page.read_text(encoding="utf-8"))
+        print(f"The figure is {page.with_name('forest.svg')}\n")

@@ -36,19 +36,19 @@ def run_study(
     """Run what is missing of a regime of the study.
 
     Killed or stopped, the same call goes on: a run that is done is a line in
-    ``out/DATASET.jsonl``.
+    ``out/REGIME/DATASET.jsonl``.
 
     Args:
         regime: a name in ``study.toml``, such as "noise".
         datasets: some of its tables; None for all.
         data: the folder that holds ``tables/NAME.csv``; None for ``$AUCMAX_DATA``, or "data".
-        out: a folder for the results; ``runs/study-REGIME`` by default.
+        out: a folder for the results of all regimes; ``runs/study`` by default.
         workers: runs at once, each on one core; None for one per core.
         time_limit: begin no more runs after so many seconds.
         progress: a bar in a terminal, lines elsewhere.
 
     Returns:
-        The folder.
+        The regime's folder.
 
     Raises:
         ValueError: for arguments that cannot be right, or tables that are not there.
@@ -62,7 +62,7 @@ def run_study(
     tables = Path(data or os.environ.get("AUCMAX_DATA", "data")) / "tables"
     if not tables.is_dir():
         raise ValueError(f"data must be a folder with one named tables, found no {tables}")
-    folder = Path(out or f"runs/study-{regime}")
+    folder = Path(out or "runs/study") / regime
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
     refusal = f"out must be the folder of one command at a time, found another in {folder}"
