@@ -7,14 +7,17 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from aucmax.cli._reproduce import Regime as RegimeName
+from aucmax.models import mlp
 from aucmax.study import find_regime, regimes, run_study, write_report
 from aucmax.study.page import rst_page
-from aucmax.study.problems import make_problem
+from aucmax.study.problems import Part, make_problem
 from aucmax.study.settings import plan
 from aucmax.study.summary import Results, holm, over_datasets, resampled
+from aucmax.study.training import WithOffset, train_run, with_offsets
 
 # ---- The plan ------------------------------------------------------------------------------------
 
@@ -32,7 +35,8 @@ def test_every_table_is_for_choosing_or_for_confirming():
     data = plan()["data"]
     assert not set(data["choosing"]) & set(data["confirming"])
     for name in regimes():
-        assert set(find_regime(name).datasets) <= {*data["choosing"], *data["confirming"]}
+        datasets = set(find_regime(name).datasets) - set(data["made"])
+        assert datasets <= {*data["choosing"], *data["confirming"]}
 
 
 def test_the_command_knows_all_regimes():
@@ -70,7 +74,7 @@ def rows_of(part):
 def test_parts_share_no_row_and_repeats_are_dropped(tables):
     problem = make_problem(tables, "haberman", {}, 0)
     train, valid, test = map(rows_of, problem)
-    assert len(train) + len(valid) + len(test) == sum(len(y) for _, y in problem) == 200
+    assert len(train) + len(valid) + len(test) == sum(len(part.y) for part in problem) == 200
     assert not train & valid | train & test | valid & test
     assert problem.counts() == {"train": [26, 79], "valid": [9, 26], "test": [15, 45]}
 
@@ -93,6 +97,35 @@ def test_few_positives_are_left_to_train_and_validate_with(tables):
     counts = make_problem(tables, "haberman", {"most": 10}, 0).counts()
     assert counts["train"][0] + counts["valid"][0] == 10
     assert counts["test"] == [15, 45]
+
+
+def test_unseen_groups_are_whole_and_no_input(tables):
+    seen = make_problem(tables, "simulated", {"unseen": False}, 0, "group")
+    unseen = make_problem(tables, "simulated", {"unseen": True}, 0, "group")
+    assert set(seen.test.group.tolist()) == set(range(80))
+    parts = [set(part.group.tolist()) for part in unseen]
+    assert [len(part) for part in parts] == [42, 14, 24]  # 100 rows each
+    assert len(set.union(*parts)) == 80
+    assert unseen.train.x.shape[1] == 8
+
+
+def test_offsets_are_the_log_odds_of_a_group_and_validation_rows_have_none():
+    y, group = torch.tensor([1.0, 1, 0, 0, 1]), torch.tensor([7, 7, 7, 2, 2])
+    part = Part(torch.zeros(5, 2), y, group=group)
+    offset = [math.log(3 / 2)] * 3 + [0.0] * 2  # two of three, one of two, and one of each class
+    assert with_offsets(part).x[:, 2].tolist() == pytest.approx(offset)
+    model = WithOffset(mlp(2, [3], generator=torch.Generator().manual_seed(0)))
+    added = model(with_offsets(part).x) - model(part.x)
+    assert added.reshape(-1).tolist() == pytest.approx(offset)
+
+
+@pytest.mark.parametrize("line", ["offset", "auc", "pairwise"])
+def test_lines_rank_within_groups(tables, line):
+    regime = find_regime("groups", ["simulated"])
+    models = {"mlp": {**regime.models["mlp"], "steps": 60}}
+    run = next(x for x in regime.trials("simulated") if x.line == line and x.options["lr"] == 0.01)
+    record = train_run(run, replace(regime, models=models), tables)
+    assert record["test"]["grouped_auc"] > 0.65
 
 
 def test_a_table_that_is_not_there_is_named(tables):

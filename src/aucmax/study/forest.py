@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aucmax.report import drawing
 from aucmax.report.style import COLOURS
 from aucmax.study.settings import plan
-from aucmax.study.summary import Comparison, over_datasets
+from aucmax.study.summary import Comparison, Difference, over_datasets
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 ROW = 0.2  # inches
 WIDTH = 2.9
 ACROSS = 3
-SPAN = 0.12
-"""Differences further from zero than this are drawn at the edge, as an arrow."""
+WIDEST, NARROWEST = 0.12, 0.01  # of what is shown on either side of zero
 LOOKS = {
     "ahead": (COLOURS[0][0], "o", "ahead"),
     "level": ("#777777", "|", "no clear difference"),
@@ -41,10 +40,11 @@ def forest(comparisons: Sequence[Comparison], titles: dict[str, str], goal: floa
     if not comparisons:
         raise ValueError("comparisons must hold at least one, found none")
     kinds = list(dict.fromkeys((x.setting.model, x.setting.condition) for x in comparisons))
-    known = [name for part in ("choosing", "confirming") for name in plan()["data"][part]]
+    known = [name for part in ("choosing", "confirming", "made") for name in plan()["data"][part]]
     datasets = sorted({x.setting.dataset for x in comparisons}, key=known.index)
     columns = min(ACROSS, len(kinds))
     rows = -(-len(kinds) // columns)
+    span = _span(comparisons)
     with drawing.plot_style():
         size = (1.6 + WIDTH * columns, 0.5 + rows * (ROW * (len(datasets) + 3) + 0.7))
         fig = Figure(figsize=size, layout="constrained")
@@ -53,7 +53,7 @@ def forest(comparisons: Sequence[Comparison], titles: dict[str, str], goal: floa
             ax.set_axis_off()
         for ax, kind in zip(grid.flat, kinds, strict=False):
             own = [x for x in comparisons if (x.setting.model, x.setting.condition) == kind]
-            _draw(ax, {x.setting.dataset: x for x in own}, datasets, goal)
+            _draw(ax, {x.setting.dataset: x for x in own}, datasets, goal, span)
             ax.set_title(", ".join(titles[x] for x in kind if titles[x]), fontsize="medium")
         for ax in grid[:, 0]:
             names = [x.replace("_", " ") for x in datasets]
@@ -63,35 +63,52 @@ def forest(comparisons: Sequence[Comparison], titles: dict[str, str], goal: floa
             Line2D([], [], color=colour, marker=marker, linestyle="-", label=label)
             for colour, marker, label in LOOKS.values()
         ]
-        fig.supxlabel("ranking objective minus likelihood", fontsize="medium")
+        for ax in grid[-1]:
+            ax.set_xlabel("ranking objective minus likelihood")
         fig.legend(handles=marks, loc="outside lower center", ncols=3, frameon=False)
     return fig
 
 
+def _span(comparisons: Sequence[Comparison]) -> float:
+    """What is shown on either side of zero: nearly all means and most of the intervals."""
+    ends = sorted(
+        max(abs(x.difference.low), abs(x.difference.high))
+        for x in comparisons
+        if not math.isnan(x.difference.low)
+    )
+    usual = ends[len(ends) * 3 // 4] if ends else 0.0
+    return min(WIDEST, max(NARROWEST, 1.2 * usual))
+
+
 def _draw(
-    ax: Axes, by_dataset: dict[str, Comparison], datasets: Sequence[str], goal: float
+    ax: Axes,
+    by_dataset: dict[str, Comparison],
+    datasets: Sequence[str],
+    goal: float,
+    span: float,
 ) -> None:
     ax.axvline(0, color="#999999", linewidth=0.8, zorder=1)
     ax.axvline(goal, color="#999999", linewidth=0.8, linestyle=":", zorder=1)
     for y, name in enumerate(datasets):
         if name in by_dataset and not math.isnan(by_dataset[name].difference.mean):
             x = by_dataset[name]
-            _interval(ax, x.difference.mean, x.difference.low, x.difference.high, y, x.verdict)
+            _interval(ax, x.difference, y, x.verdict, span)
     mean = over_datasets([x.difference.mean for x in by_dataset.values()])
     ax.axhline(len(datasets) - 0.1, color="#cccccc", linewidth=0.6)
     if not math.isnan(mean.low):
         verdict = "ahead" if mean.low > 0 else "behind" if mean.high < 0 else "level"
-        _interval(ax, mean.mean, mean.low, mean.high, len(datasets) + 0.8, verdict, 2.2)
-    ax.set_xlim(-SPAN, SPAN)
+        _interval(ax, mean, len(datasets) + 0.8, verdict, span, 2.2)
+    ax.set_xlim(-span, span)
+    ax.locator_params(axis="x", nbins=5)
     ax.grid(visible=False, axis="y")
 
 
 def _interval(
-    ax: Axes, mean: float, low: float, high: float, y: float, verdict: str, width: float = 1.1
+    ax: Axes, x: Difference, y: float, verdict: str, span: float, width: float = 1.1
 ) -> None:
+    """What lies beyond the span is drawn at its edge, a mean as an arrow."""
     colour, marker, _ = LOOKS[verdict]
-    ends = [min(max(x, -SPAN), SPAN) for x in (low, high)]
-    ax.plot(ends, [y, y], color=colour, linewidth=width, zorder=2)
-    inside = min(max(mean, -SPAN), SPAN)
-    marker = marker if inside == mean else "<" if mean < 0 else ">"
-    ax.plot([inside], [y], color=colour, marker=marker, markersize=4 + width, zorder=3)
+    low, mean, high = (min(max(value, -span), span) for value in (x.low, x.mean, x.high))
+    ax.plot([low, high], [y, y], color=colour, linewidth=width, zorder=2)
+    marker = marker if mean == x.mean else "<" if mean < 0 else ">"
+    ax.plot([mean], [y], color=colour, marker=marker, markersize=4 + width, zorder=3)

@@ -17,16 +17,30 @@ from torch import Tensor
 from aucmax.judge.peers import one_hot
 from aucmax.paper.prepare import mislabel, split
 from aucmax.study.settings import plan
+from aucmax.study.simulation import simulate
 from aucmax.tables.encoder import TableEncoder
 
-Part = tuple[Tensor, Tensor]
 Labels = NDArray[np.int64]
 RARE = 0.1
 """Of a table that is cut, positives up to this share of what is left all stay."""
 
 
+class Part(NamedTuple):
+    """Rows: their numbers, labels 0 and 1, and groups if they are ranked within these."""
+
+    x: Tensor
+    y: Tensor
+    weight: None = None
+    group: Tensor | None = None
+
+    @property
+    def for_fit(self) -> tuple[Any, ...]:
+        """As :func:`aucmax.fit` takes them."""
+        return self[:2] if self.group is None else tuple(self)
+
+
 class Problem(NamedTuple):
-    """Numbers of each row, and labels 0 and 1; those of the test rows are right."""
+    """What every line of a setting is given; the labels of the test rows are right."""
 
     train: Part
     valid: Part
@@ -34,36 +48,59 @@ class Problem(NamedTuple):
 
     def counts(self) -> dict[str, list[int]]:
         """Positives and negatives of each part."""
-        sums = {name: (int(y.sum()), len(y)) for name, (_, y) in self._asdict().items()}
+        sums = {name: (int(part.y.sum()), len(part.y)) for name, part in self._asdict().items()}
         return {name: [positives, rows - positives] for name, (positives, rows) in sums.items()}
 
 
-def make_problem(folder: Path, dataset: str, condition: Mapping[str, Any], seed: int) -> Problem:
-    """The rows that every line of the setting is given; exact repeats are dropped.
+def make_problem(
+    folder: Path, dataset: str, condition: Mapping[str, Any], seed: int, column: str | None = None
+) -> Problem:
+    """The rows of a setting and a seed; exact repeats are dropped.
 
     Args:
-        folder: that holds ``NAME.csv`` or ``NAME.csv.gz``, the last column named "target".
+        folder: that holds ``NAME.csv`` or ``NAME.csv.gz`` with a column named "target".
         dataset: the table's name.
         condition: of the regime.
         seed: of the split and of what is done to the rows.
+        column: that has the groups and is no input; None without groups.
     """
-    content = plan()
+    shares = plan()["test"], plan()["valid"]
     table, y = _read(folder, dataset)
-    rest, test = split(y, content["test"], seed)
+    group = None
+    if column is not None:
+        group = np.unique(table[column].to_numpy(zero_copy_only=False), return_inverse=True)[1]
+        table = table.drop_columns([column])
+    whole = group if condition.get("unseen") else None
+    rest, test = _split(np.arange(len(y)), y, shares[0], seed, whole)
     if "most" in condition:
         rest = _with_positives(rest, y, condition["most"], seed)
     known = y.copy()
     if "wrong" in condition:
         known[rest] = mislabel(y[rest], _wrong_shares(y[rest], condition), seed)
-    parts = [rest[rows] for rows in split(known[rest], content["valid"], seed)]
-    encoder = TableEncoder().fit(table.take(parts[0]))
+    train, valid = _split(rest, known, shares[1], seed, whole)
+    encoder = TableEncoder().fit(table.take(train))
 
-    def encode(rows: Labels, labels: Labels) -> Part:
+    def part(rows: Labels, labels: Labels) -> Part:
         numbers = one_hot(*encoder.transform(table.take(rows)), encoder.cardinalities).toarray()
-        x = np.array(numbers, dtype=np.float32)
-        return torch.from_numpy(x), torch.from_numpy(labels[rows]).float()
+        x = torch.from_numpy(np.array(numbers, dtype=np.float32))
+        groups = None if group is None else torch.from_numpy(group[rows])
+        return Part(x, torch.from_numpy(labels[rows]).float(), group=groups)
 
-    return Problem(encode(parts[0], known), encode(parts[1], known), encode(test, y))
+    return Problem(part(train, known), part(valid, known), part(test, y))
+
+
+def _split(
+    rows: Labels, y: Labels, share: float, seed: int, group: Labels | None
+) -> tuple[Labels, Labels]:
+    """Two parts of the rows, that share in the second: of each class, or of whole groups."""
+    if group is None:
+        first, second = split(y[rows], share, seed)
+        return rows[first], rows[second]
+    names = np.random.RandomState(seed).permutation(np.unique(group[rows]))
+    sizes = np.array([(group[rows] == name).sum() for name in names])
+    count = max(1, int((sizes.cumsum() <= share * len(rows)).sum()))
+    apart = np.isin(group[rows], names[:count])
+    return rows[~apart], rows[apart]
 
 
 def _wrong_shares(y: Labels, condition: Mapping[str, Any]) -> tuple[float, float]:
@@ -82,6 +119,9 @@ def _with_positives(rows: Labels, y: Labels, most: int, seed: int) -> Labels:
 @lru_cache(maxsize=2)
 def _read(folder: Path, name: str) -> tuple[Any, Labels]:
     """A table without its repeats, and its labels; a large one is cut."""
+    if name in plan()["data"]["made"]:
+        table = simulate()
+        return table.drop_columns(["target"]), table["target"].to_numpy()
     paths = [folder / f"{name}{end}" for end in (".csv", ".csv.gz")]
     path = next((path for path in paths if path.exists()), None)
     if path is None:

@@ -60,6 +60,7 @@ class Regime:
         goal: by how much ranking objectives are to be ahead.
         datasets: the tables, those for choosing first.
         conditions: what is done to the rows, by name.
+        columns: of each data set the one with the groups, if rows are ranked within groups.
         models: what the file says of the regime's models, by name.
         lines: by model and name, what the file says of the lines.
         seeds: how many.
@@ -71,6 +72,7 @@ class Regime:
     goal: float
     datasets: tuple[str, ...]
     conditions: Mapping[str, Mapping[str, Any]]
+    columns: Mapping[str, str]
     models: Mapping[str, Mapping[str, Any]]
     lines: Mapping[str, Mapping[str, Mapping[str, Any]]]
     seeds: int
@@ -121,6 +123,7 @@ def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
         own["goal"],
         tuple(x for x in listed if datasets is None or x in datasets),
         own["conditions"],
+        own.get("columns", {}),
         models,
         {model: _lines(about, own) for model, about in models.items()},
         content["seeds"],
@@ -129,7 +132,7 @@ def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
 
 def _lines(model: Mapping[str, Any], regime: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Those of the model's kind, its own and the regime's, each with its kind and grid."""
-    usual = {"kind": model["kind"], "grid": model["grid"]}
+    usual = {"kind": model["kind"], "grid": regime.get("grid", model["grid"])}
     parts = (plan()["lines"][model["kind"]], model.get("lines", {}), regime.get("lines", {}))
     return {name: {**usual, **about} for part in parts for name, about in part.items()}
 

@@ -10,20 +10,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from aucmax.boosting import AUCMetric, AUCObjective
+from aucmax.data import count_classes, number_groups
 from aucmax.models import mlp
 from aucmax.paper.provenance import provenance
-from aucmax.study.problems import Problem, make_problem
+from aucmax.study.problems import Part, Problem, make_problem
 from aucmax.study.settings import Regime, Run
 from aucmax.train import DivergedError, fit
-from aucmax.train.metrics import find_metric
+from aucmax.train.metrics import Scored, find_metric
 
 BATCH = 256
 OF_LOSS = ("link", "q", "focus", "surrogate")
 JUDGED = ("roc_auc", "partial_auc@0.05", "tpr_at_fpr@0.01", "average_precision")
-"""What is measured on the test rows of every run."""
+"""What is measured on the test rows of every run, beside the regime's metric."""
 
 Scores = tuple[Any, Any]
 """Of the validation rows and of the test rows."""
@@ -32,32 +33,35 @@ Scores = tuple[Any, Any]
 def train_run(run: Run, regime: Regime, folder: Path) -> dict[str, Any]:
     """What came of a run, as the line of its file has it; of one that diverged, no values."""
     condition = regime.conditions[run.setting.condition]
-    problem = make_problem(folder, run.setting.dataset, condition, run.seed)
+    dataset = run.setting.dataset
+    problem = make_problem(folder, dataset, condition, run.seed, regime.columns.get(dataset))
     about = regime.models[run.setting.model]
     line = regime.lines[run.setting.model][run.line]
+    judged = dict.fromkeys([*JUDGED, regime.metric])
     began = time.perf_counter()
     try:
         valid, test = TRAINERS[line["kind"]](problem, run, about, line, regime.metric)
     except DivergedError:
-        valid, test = (np.full(len(part[1]), math.nan) for part in (problem.valid, problem.test))
+        valid, test = (np.full(len(part.y), math.nan) for part in (problem.valid, problem.test))
     return {
         "key": run.key,
         **run.setting._asdict(),
         "line": run.line,
         "seed": run.seed,
         "options": dict(run.options),
-        "valid": _judge(regime.metric, valid, problem.valid[1]),
-        "test": {name: _judge(name, test, problem.test[1]) for name in JUDGED},
+        "valid": _judge(regime.metric, valid, problem.valid),
+        "test": {name: _judge(name, test, problem.test) for name in judged},
         "counts": problem.counts(),
         "seconds": round(time.perf_counter() - began, 2),
         **provenance("cpu"),
     }
 
 
-def _judge(metric: str, scores: Any, y: Tensor) -> float | None:
-    if not np.isfinite(np.asarray(scores)).all():
+def _judge(metric: str, scores: Any, part: Part) -> float | None:
+    scores = torch.as_tensor(scores)
+    if not scores.isfinite().all():
         return None
-    return float(find_metric(metric).binary(torch.as_tensor(scores), y, None))
+    return find_metric(metric)(Scored(scores, part.y, None, part.group), "binary")
 
 
 def train_network(
@@ -65,26 +69,56 @@ def train_network(
 ) -> Scores:
     """AdamW, the same steps for every line; of a line that begins with cross-entropy half."""
     generator = torch.Generator().manual_seed(run.seed)
-    model = mlp(problem.train[0].shape[1], about["hidden"], generator=generator)
-    positives = run.options["positives"]
+    model = mlp(problem.train.x.shape[1], about["hidden"], generator=generator)
+    train = problem.train
+    network: nn.Module = model
+    if line.get("offset"):
+        network, train = WithOffset(model), with_offsets(train)
+    options = run.options
+    positives = options.get("positives", "natural")
 
-    def trained(objective: str, steps: int, options: Mapping[str, Any]) -> None:
-        result = fit(
-            model, problem.train, problem.valid, method="adamw", objective=objective,
-            loss_options=options or None, steps=steps, lr=run.options["lr"], metric=metric,
-            batch_size=min(BATCH, len(problem.train[1])), eval_every=max(1, steps // 20),
+    def trained(objective: str, steps: int, loss_options: Mapping[str, Any]) -> None:
+        fit(
+            network, train.for_fit, problem.valid.for_fit, method="adamw", objective=objective,
+            loss_options=loss_options or None, steps=steps, lr=options["lr"], metric=metric,
+            batch_size=min(BATCH, len(train.y)), eval_every=max(1, steps // 20),
             positives=None if positives == "natural" else positives, seed=run.seed,
+            optimizer_options={"weight_decay": options["decay"]} if "decay" in options else None,
             progress=False, device="cpu",
         )  # fmt: skip
-        model.load_state_dict(result.model.state_dict())
 
     first = about["steps"] // 2 if line.get("pretrained") else 0
     if first:
         trained("ce", first, {})
     trained(line["objective"], about["steps"] - first, {x: line[x] for x in OF_LOSS if x in line})
+    model.eval()
     with torch.no_grad():
-        valid, test = (model(part[0]).reshape(-1) for part in (problem.valid, problem.test))
+        valid, test = (model(part.x).reshape(-1) for part in (problem.valid, problem.test))
     return valid, test
+
+
+class WithOffset(nn.Module):
+    """Adds the last input, an offset, to the model's score of the others, if it is there."""
+
+    def __init__(self, model: nn.Sequential) -> None:
+        super().__init__()
+        self.model = model
+        linear = next(layer for layer in model if isinstance(layer, nn.Linear))
+        self.inputs = linear.in_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The score: of rows to validate with, which have no offset, as it is."""
+        score: Tensor = self.model(x[:, : self.inputs])
+        return score + x[:, self.inputs :].sum(1, keepdim=True)
+
+
+def with_offsets(part: Part) -> Part:
+    """The rows with one more input: their group's log-odds, of its labels and one of each class."""
+    assert part.group is not None
+    number = number_groups(part.group)
+    ones, zeros = count_classes(number, part.y)
+    offset = ((ones + 1) / (zeros + 1)).log()[number].float()
+    return part._replace(x=torch.cat([part.x, offset[:, None]], 1))
 
 
 def train_trees(
@@ -107,14 +141,14 @@ def train_trees(
         "verbose": -1,
         "deterministic": True,
     }
-    rows = lightgbm.Dataset(problem.train[0].numpy(), problem.train[1].numpy())
-    judged = lightgbm.Dataset(problem.valid[0].numpy(), problem.valid[1].numpy(), reference=rows)
+    rows = lightgbm.Dataset(problem.train.x.numpy(), problem.train.y.numpy())
+    judged = lightgbm.Dataset(problem.valid.x.numpy(), problem.valid.y.numpy(), reference=rows)
     stop = lightgbm.early_stopping(about["steps"] // 5, verbose=False)
     model = lightgbm.train(
         options, rows, about["steps"], [judged], feval=AUCMetric(), callbacks=[stop]
     )
     valid, test = (
-        model.predict(part[0].numpy(), raw_score=True) for part in (problem.valid, problem.test)
+        model.predict(part.x.numpy(), raw_score=True) for part in (problem.valid, problem.test)
     )
     return valid, test
 
@@ -127,9 +161,9 @@ def train_logistic_regression(
 
     weight = "balanced" if run.options["balanced"] else None
     model = LogisticRegression(C=run.options["C"], class_weight=weight, max_iter=2000)
-    model.fit(*(values.numpy() for values in problem.train))
+    model.fit(problem.train.x.numpy(), problem.train.y.numpy())
     valid, test = (
-        model.decision_function(part[0].numpy()) for part in (problem.valid, problem.test)
+        model.decision_function(part.x.numpy()) for part in (problem.valid, problem.test)
     )
     return valid, test
 
