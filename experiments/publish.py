@@ -66,11 +66,13 @@ def publish(name: str, runs: list[paper.RunResult], docs: Path) -> None:
     (docs / f"{name}.rst").write_text(_page(name, title, runs), encoding="utf-8")
 
 
-def publish_regime(regime: str, docs: Path) -> None:
-    """The page of one regime of the study."""
+def publish_regime(regime: str, docs: Path) -> bool:
+    """The page of one regime of the study; whether there is one, as some of it is done."""
     found, name = Results(study.find_regime(regime), STUDY / regime), f"study-{regime}"
-    (docs / f"{name}.rst").write_text(rst_page(found, name), encoding="utf-8")
-    (docs / f"{name}.svg").write_text(svg_forest(found), encoding="utf-8")
+    if found.values:
+        (docs / f"{name}.rst").write_text(rst_page(found, name), encoding="utf-8")
+        (docs / f"{name}.svg").write_text(svg_forest(found), encoding="utf-8")
+    return bool(found.values)
 
 
 def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
@@ -167,9 +169,7 @@ def publish_all(docs: Path, settings: Path) -> None:
         publish(name, runs, docs)
     verdict_page = claims_page.page([run for runs in results.values() for run in runs], _rate())
     (docs / "verdicts.rst").write_text(verdict_page, encoding="utf-8")
-    regimes = [name for name in study.regimes() if (STUDY / name).is_dir()]
-    for regime in regimes:
-        publish_regime(regime, docs)
+    regimes = [name for name in study.regimes() if publish_regime(name, docs)]
     listed = "\n".join(f"   {name}" for name in [*results, *(f"study-{x}" for x in regimes)])
     text = (HERE / "results.rst").read_text(encoding="utf-8")
     (docs / "index.rst").write_text(text.replace("   NAMES", listed), encoding="utf-8")

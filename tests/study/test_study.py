@@ -149,7 +149,7 @@ def quick(monkeypatch):
 
 def without_times(path):
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {x["key"]: {k: v for k, v in x.items() if k != "seconds"} for x in records}
+    return {x["key"]: {k: v for k, v in x.items() if k not in ("seconds", "date")} for x in records}
 
 
 @pytest.mark.usefixtures("quick")
@@ -176,12 +176,78 @@ def test_a_regime_goes_on_after_a_kill_and_gives_the_same(tables, tmp_path):
     assert "study-clean.svg" in rst_page(results, "study-clean")
 
 
-@pytest.mark.usefixtures("quick")
+def write_records(folder, regime, value_of):
+    """A file for each data set: what every trial and run reached by ``value_of(run)``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for dataset in regime.datasets:
+        trials = list(regime.trials(dataset))
+        best = {(x.setting.model, x.line): x.options for x in reversed(trials)}
+        runs = {x.key: x for x in [*trials, *regime.runs(dataset, best)]}.values()
+        lines = [json.dumps(record_of(x, value_of(x), regime.metric)) for x in runs]
+        (folder / f"{dataset}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def record_of(run, value, metric):
+    return {
+        "key": run.key, **run.setting._asdict(), "line": run.line, "seed": run.seed,
+        "valid": value, "test": {metric: value}, "seconds": 1.0, "commit": "0",
+        "counts": {"train": [10, 50], "valid": [5, 5], "test": [10, 20]}, "versions": {"torch": ""},
+    }  # fmt: skip
+
+
+def made_up(run):
+    """Squared hinges are ahead by 0.02, a little less with each seed; the sigmoid has diverged."""
+    if run.line == "auc":
+        return None
+    return 0.82 - 0.0001 * run.seed if run.line == "pairwise" else 0.8
+
+
 def test_what_is_not_whole_is_not_compared(tmp_path):
     regime = replace(find_regime("clean"), datasets=("haberman",))
-    assert Results(regime, tmp_path).values == {}
-    with pytest.raises(ValueError, match="time_limit must leave time"):
-        write_report("clean", tmp_path)
+    write_records(tmp_path, regime, made_up)
+    assert len(Results(regime, tmp_path).values) == 1
+    path = tmp_path / "haberman.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    for missing in (3, -1):  # a trial that is not the best, a run
+        path.write_text("".join(x for x in lines if x != lines[missing]), encoding="utf-8")
+        assert Results(regime, tmp_path).values == {}
+    assert "No data set is done yet" in write_report("clean", tmp_path).read_text(encoding="utf-8")
+
+
+def test_verdicts_recommendation_and_aim_of_results_made_up(tmp_path):
+    regime = find_regime("clean")
+    write_records(tmp_path, regime, made_up)
+    results = Results(regime, tmp_path)
+    comparisons = results.comparisons()
+    assert {(x.ours, x.verdict, x.seeds) for x in comparisons} == {("pairwise", "ahead", 5)}
+    (found,) = results.recommendations()
+    assert (found.model, found.ours, found.ahead, found.datasets) == ("mlp", "pairwise", 11, 11)
+    assert found.difference.mean == pytest.approx(0.02, abs=5e-4)
+    page = rst_page(results, "study-clean")
+    assert "clearly ahead in 23 and clearly behind in 0" in page
+    assert "the aim, −0.002 or more, is met" in page
+
+
+def test_a_partial_auc_is_a_share_of_the_whole(tmp_path):
+    regime = replace(find_regime("top"), datasets=("haberman",))
+    write_records(tmp_path, regime, lambda run: 0.025)
+    results = Results(regime, tmp_path)
+    assert {x.test[0] for lines in results.values.values() for x in lines.values()} == {0.5}
+
+
+def test_a_record_of_another_plan_is_not_taken(tmp_path, monkeypatch):
+    regime = replace(find_regime("clean"), datasets=("haberman",))
+    write_records(tmp_path, regime, made_up)
+    monkeypatch.setitem(plan()["models"]["mlp"], "steps", 20)
+    assert Results(replace(find_regime("clean"), datasets=("haberman",)), tmp_path).values == {}
+
+
+@pytest.mark.parametrize("line", ["logloss", "square", "logistic-regression"])
+def test_trees_and_logistic_regression_learn(tables, line):
+    pytest.importorskip("lightgbm")
+    regime = find_regime("small", ["haberman"])
+    run = next(x for x in regime.trials("haberman") if x.line == line)
+    assert train_run(run, regime, tables)["test"]["roc_auc"] > 0.7
 
 
 def test_data_without_tables_is_refused(tmp_path):

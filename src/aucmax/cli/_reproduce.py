@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -106,7 +107,10 @@ def _study(given: dict[str, Any]) -> None:
         raise ValueError(f"study must have no option of the figures, found {', '.join(wrong)}")
     if not given["regime"]:
         raise ValueError("regime must be given for study, found none")
+    began, limit = time.monotonic(), own["time_limit"]
     for regime in given["regime"]:
+        if limit is not None:
+            own["time_limit"] = max(0.0, limit - (time.monotonic() - began))
         page = write_report(regime, run_study(regime, **own))
         print(page.read_text(encoding="utf-8"))
-        print(f"The figure is {page.with_name('forest.svg')}\n")
+        print(f"This, a figure and all runs are in {page.parent}\n")

@@ -15,7 +15,8 @@ from aucmax.paper.provenance import commit
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
 from aucmax.signals import saying_so
-from aucmax.study.settings import Regime, Run, find_regime
+from aucmax.study.problems import find_table
+from aucmax.study.settings import Regime, Run, find_regime, made
 from aucmax.study.training import train_run
 from aucmax.threads import cores
 
@@ -62,6 +63,9 @@ def run_study(
     tables = Path(data or os.environ.get("AUCMAX_DATA", "data")) / "tables"
     if not tables.is_dir():
         raise ValueError(f"data must be a folder with one named tables, found no {tables}")
+    for dataset in plan.datasets:
+        if dataset not in made():
+            find_table(tables, dataset)
     folder = Path(out or "runs/study") / regime
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
@@ -79,7 +83,7 @@ def run_study(
                         with path.open("a", encoding="utf-8") as file:
                             file.write(json.dumps(record) + "\n")
                         bar.update(number)
-                    bar.say(f"{dataset}: {len(read_records(path))} runs are done")
+            bar.say(f"{dataset}: {len(read_records(path))} runs are done")
     return folder
 
 
@@ -103,8 +107,9 @@ def best_runs(plan: Regime, dataset: str, done: Mapping[str, Record]) -> list[Ru
 
 
 def read_records(path: Path) -> dict[str, Record]:
-    """What is done, by key."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else ()
+    """What is done, by key; what follows the last line's end is a run that is being written."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    lines = text[: text.rfind("\n") + 1].splitlines()
     return {record["key"]: record for record in map(json.loads, lines)}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aucmax.report import drawing
 from aucmax.report.style import COLOURS
-from aucmax.study.settings import plan
+from aucmax.study.settings import made, plan
 from aucmax.study.summary import Comparison, Difference, over_datasets
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _draw(
         if name in by_dataset and not math.isnan(by_dataset[name].difference.mean):
             x = by_dataset[name]
             _interval(ax, x.difference, y, x.verdict, span)
-    mean = over_datasets([x.difference.mean for x in by_dataset.values()])
+    mean = over_datasets([x.difference.mean for k, x in by_dataset.items() if k not in made()])
     ax.axhline(len(datasets) - 0.1, color="#cccccc", linewidth=0.6)
     if not math.isnan(mean.low):
         verdict = "ahead" if mean.low > 0 else "behind" if mean.high < 0 else "level"

@@ -12,7 +12,7 @@ from aucmax.paper.text_tables import rst_text
 from aucmax.report.drawing import svg
 from aucmax.report.words import capitalized, listed, p_text, plural, signed
 from aucmax.study.forest import forest
-from aucmax.study.settings import find_regime, plan
+from aucmax.study.settings import find_regime, made, plan
 from aucmax.study.summary import Comparison, Difference, Recommendation, Results, over_datasets
 from aucmax.train.metrics import find_metric
 
@@ -20,15 +20,16 @@ from aucmax.train.metrics import find_metric
 def write_report(regime: str, folder: Path) -> Path:
     """Write what came of a regime so far into its folder: ``summary.txt`` and ``forest.svg``.
 
+    The figure is there as soon as a data set is done.
+
     Returns:
         The text's path.
     """
     results = Results(find_regime(regime), folder)
-    if not results.values:
-        raise ValueError("time_limit must leave time for a data set, found none finished")
     path = folder / "summary.txt"
     path.write_text(text_page(results), encoding="utf-8")
-    (folder / "forest.svg").write_text(svg_forest(results), encoding="utf-8")
+    if results.values:
+        (folder / "forest.svg").write_text(svg_forest(results), encoding="utf-8")
     return path
 
 
@@ -50,30 +51,43 @@ def sentences(results: Results) -> list[str]:
     for model, about in results.regime.models.items():
         own = [x for x in comparisons if x.setting.model == model]
         if own:
-            said.append(f"{capitalized(about['title'])}: {_counts(own)}")
+            counts = _counts(own, over_datasets(list(results.means(model).values())), results)
+            said.append(f"{capitalized(about['title'])}: {counts}")
+    said += [
+        f"{x.setting.dataset}, {x.setting.condition}, made so that ranking can gain: "
+        f"{_text(x.difference)}."
+        for x in comparisons
+        if x.setting.dataset in made()
+    ]
     said += [_recommended(results, x) for x in results.recommendations() if x.datasets]
     return said
 
 
-def _counts(own: Sequence[Comparison]) -> str:
-    verdicts = Counter(x.verdict for x in own)
-    by_dataset: dict[str, list[float]] = {}
-    for x in own:
-        by_dataset.setdefault(x.setting.dataset, []).append(x.difference.mean)
-    mean = over_datasets([statistics.fmean(x) for x in by_dataset.values()])
-    above = sum(x.difference.mean > 0 for x in own)
+def _counts(own: Sequence[Comparison], mean: Difference, results: Results) -> str:
+    real = [x for x in own if x.setting.dataset not in made()]
+    verdicts = Counter(x.verdict for x in real)
+    above = sum(x.difference.mean > 0 for x in real)
+    datasets = len({x.setting.dataset for x in real})
     return (
-        f"the ranking objective is ahead in {verdicts['ahead']}, behind in {verdicts['behind']} "
-        f"and level in {verdicts['level']} of {plural(len(own), 'setting')}; its mean is higher in "
-        f"{above}. Over {plural(len(by_dataset), 'data set')} the mean difference is "
-        f"{_text(mean)}."
+        f"in {plural(len(real), 'setting')} the ranking objective is clearly ahead in "
+        f"{verdicts['ahead']} and clearly behind in {verdicts['behind']}; its mean is higher in "
+        f"{above}. Over {plural(datasets, 'data set')} the mean difference is {_text(mean)}"
+        f"{_aim(mean, results.regime.goal)}."
     )
 
 
+def _aim(mean: Difference, goal: float) -> str:
+    """Whether the aim was reached, by the interval over data sets."""
+    if math.isnan(mean.low):
+        return ""
+    reached = "is met" if mean.low >= goal else "is missed" if mean.high < goal else "is open"
+    return f"; the aim, {signed(goal, 3)} or more, {reached}"
+
+
 def _recommended(results: Results, x: Recommendation) -> str:
-    ours, theirs = (results.title(x.model, line) for line in (x.ours, x.theirs))
+    ours, theirs = (f'"{results.title(x.model, line)}"' for line in (x.ours, x.theirs))
     return (
-        f"Chosen on the data sets for choosing and confirmed on the others, "
+        f"The best of either kind on the data sets for choosing, tested on the others, "
         f"{results.regime.models[x.model]['title']}: {ours} minus {theirs} is "
         f"{_text(x.difference)}, and above zero on {x.ahead} of {x.datasets}."
     )
@@ -96,7 +110,8 @@ def title_of(results: Results) -> str:
 
 def text_page(results: Results) -> str:
     """What a terminal shows."""
-    return "\n\n".join([title_of(results), *sentences(results)]) + "\n"
+    said = sentences(results) or ["No data set is done yet: the same command goes on."]
+    return "\n\n".join([title_of(results), *said]) + "\n"
 
 
 def rst_page(results: Results, name: str) -> str:
@@ -114,20 +129,28 @@ def rst_page(results: Results, name: str) -> str:
 
 {said}
 
-Compared is the {find_metric(regime.metric).label} on test rows{_share(results)}:
-in each setting the ranking objective that validation rows prefer, minus the likelihood that they
-prefer. {regime.seeds} seeds, each with a split of its own; every line had {_trials(results)}
-trials, on the same validation rows. Intervals and tests over seeds are those for splits of the same
-rows (Nadeau and Bengio, 2003), the verdicts corrected for the number of settings (Holm); over data
-sets they are t intervals and Wilcoxon's test. {len(results.records):,} runs and
-{results.trials:,} trials, with torch {versions}, commit {commits}; the runs without the
-trials took {seconds / 3600:.1f} hours of one core.
+A setting is a data set with what was done to its rows and a model. Compared there is the
+{find_metric(regime.metric).label} on test rows{_share(results)}: that of the ranking objective
+that validation rows prefer, minus that of the likelihood that they prefer; focal loss and
+generalized cross-entropy count as likelihoods. Every objective had {_trials(results)} trials, with
+seed 0 and the same validation rows. There are {regime.seeds} seeds, each with a split of its own of
+the same rows, so that a row may validate in one and test in another, for all objectives alike. Some
+data sets are for choosing: what is best there, on test rows too, is tested on the others. Large
+tables are cut to {plan()["rows"]:,} rows, the rare class first.
+
+Intervals and tests over seeds are those for splits of the same rows (Nadeau and Bengio, 2003).
+"Ahead" and "behind" are corrected for the number of settings (Holm), which asks much of
+{regime.seeds} seeds: "level" is no proof of equality. Over data sets they are t intervals and
+Wilcoxon's test. {len(results.records):,} runs and {results.trials:,} trials, with torch
+{versions}, commit {commits}; the runs without the trials took {seconds / 3600:.1f} hours of one
+core.
 
 .. figure:: {name}.svg
    :alt: Differences by data set
 
-   By data set, those for choosing first: the mean difference and its 95 % interval. The dotted
-   line is the aim, {signed(regime.goal, 3)}.
+   By data set, those for choosing first: the mean difference and its 95 % interval, which is not
+   corrected for the number of settings; colours are. The dotted line is the aim,
+   {signed(regime.goal, 3)}.
 
 {_line_table(results)}
 {_setting_table(results)}
@@ -187,7 +210,7 @@ def _setting_table(results: Results) -> str:
         setting, d = x.setting, x.difference
         lines = (results.title(setting.model, line) for line in (x.ours, x.theirs))
         interval = f"{signed(d.low, 4)} to {signed(d.high, 4)}"
-        shown = [*setting, *lines, signed(d.mean, 4), interval, x.verdict]
+        shown = [*setting, *lines, str(x.seeds), signed(d.mean, 4), interval, x.verdict]
         rows.append([text.replace("_", " ") for text in shown])
     return _table("Setting by setting", rows)
 

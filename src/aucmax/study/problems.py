@@ -16,7 +16,7 @@ from torch import Tensor
 
 from aucmax.judge.peers import one_hot
 from aucmax.paper.prepare import mislabel, split
-from aucmax.study.settings import plan
+from aucmax.study.settings import made, plan
 from aucmax.study.simulation import simulate
 from aucmax.tables.encoder import TableEncoder
 
@@ -68,6 +68,8 @@ def make_problem(
     table, y = _read(folder, dataset)
     group = None
     if column is not None:
+        if column not in table.column_names:
+            raise ValueError(f"{dataset} must have a column {column}, found {table.column_names}")
         group = np.unique(table[column].to_numpy(zero_copy_only=False), return_inverse=True)[1]
         table = table.drop_columns([column])
     whole = group if condition.get("unseen") else None
@@ -92,13 +94,14 @@ def make_problem(
 def _split(
     rows: Labels, y: Labels, share: float, seed: int, group: Labels | None
 ) -> tuple[Labels, Labels]:
-    """Two parts of the rows, that share in the second: of each class, or of whole groups."""
+    """Two parts of the rows, that share in the second: of each class, or nearly, whole groups."""
     if group is None:
         first, second = split(y[rows], share, seed)
         return rows[first], rows[second]
     names = np.random.RandomState(seed).permutation(np.unique(group[rows]))
     sizes = np.array([(group[rows] == name).sum() for name in names])
-    count = max(1, int((sizes.cumsum() <= share * len(rows)).sum()))
+    nearest = int(np.abs(sizes.cumsum() - share * len(rows)).argmin()) + 1
+    count = min(len(names) - 1, nearest)
     apart = np.isin(group[rows], names[:count])
     return rows[~apart], rows[apart]
 
@@ -116,16 +119,22 @@ def _with_positives(rows: Labels, y: Labels, most: int, seed: int) -> Labels:
     return np.sort(np.concatenate([positives, rows[y[rows] == 0]]))
 
 
-@lru_cache(maxsize=2)
-def _read(folder: Path, name: str) -> tuple[Any, Labels]:
-    """A table without its repeats, and its labels; a large one is cut."""
-    if name in plan()["data"]["made"]:
-        table = simulate()
-        return table.drop_columns(["target"]), table["target"].to_numpy()
+def find_table(folder: Path, name: str) -> Path:
+    """The file of a table."""
     paths = [folder / f"{name}{end}" for end in (".csv", ".csv.gz")]
     path = next((path for path in paths if path.exists()), None)
     if path is None:
         raise ValueError(f"data must hold the tables, found no {paths[0]} and no {paths[1].name}")
+    return path
+
+
+@lru_cache(maxsize=2)
+def _read(folder: Path, name: str) -> tuple[Any, Labels]:
+    """A table without its repeats, and its labels; a large one is cut."""
+    if name in made():
+        table = simulate()
+        return table.drop_columns(["target"]), table["target"].to_numpy()
+    path = find_table(folder, name)
     table = csv.read_csv(path).drop_columns(plan()["data"]["without"].get(name, []))
     if "target" not in table.column_names:
         raise ValueError(f"{path} must have a column named target, found {table.column_names}")

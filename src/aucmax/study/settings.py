@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,18 +34,21 @@ class Run:
         line: what is trained on.
         seed: of the rows' split, the wrong labels, the weights and the batches.
         options: the values of the grid that it has.
+        plan: a digest of what the file says of all of it, so that what was run by another plan is
+            never taken for it.
     """
 
     setting: Setting
     line: str
     seed: int
     options: Mapping[str, Any]
+    plan: str
 
     @property
     def key(self) -> str:
         """Which tells it from every other run of its regime."""
         values = ", ".join(f"{name}={value}" for name, value in self.options.items())
-        return f"{'/'.join(self.setting)}/{self.line}/seed {self.seed}/{values}"
+        return f"{'/'.join(self.setting)}/{self.line}/seed {self.seed}/{values}/{self.plan}"
 
     def __str__(self) -> str:
         return self.key
@@ -84,22 +89,42 @@ class Regime:
             for line, about in lines.items():
                 for point in product(*about["grid"].values()):
                     options = dict(zip(about["grid"], point, strict=True))
-                    yield Run(Setting(dataset, first, model), line, 0, options)
+                    yield self._run(Setting(dataset, first, model), line, 0, options)
 
     def runs(self, dataset: str, best: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[Run]:
         """Those that are compared, with the options that are best of a model's line."""
         each = product(self.conditions, range(self.seeds), self.models)
         return [
-            Run(Setting(dataset, condition, model), line, seed, best[model, line])
+            self._run(Setting(dataset, condition, model), line, seed, best[model, line])
             for condition, seed, model in each
             for line in self.lines[model]
             if (model, line) in best
         ]
 
+    def _run(self, setting: Setting, line: str, seed: int, options: Mapping[str, Any]) -> Run:
+        decides = {
+            "metric": self.metric,
+            "column": self.columns.get(setting.dataset),
+            "condition": self.conditions[setting.condition],
+            "model": {k: v for k, v in self.models[setting.model].items() if k != "lines"},
+            "line": self.lines[setting.model][line],
+            **{name: plan()[name] for name in ("rows", "test", "valid")},
+        }
+        for name in ("model", "line"):
+            about = decides[name].items()
+            decides[name] = {k: v for k, v in about if k not in ("title", "grid", "ranks")}
+        digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
+        return Run(setting, line, seed, options, digest)
+
 
 def regimes() -> tuple[str, ...]:
     """The names of all regimes."""
     return tuple(plan()["regimes"])
+
+
+def made() -> frozenset[str]:
+    """The data sets that are no files."""
+    return frozenset(plan()["data"]["made"])
 
 
 def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
@@ -113,6 +138,8 @@ def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
     content = plan()
     own = content["regimes"][checks.choice("regime", name, regimes())]
     listed = tuple(own.get("data", [*content["data"]["choosing"], *content["data"]["confirming"]]))
+    if datasets is not None and not datasets:
+        raise ValueError(f"datasets must name some of {', '.join(listed)}, found none")
     for dataset in datasets or ():
         checks.choice("datasets", dataset, listed)
     models = {model: content["models"][model] for model in own["models"]}

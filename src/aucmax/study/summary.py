@@ -11,7 +11,8 @@ from typing import NamedTuple
 from scipy import stats
 
 from aucmax.study.experiment import Record, best_runs, read_records
-from aucmax.study.settings import Regime, Setting, plan
+from aucmax.study.settings import Regime, Setting, made, plan
+from aucmax.train.metrics import find_metric
 
 LEVEL = 0.95
 
@@ -77,7 +78,7 @@ class Results:
 
     Args:
         regime: what was run.
-        folder: its ``out``.
+        folder: of the regime.
     """
 
     def __init__(self, regime: Regime, folder: Path) -> None:
@@ -85,14 +86,19 @@ class Results:
         self.records: list[Record] = []
         self.trials = 0
         self.values: dict[Setting, dict[str, Values]] = {}
+        self._test_rows_per_other: dict[Setting, float] = {}
         for dataset in regime.datasets:
             done = read_records(folder / f"{dataset}.jsonl")
             runs = {run.key: run for run in best_runs(regime, dataset, done)}
-            if runs.keys() - done.keys():
+            trials = {run.key for run in regime.trials(dataset)}
+            if (runs.keys() | trials) - done.keys():
                 continue  # not all is there yet: lines would be compared that had fewer trials
-            self.trials += sum(run.key in done for run in regime.trials(dataset))
+            self.trials += len(trials)
             self.records += [done[key] for key in runs]
             for key, run in runs.items():
+                counts = {part: sum(x) for part, x in done[key]["counts"].items()}
+                ratio = counts["test"] / (counts["train"] + counts["valid"])
+                self._test_rows_per_other.setdefault(run.setting, ratio)
                 lines = self.values.setdefault(run.setting, {})
                 values = lines.setdefault(run.line, Values({}, {}))
                 valid, test = done[key]["valid"], done[key]["test"][regime.metric]
@@ -102,8 +108,7 @@ class Results:
     @property
     def most(self) -> float:
         """What the metric of a perfect ranking is: test values are shares of it."""
-        name, _, number = self.regime.metric.partition("@")
-        return float(number) if name == "partial_auc" else 1.0
+        return float(find_metric(self.regime.metric).range.get("max_fpr", 1.0))
 
     @property
     def datasets(self) -> list[str]:
@@ -126,13 +131,21 @@ class Results:
                 _best(lines, self._of_kind(setting.model, lines, ranks)) for ranks in (True, False)
             )
             pairs = _pairs(lines[ours], lines[theirs])
-            difference = resampled(pairs, plan()["test"] / (1 - plan()["test"]))
+            difference = resampled(pairs, self._test_rows_per_other[setting])
             found.append(Comparison(setting, ours, theirs, len(pairs), difference, "level"))
         corrected = holm([x.difference.p for x in found])
         return [
             x._replace(verdict=_verdict(x.difference.mean, p))
             for x, p in zip(found, corrected, strict=True)
         ]
+
+    def means(self, model: str) -> dict[str, float]:
+        """By data set that is no simulation, the mean difference over a model's comparisons."""
+        found: dict[str, list[float]] = {}
+        for x in self.comparisons():
+            if x.setting.model == model and x.setting.dataset not in made() and x.seeds:
+                found.setdefault(x.setting.dataset, []).append(x.difference.mean)
+        return {dataset: _mean_of(values) for dataset, values in found.items()}
 
     def recommendations(self) -> list[Recommendation]:
         """For each model, from the data sets for choosing to those for confirming."""
@@ -146,7 +159,7 @@ class Results:
         means = {
             line: statistics.fmean(_mean(x[line].test) for x in choosing)
             for line in choosing[0]
-            if all(line in x for x in choosing)
+            if all(line in x and x[line].test for x in choosing)  # it diverged nowhere
         }
         ours, theirs = (
             max(self._of_kind(model, means, ranks), key=means.__getitem__)
@@ -154,8 +167,8 @@ class Results:
         )
         by_dataset: dict[str, list[float]] = {}
         for setting, lines in own.items():
-            if setting.dataset in plan()["data"]["confirming"] and {ours, theirs} <= lines.keys():
-                pairs = _pairs(lines[ours], lines[theirs])
+            pairs = _pairs(*(lines.get(line, Values({}, {})) for line in (ours, theirs)))
+            if setting.dataset in plan()["data"]["confirming"] and pairs:
                 by_dataset.setdefault(setting.dataset, []).append(_mean_of(pairs))
         differences = [_mean_of(x) for x in by_dataset.values()]
         ahead = sum(x > 0 for x in differences)
@@ -167,7 +180,8 @@ class Results:
 
 
 def over_datasets(differences: Sequence[float]) -> Difference:
-    """Their mean, its t interval, and Wilcoxon's signed-rank test."""
+    """Their mean, its t interval, and Wilcoxon's signed-rank test; nan counts nothing."""
+    differences = [x for x in differences if not math.isnan(x)]
     mean = _mean_of(differences)
     if len(differences) < 2:
         return Difference(mean, math.nan, math.nan, math.nan)

@@ -61,7 +61,8 @@ def _judge(metric: str, scores: Any, part: Part) -> float | None:
     scores = torch.as_tensor(scores)
     if not scores.isfinite().all():
         return None
-    return find_metric(metric)(Scored(scores, part.y, None, part.group), "binary")
+    value = find_metric(metric)(Scored(scores, part.y, None, part.group), "binary")
+    return value if math.isfinite(value) else None
 
 
 def train_network(
