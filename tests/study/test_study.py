@@ -226,6 +226,9 @@ def test_verdicts_recommendation_and_aim_of_results_made_up(tmp_path):
     page = rst_page(results, "study-clean")
     assert "clearly ahead in 23 and clearly behind in 0" in page
     assert "the aim, −0.002 or more, is met" in page
+    *_, table = page.split(".. list-table::")
+    rows = table.split("To repeat")[0].split("   * - ")[1:]
+    assert {row.count("\n     - ") for row in rows} == {8}  # nine columns
 
 
 def test_a_partial_auc_is_a_share_of_the_whole(tmp_path):

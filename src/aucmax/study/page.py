@@ -201,8 +201,9 @@ def _setting_table(results: Results) -> str:
             "Model",
             "Ranking objective",
             "Likelihood",
+            "Pairs",
             "Difference",
-            "95 %",
+            "95 % interval",
             "Verdict",
         ]
     ]
