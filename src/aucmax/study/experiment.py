@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aucmax import checks
+from aucmax import checks, history
 from aucmax.disk import lock_folder
+from aucmax.history import History, Record
+from aucmax.paper.datasets import data_folder
 from aucmax.paper.provenance import commit
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
@@ -19,9 +20,6 @@ from aucmax.study.problems import find_table
 from aucmax.study.settings import Regime, Run, find_regime, made
 from aucmax.study.training import train_run
 from aucmax.threads import cores
-
-Record = Mapping[str, Any]
-"""What came of a run."""
 
 
 def run_study(
@@ -60,7 +58,7 @@ def run_study(
     if time_limit is not None:
         seconds = checks.number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
         ends = time.monotonic() + seconds
-    tables = Path(data or os.environ.get("AUCMAX_DATA", "data")) / "tables"
+    tables = data_folder(data) / "tables"
     if not tables.is_dir():
         raise ValueError(f"data must be a folder with one named tables, found no {tables}")
     for dataset in plan.datasets:
@@ -74,16 +72,15 @@ def run_study(
     with saying_so("the same command goes on"), lock_folder(folder, refusal), bar:
         for dataset in plan.datasets:
             path = folder / f"{dataset}.jsonl"
-            _drop_cut_line(path)
-            with WorkerPool(count, 1, lambda: None) as pool:
+            done = History(path, list(read_records(path).values()))
+            with done, WorkerPool(count, 1, lambda: None) as pool:
                 for runs in _stages(plan, dataset, path):
                     tasks = [(run, train_run, (run, plan, tables)) for run in runs]
                     bar.begin(dataset, len(tasks))
                     for number, (_, record) in enumerate(pool.run(_until(ends, tasks)), 1):
-                        with path.open("a", encoding="utf-8") as file:
-                            file.write(json.dumps(record) + "\n")
+                        done.append(record)
                         bar.update(number)
-            bar.say(f"{dataset}: {len(read_records(path))} runs are done")
+            bar.say(f"{dataset}: {len(done.records)} runs are done")
     return folder
 
 
@@ -107,17 +104,9 @@ def best_runs(plan: Regime, dataset: str, done: Mapping[str, Record]) -> list[Ru
 
 
 def read_records(path: Path) -> dict[str, Record]:
-    """What is done, by key; what follows the last line's end is a run that is being written."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    lines = text[: text.rfind("\n") + 1].splitlines()
-    return {record["key"]: record for record in map(json.loads, lines)}
-
-
-def _drop_cut_line(path: Path) -> None:
-    """What a kill has left of a line that was being written."""
-    if path.exists() and not (text := path.read_bytes()).endswith(b"\n"):
-        with path.open("r+b") as file:
-            file.truncate(text.rfind(b"\n") + 1)
+    """What is done, by key."""
+    records = history.read(path) if path.exists() else []
+    return {record["key"]: record for record in records}
 
 
 def _until(ends: float | None, tasks: Sequence[Any]) -> Iterator[Any]:

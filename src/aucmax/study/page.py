@@ -51,8 +51,7 @@ def sentences(results: Results) -> list[str]:
     for model, about in results.regime.models.items():
         own = [x for x in comparisons if x.setting.model == model]
         if own:
-            counts = _counts(own, over_datasets(list(results.means(model).values())), results)
-            said.append(f"{capitalized(about['title'])}: {counts}")
+            said.append(f"{capitalized(about['title'])}: {_counts(own, results.regime.goal)}")
     said += [
         f"{x.setting.dataset}, {x.setting.condition}, made so that ranking can gain: "
         f"{_text(x.difference)}."
@@ -63,16 +62,21 @@ def sentences(results: Results) -> list[str]:
     return said
 
 
-def _counts(own: Sequence[Comparison], mean: Difference, results: Results) -> str:
+def _counts(own: Sequence[Comparison], goal: float) -> str:
+    """Of a model: simulations count in none of it."""
     real = [x for x in own if x.setting.dataset not in made()]
     verdicts = Counter(x.verdict for x in real)
+    by_dataset: dict[str, list[float]] = {}
+    for x in real:
+        if x.seeds:
+            by_dataset.setdefault(x.setting.dataset, []).append(x.difference.mean)
+    mean = over_datasets([statistics.fmean(values) for values in by_dataset.values()])
     above = sum(x.difference.mean > 0 for x in real)
-    datasets = len({x.setting.dataset for x in real})
     return (
         f"in {plural(len(real), 'setting')} the ranking objective is clearly ahead in "
         f"{verdicts['ahead']} and clearly behind in {verdicts['behind']}; its mean is higher in "
-        f"{above}. Over {plural(datasets, 'data set')} the mean difference is {_text(mean)}"
-        f"{_aim(mean, results.regime.goal)}."
+        f"{above}. Over {plural(len(by_dataset), 'data set')} the mean difference is {_text(mean)}"
+        f"{_aim(mean, goal)}."
     )
 
 

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from aucmax.study.experiment import Record, best_runs, read_records
-from aucmax.study.settings import Regime, Setting, made, plan
+from aucmax.history import Record
+from aucmax.study.experiment import best_runs, read_records
+from aucmax.study.settings import Regime, Setting, plan
 from aucmax.train.metrics import find_metric
 
 LEVEL = 0.95
@@ -138,14 +139,6 @@ class Results:
             x._replace(verdict=_verdict(x.difference.mean, p))
             for x, p in zip(found, corrected, strict=True)
         ]
-
-    def means(self, model: str) -> dict[str, float]:
-        """By data set that is no simulation, the mean difference over a model's comparisons."""
-        found: dict[str, list[float]] = {}
-        for x in self.comparisons():
-            if x.setting.model == model and x.setting.dataset not in made() and x.seeds:
-                found.setdefault(x.setting.dataset, []).append(x.difference.mean)
-        return {dataset: _mean_of(values) for dataset, values in found.items()}
 
     def recommendations(self) -> list[Recommendation]:
         """For each model, from the data sets for choosing to those for confirming."""

@@ -16,7 +16,7 @@ from aucmax.paper.datasets._cifar import CIFAR10, CIFAR100
 from aucmax.paper.datasets._layout import ImageData
 from aucmax.paper.datasets._stl10 import STL10
 
-__all__ = ["NAMES", "ImageData", "load"]
+__all__ = ["NAMES", "ImageData", "data_folder", "load"]
 
 NAMES = ("cifar10", "cifar100", "stl10", "catdog", "digits")
 """What :func:`load` knows."""
@@ -76,10 +76,15 @@ def load(
         raise ValueError(f"name must be one of {', '.join(NAMES)}, found {name!r}")
     if name == "digits":
         return _read_digits()
-    folder = Path(root or os.environ.get("AUCMAX_DATA") or "data")
+    folder = data_folder(root)
     if name == "catdog":
         return _catdog.read(folder)
     return _OFFICIAL[name].load(folder, download, progress)
+
+
+def data_folder(root: str | Path | None) -> Path:
+    """The folder of the data sets' files: the one given, that of ``AUCMAX_DATA``, or ``data``."""
+    return Path(root or os.environ.get("AUCMAX_DATA") or "data")
 
 
 def _read_digits() -> ImageData:
