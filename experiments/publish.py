@@ -114,7 +114,7 @@ To repeat it::
 
 def _steps_alone(runs: list[paper.RunResult]) -> str:
     """A table of the lines that were timed alone, nothing if none was."""
-    alone = {run.key: run for run in runs if run.at_once == 1}
+    alone = {(run.protocol, run.line): run for run in runs if run.at_once == 1}
     if not alone:
         return ""
     fastest = min(run.seconds_per_step for run in alone.values())

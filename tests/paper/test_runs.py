@@ -24,7 +24,7 @@ import aucmax
 from aucmax import history, paper, stages
 from aucmax.disk import write_json
 from aucmax.models import mlp
-from aucmax.paper import datasets, prepare, reproduce
+from aucmax.paper import datasets, prepare, reproduce, timing
 from aucmax.paper.commands import command_of
 from aucmax.paper.datasets import ImageData
 from aucmax.paper.folder import Folder
@@ -729,6 +729,24 @@ def test_the_same_runs_are_taken_from_another_folder(experiment, tmp_path):
 # ---- Tuning ------------------------------------------------------------------------------------
 
 GRID = {"lr": [0.1, 0.01], "gamma": [500, 2000], "first_stage": [0.1, 0.5]}
+
+
+def test_a_line_is_timed_once_for_all_its_ratios_and_figures(experiment, tmp_path, monkeypatch):
+    out, call = experiment
+    monkeypatch.setattr(timing, "LENGTHS", (2, 4))
+    first, second = tmp_path / "first", tmp_path / "second"
+    shutil.copytree(out, first)
+    reproduce("figure1", **{**call, "out": first, "time_limit": 0, "time_alone": True})
+    times = json.loads((first / "timing.json").read_text())
+    assert times.keys() == {f"strong-digits-{line}" for line in LINES}
+    assert {result.at_once for result in timing.read_timed_results(Folder(first))} == {1}
+    more = {"removed": [0.8, 0.9], "seeds": 1, "lines": [*LINES, "adagrad"], "reuse": first}
+    more |= {"out": second, "time_limit": 0, "time_alone": True}
+    with pytest.raises(ValueError, match="time_limit must leave time for a run"):
+        reproduce("figure3", **{**call, **more})
+    again = json.loads((second / "timing.json").read_text())
+    assert again.keys() - times.keys() == {"strong-digits-adagrad"}
+    assert {name: again[name] for name in times} == times
 
 
 def points(trials):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 import torch
 
@@ -31,26 +32,40 @@ setting up."""
 def time_lines(runs: Sequence[Run], runner: Runner) -> None:
     """Time the lines of the runs one after the other, round by round, into ``out/timing.json``.
 
-    Nothing is evaluated or saved meanwhile. What an earlier call has timed is kept.
+    Nothing is evaluated or saved meanwhile. A line is timed at one of its ratios: a step takes as
+    long at the others. What an earlier call has timed is kept, in the folder that the runner
+    reuses, too.
     """
-    folder, device = runner.folder, runner.device
-    times = folder.read(TIMING)
-    missing = {run.key.file_name: run for run in runs if run.key.file_name not in times}
-    if not missing:
-        return
+    folder = runner.folder
+    known = {**(runner.reuse.read(TIMING) if runner.reuse else {}), **folder.read(TIMING)}
+    lines = {_name(run): run for run in runs}
+    missing = {name: run for name, run in lines.items() if name not in known}
+    times = {name: known[name] for name in lines if name in known}
+    if missing:
+        times |= _time(missing, runner)
+    write_json(folder.path / TIMING, {**folder.read(TIMING), **times})
+
+
+def _name(line: Run | RunResult) -> str:
+    """Of a line in the file."""
+    return f"{line.protocol}-{line.dataset}-{line.line}"
+
+
+def _time(lines: Mapping[str, Run], runner: Runner) -> dict[str, dict[str, Any]]:
+    """The median of the rounds, and how it was measured."""
+    device = runner.device
     configure_torch(cores())
     runner.store_images()
-    images = folder.stored_images()
-    parts = {name: make_parts(run, images) for name, run in missing.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in missing}
+    images = runner.folder.stored_images()
+    parts = {name: make_parts(run, images) for name, run in lines.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in lines}
     for number in range(ROUNDS):
-        runner.bar.say(f"timing {len(missing)} lines, round {number + 1} of {ROUNDS}")
-        for name, run in missing.items():
+        runner.bar.say(f"timing {len(lines)} lines, round {number + 1} of {ROUNDS}")
+        for name, run in lines.items():
             short, long = (_seconds(run, parts[name], device, steps) for steps in LENGTHS)
             seconds[name].append((long - short) / (LENGTHS[1] - LENGTHS[0]))
     how = {"rounds": ROUNDS, **provenance(device)}
-    new = {name: {"seconds": median(values), **how} for name, values in seconds.items()}
-    write_json(folder.path / TIMING, {**times, **new})
+    return {name: {"seconds": median(values), **how} for name, values in seconds.items()}
 
 
 def read_timed_results(folder: Folder) -> list[RunResult]:
@@ -58,7 +73,7 @@ def read_timed_results(folder: Folder) -> list[RunResult]:
     times = folder.read(TIMING)
     return [
         replace(result, seconds_per_step=times[name]["seconds"], at_once=1)
-        if (name := result.key.file_name) in times
+        if (name := _name(result)) in times
         else result
         for result in read_results(folder.path / "runs")
     ]
