@@ -18,6 +18,7 @@ from aucmax.study.problems import Part, make_problem
 from aucmax.study.settings import plan
 from aucmax.study.summary import Results, holm, over_datasets, resampled
 from aucmax.study.training import WithOffset, train_run, with_offsets
+from aucmax.train._candidates import CANDIDATES, RANKS_ALL
 
 # ---- The plan ------------------------------------------------------------------------------------
 
@@ -225,10 +226,56 @@ def test_verdicts_recommendation_and_aim_of_results_made_up(tmp_path):
     assert found.difference.mean == pytest.approx(0.02, abs=5e-4)
     page = rst_page(results, "study-clean")
     assert "clearly ahead in 23 and clearly behind in 0" in page
-    assert "the aim, −0.002 or more, is met" in page
+    assert "Confirmed: not behind by more than 0.002" in page
     *_, table = page.split(".. list-table::")
     rows = table.split("To repeat")[0].split("   * - ")[1:]
     assert {row.count("\n     - ") for row in rows} == {8}  # nine columns
+
+
+def test_aims_are_confirmed_refuted_or_open(tmp_path):
+    regime = find_regime("noise")
+    write_records(tmp_path, regime, lambda run: 0.81 if run.line == "auc" else 0.8)
+    assert [x.verdict for x in Results(regime, tmp_path).aims()] == ["confirmed"]
+    worst = ("phoneme", "even-40")  # in one setting of sixty
+    write_records(
+        tmp_path, regime,
+        lambda run: 0.79 if run.setting[:2] == worst and run.line == "auc" else 0.8 + ahead(run),
+    )  # fmt: skip
+    (aim,) = Results(regime, tmp_path).aims()
+    assert (aim.verdict, aim.ahead, aim.settings) == ("refuted", 59, 60)
+    assert aim.worst == pytest.approx(-0.01)
+    regime = find_regime("clean")
+    write_records(tmp_path, regime, lambda run: 0.8 + sign(run) * ahead(run))
+    (aim,) = Results(regime, tmp_path).aims()
+    assert aim.verdict == "open"  # as often ahead as behind
+    assert aim.difference.low < -0.002 < aim.difference.high
+
+
+def ahead(run):
+    return 0.01 if find_regime("noise").lines["mlp"][run.line].get("ranks") else 0.0
+
+
+def sign(run):
+    return (-1) ** find_regime("clean").datasets.index(run.setting.dataset)
+
+
+def test_auto_has_for_each_seed_what_its_validation_rows_prefer(tmp_path):
+    regime = replace(find_regime("clean"), datasets=("haberman", "phoneme"))
+    prefers = {0: "ce", 1: "auc", 2: "auc", 3: "pairwise", 4: "auc-ce"}
+    write_records(tmp_path, regime, lambda run: 0.9 if run.line == prefers[run.seed] else 0.8)
+    (auto,) = Results(regime, tmp_path).autos()
+    assert auto.chosen == {"ce": 2, "auc": 4, "pairwise": 2, "auc-ce": 2}
+    assert auto.best == "auc"  # in two of five seeds
+    assert auto.difference.mean == pytest.approx(0.9 - (0.8 + 0.1 * 2 / 5))
+    assert "is kept" in rst_page(Results(regime, tmp_path), "study")
+
+
+def test_auto_chooses_from_what_fit_tries():
+    for metric, lines in plan()["auto"].items():
+        regime = next(x for x in map(find_regime, regimes()) if x.metric == metric)
+        tried = CANDIDATES.get(metric.partition("@")[0], RANKS_ALL)
+        objectives = {regime.lines["mlp"][line]["objective"] for line in lines}
+        assert objectives == {*tried} - {"partial+ce"}  # no line of the study
 
 
 def test_a_partial_auc_is_a_share_of_the_whole(tmp_path):

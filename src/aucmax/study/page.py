@@ -12,9 +12,22 @@ from aucmax.paper.text_tables import rst_text
 from aucmax.report.drawing import svg
 from aucmax.report.words import capitalized, listed, p_text, plural, signed
 from aucmax.study.forest import forest
-from aucmax.study.settings import find_regime, made, plan
-from aucmax.study.summary import Comparison, Difference, Recommendation, Results, over_datasets
+from aucmax.study.settings import Setting, find_regime, made, plan
+from aucmax.study.summary import (
+    Aim,
+    Auto,
+    Comparison,
+    Difference,
+    Recommendation,
+    Results,
+    mean_over_datasets,
+    most,
+)
+from aucmax.study.training import JUDGED
 from aucmax.train.metrics import find_metric
+
+AUTO_GOAL = -0.002
+"""By how much "auto" may be behind the best line of all."""
 
 
 def write_report(regime: str, folder: Path) -> Path:
@@ -36,56 +49,51 @@ def write_report(regime: str, folder: Path) -> Path:
 def svg_forest(results: Results) -> str:
     """The forest plot as an ``<svg>`` element."""
     regime = results.regime
-    titles = {name: about["title"] for name, about in regime.models.items()}
-    if len(regime.conditions) > 1:
-        titles = dict.fromkeys(regime.models, "") | {x: x for x in regime.conditions}
-    else:
-        titles |= dict.fromkeys(regime.conditions, "")
+    several = len(regime.conditions) > 1  # of models there are then not
+    titles = {name: "" if several else x["title"] for name, x in regime.models.items()}
+    titles |= {name: x["title"] if several else "" for name, x in regime.conditions.items()}
     return svg(forest(results.comparisons(), titles, regime.goal))
 
 
 def sentences(results: Results) -> list[str]:
-    """What came out: of each model, and of what is recommended."""
-    said = []
+    """What came out: of what was hoped for, of each model, and of what is recommended."""
+    said = [_hoped(x) for x in results.aims()]
     comparisons = results.comparisons()
     for model, about in results.regime.models.items():
         own = [x for x in comparisons if x.setting.model == model]
         if own:
-            said.append(f"{capitalized(about['title'])}: {_counts(own, results.regime.goal)}")
+            said.append(f"{capitalized(about['title'])}: {_counts(own)}")
     said += [
-        f"{x.setting.dataset}, {x.setting.condition}, made so that ranking can gain: "
+        f"{x.setting.dataset}, {_condition(results, x.setting)}, made so that ranking can gain: "
         f"{_text(x.difference)}."
         for x in comparisons
         if x.setting.dataset in made()
     ]
     said += [_recommended(results, x) for x in results.recommendations() if x.datasets]
+    said += [_auto(results, x) for x in results.autos()]
     return said
 
 
-def _counts(own: Sequence[Comparison], goal: float) -> str:
-    """Of a model: simulations count in none of it."""
-    real = [x for x in own if x.setting.dataset not in made()]
-    verdicts = Counter(x.verdict for x in real)
-    by_dataset: dict[str, list[float]] = {}
-    for x in real:
-        if x.seeds:
-            by_dataset.setdefault(x.setting.dataset, []).append(x.difference.mean)
-    mean = over_datasets([statistics.fmean(values) for values in by_dataset.values()])
-    above = sum(x.difference.mean > 0 for x in real)
+def _hoped(x: Aim) -> str:
     return (
-        f"in {plural(len(real), 'setting')} the ranking objective is clearly ahead in "
-        f"{verdicts['ahead']} and clearly behind in {verdicts['behind']}; its mean is higher in "
-        f"{above}. Over {plural(len(by_dataset), 'data set')} the mean difference is {_text(mean)}"
-        f"{_aim(mean, goal)}."
+        f"{capitalized(x.verdict)}: {x.title}. The mean difference over data sets is "
+        f"{_text(x.difference)}; it is above zero in {x.ahead} of "
+        f"{plural(x.settings, 'setting')}, {signed(x.worst, 4)} in the worst."
     )
 
 
-def _aim(mean: Difference, goal: float) -> str:
-    """Whether the aim was reached, by the interval over data sets."""
-    if math.isnan(mean.low):
-        return ""
-    reached = "is met" if mean.low >= goal else "is missed" if mean.high < goal else "is open"
-    return f"; the aim, {signed(goal, 3)} or more, {reached}"
+def _counts(own: Sequence[Comparison]) -> str:
+    """Of a model: simulations count in none of it."""
+    real = [x for x in own if x.setting.dataset not in made()]
+    verdicts = Counter(x.verdict for x in real)
+    above = sum(x.difference.mean > 0 for x in real)
+    datasets = len({x.setting.dataset for x in real})
+    return (
+        f"in {plural(len(real), 'setting')} the ranking objective is clearly ahead in "
+        f"{verdicts['ahead']} and clearly behind in {verdicts['behind']}; its mean is higher in "
+        f"{above}. Over {plural(datasets, 'data set')} the mean difference is "
+        f"{_text(mean_over_datasets(real))}."
+    )
 
 
 def _recommended(results: Results, x: Recommendation) -> str:
@@ -95,6 +103,25 @@ def _recommended(results: Results, x: Recommendation) -> str:
         f"{results.regime.models[x.model]['title']}: {ours} minus {theirs} is "
         f"{_text(x.difference)}, and above zero on {x.ahead} of {x.datasets}."
     )
+
+
+def _auto(results: Results, x: Auto) -> str:
+    """Whether it is as good as the best line, looked for afterwards."""
+    names = sorted(x.chosen, key=lambda name: -x.chosen[name])
+    often = listed([f'"{results.title(x.model, name)}" {x.chosen[name]} times' for name in names])
+    kept = "is kept" if x.difference.mean >= AUTO_GOAL else "is missed"
+    beyond = "" if x.difference.low >= AUTO_GOAL else ", though the interval reaches beyond it"
+    return (
+        f'objective="auto", {results.regime.models[x.model]["title"]}: over '
+        f"{plural(x.datasets, 'data set')} it is {_text(x.difference)} from the best line of all "
+        f'there, "{results.title(x.model, x.best)}"; the aim, on average not more than '
+        f"{-AUTO_GOAL:.3f} behind, {kept}{beyond}. By the validation rows of each seed it chose "
+        f"{often}."
+    )
+
+
+def _condition(results: Results, setting: Setting) -> str:
+    return str(results.regime.conditions[setting.condition]["title"])
 
 
 def _text(x: Difference) -> str:
@@ -157,7 +184,7 @@ core.
    {signed(regime.goal, 3)}.
 
 {_line_table(results)}
-{_setting_table(results)}
+{_metric_table(results)}{_setting_table(results)}
 To repeat it::
 
     aucmax reproduce study --regime {regime.name} --data DIR
@@ -165,7 +192,7 @@ To repeat it::
 
 
 def _share(results: Results) -> str:
-    return "" if results.most == 1 else ", as a share of what a perfect ranking has"
+    return "" if most(results.regime.metric) == 1 else ", as a share of what a perfect ranking has"
 
 
 def _trials(results: Results) -> str:
@@ -187,14 +214,29 @@ def _line_table(results: Results) -> str:
     )
 
 
-def _mean(results: Results, model: str, line: str, part: str) -> str:
+def _mean(results: Results, model: str, line: str, part: str, metric: str = "") -> str:
     known = [
-        statistics.fmean(lines[line].test.values())
+        statistics.fmean(values.values())
         for setting, lines in results.values.items()
         if setting.model == model and setting.dataset in plan()["data"][part]
-        if line in lines and lines[line].test
+        if line in lines and (values := lines[line].judged.get(metric or results.regime.metric, {}))
     ]
     return f"{statistics.fmean(known):.4f}" if known else "–"
+
+
+def _metric_table(results: Results) -> str:
+    """Every line by the metrics that it was not chosen by; nothing but for the top of the list."""
+    regime = results.regime
+    if most(regime.metric) == 1:
+        return ""
+    others = [x for x in JUDGED if x != regime.metric]
+    rows = [["Objective", *(find_metric(x).label for x in others)]]
+    for model, lines in regime.lines.items():
+        for line in lines:
+            means = [_mean(results, model, line, "confirming", x) for x in others]
+            rows.append([results.title(model, line), *means])
+    title = "The same runs by other metrics: mean over data sets for confirming"
+    return _table(title, rows) + "\n"
 
 
 def _setting_table(results: Results) -> str:
@@ -215,7 +257,9 @@ def _setting_table(results: Results) -> str:
         setting, d = x.setting, x.difference
         lines = (results.title(setting.model, line) for line in (x.ours, x.theirs))
         interval = f"{signed(d.low, 4)} to {signed(d.high, 4)}"
-        shown = [*setting, *lines, str(x.seeds), signed(d.mean, 4), interval, x.verdict]
+        model = str(results.regime.models[setting.model]["title"])
+        where = (setting.dataset, _condition(results, setting), model)
+        shown = [*where, *lines, str(x.seeds), signed(d.mean, 4), interval, x.verdict]
         rows.append([text.replace("_", " ") for text in shown])
     return _table("Setting by setting", rows)
 

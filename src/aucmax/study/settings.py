@@ -62,7 +62,8 @@ class Regime:
         name: such as "noise".
         title: such as "Wrong labels".
         metric: that models are chosen and compared by, a name that ``fit`` takes.
-        goal: by how much ranking objectives are to be ahead.
+        goal: by how much ranking objectives are to be ahead, a line in the figure.
+        aims: what was hoped for, as the file says it.
         datasets: the tables, those for choosing first.
         conditions: what is done to the rows, by name.
         columns: of each data set the one with the groups, if rows are ranked within groups.
@@ -75,6 +76,7 @@ class Regime:
     title: str
     metric: str
     goal: float
+    aims: Sequence[Mapping[str, Any]]
     datasets: tuple[str, ...]
     conditions: Mapping[str, Mapping[str, Any]]
     columns: Mapping[str, str]
@@ -110,7 +112,7 @@ class Regime:
             "line": self.lines[setting.model][line],
             **{name: plan()[name] for name in ("rows", "test", "valid")},
         }
-        for name in ("model", "line"):
+        for name in ("condition", "model", "line"):
             about = decides[name].items()
             decides[name] = {k: v for k, v in about if k not in ("title", "grid", "ranks")}
         digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
@@ -148,6 +150,7 @@ def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
         own["title"],
         own["metric"],
         own["goal"],
+        own["aims"],
         tuple(x for x in listed if datasets is None or x in datasets),
         own["conditions"],
         own.get("columns", {}),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scipy import stats
 
 from aucmax.history import Record
 from aucmax.study.experiment import best_runs, read_records
-from aucmax.study.settings import Regime, Setting, plan
+from aucmax.study.settings import Regime, Setting, made, plan
 from aucmax.train.metrics import find_metric
 
 LEVEL = 0.95
+AUTO = "auto"
 
 
 class Difference(NamedTuple):
@@ -67,11 +69,53 @@ class Recommendation(NamedTuple):
     datasets: int
 
 
+class Auto(NamedTuple):
+    """Of one model: what ``objective="auto"`` comes to beside the best line of all.
+
+    Attributes:
+        model: whose lines it chooses from.
+        best: the line with the highest mean over data sets, test rows looked at.
+        difference: the mean over data sets of what is chosen minus that line.
+        datasets: how many there are.
+        chosen: how often it chose each line.
+    """
+
+    model: str
+    best: str
+    difference: Difference
+    datasets: int
+    chosen: dict[str, int]
+
+
 class Values(NamedTuple):
-    """Of a line in a setting, by seed: the metric on validation rows and on test rows."""
+    """Of a line in a setting, by seed: the metric on validation rows and on test rows.
+
+    ``judged`` has every metric on test rows, by its name.
+    """
 
     valid: dict[int, float]
     test: dict[int, float]
+    judged: dict[str, dict[int, float]]
+
+
+class Aim(NamedTuple):
+    """What the plan hoped for, and what came out.
+
+    Attributes:
+        title: what was hoped for.
+        verdict: "confirmed", "refuted" or "open".
+        difference: the mean over data sets.
+        ahead: in how many settings the mean is above zero.
+        settings: how many there are.
+        worst: the lowest mean of a setting.
+    """
+
+    title: str
+    verdict: str
+    difference: Difference
+    ahead: int
+    settings: int
+    worst: float
 
 
 class Results:
@@ -101,15 +145,13 @@ class Results:
                 ratio = counts["test"] / (counts["train"] + counts["valid"])
                 self._test_rows_per_other.setdefault(run.setting, ratio)
                 lines = self.values.setdefault(run.setting, {})
-                values = lines.setdefault(run.line, Values({}, {}))
+                values = lines.setdefault(run.line, Values({}, {}, {}))
                 valid, test = done[key]["valid"], done[key]["test"][regime.metric]
                 if valid is not None and test is not None:
-                    values.valid[run.seed], values.test[run.seed] = valid, test / self.most
-
-    @property
-    def most(self) -> float:
-        """What the metric of a perfect ranking is: test values are shares of it."""
-        return float(find_metric(self.regime.metric).range.get("max_fpr", 1.0))
+                    values.valid[run.seed] = valid
+                    values.test[run.seed] = test / most(regime.metric)
+                    for metric, value in done[key]["test"].items():
+                        values.judged.setdefault(metric, {})[run.seed] = value / most(metric)
 
     @property
     def datasets(self) -> list[str]:
@@ -124,16 +166,24 @@ class Results:
         """Of a line."""
         return str(self.regime.lines[model][line]["title"])
 
-    def comparisons(self) -> list[Comparison]:
-        """One for each setting, by the lines that validation rows prefer there."""
+    def comparisons(
+        self, metric: str | None = None, ours: str | None = None, theirs: str | None = None
+    ) -> list[Comparison]:
+        """One for each setting, by lines that are named or that validation rows prefer there.
+
+        The metric is that of the regime unless another is named.
+        """
         found = []
         for setting, lines in self.values.items():
-            ours, theirs = (
-                _best(lines, self._of_kind(setting.model, lines, ranks)) for ranks in (True, False)
+            if any(line is not None and line not in lines for line in (ours, theirs)):
+                continue
+            one, other = (
+                line or _best(lines, self._of_kind(setting.model, lines, ranks))
+                for line, ranks in ((ours, True), (theirs, False))
             )
-            pairs = _pairs(lines[ours], lines[theirs])
+            pairs = _pairs(*(_judged(lines[x], metric) for x in (one, other)))
             difference = resampled(pairs, self._test_rows_per_other[setting])
-            found.append(Comparison(setting, ours, theirs, len(pairs), difference, "level"))
+            found.append(Comparison(setting, one, other, len(pairs), difference, "level"))
         corrected = holm([x.difference.p for x in found])
         return [
             x._replace(verdict=_verdict(x.difference.mean, p))
@@ -160,7 +210,7 @@ class Results:
         )
         by_dataset: dict[str, list[float]] = {}
         for setting, lines in own.items():
-            pairs = _pairs(*(lines.get(line, Values({}, {})) for line in (ours, theirs)))
+            pairs = _pairs(*(lines[x].test if x in lines else {} for x in (ours, theirs)))
             if setting.dataset in plan()["data"]["confirming"] and pairs:
                 by_dataset.setdefault(setting.dataset, []).append(_mean_of(pairs))
         differences = [_mean_of(x) for x in by_dataset.values()]
@@ -168,8 +218,78 @@ class Results:
         about = over_datasets(differences)
         return Recommendation(model, ours, theirs, about, ahead, len(differences))
 
+    def aims(self) -> list[Aim]:
+        """What the plan says was hoped for, each with what came out; simulations count in none."""
+        return [x for about in self.regime.aims if (x := self._aim(about)) is not None]
+
+    def _aim(self, about: Mapping[str, Any]) -> Aim | None:
+        lines = (about.get(name) for name in ("metric", "ours", "theirs"))
+        found = [
+            x
+            for x in self.comparisons(*lines)
+            if x.setting.dataset not in made()
+            and x.seeds
+            and about.get("model") in (None, x.setting.model)
+            and about.get("condition") in (None, x.setting.condition)
+        ]
+        if not found:
+            return None
+        mean = mean_over_datasets(found)
+        ahead = sum(x.difference.mean > 0 for x in found)
+        worst = min(x.difference.mean for x in found)
+        verdict = "confirmed"
+        if "least" in about and not mean.low >= about["least"]:
+            verdict = "refuted" if mean.high < about["least"] else "open"
+        if ahead < about.get("share", 0) * len(found) or worst < about.get("worst", -math.inf):
+            verdict = "refuted"
+        return Aim(about["title"], verdict, mean, ahead, len(found), worst)
+
+    def autos(self) -> list[Auto]:
+        """For each model that has the lines that "auto" chooses from."""
+        return [x for model in self.regime.models if (x := self._auto(model)) is not None]
+
+    def _auto(self, model: str) -> Auto | None:
+        """For every seed, of the lines to choose from the one that its validation rows prefer."""
+        names = plan()["auto"][self.regime.metric]
+        if not self.values or not set(names) <= self.regime.lines[model].keys():
+            return None
+        means: dict[str, dict[str, list[float]]] = {}  # by line and data set, those of settings
+        chosen: Counter[str] = Counter()
+        for setting, lines in self.values.items():
+            if setting.model != model or setting.dataset in made():
+                continue
+            picked = _picked({name: lines[name] for name in names if name in lines})
+            chosen.update(picked.values())
+            test = {seed: lines[name].test[seed] for seed, name in picked.items()}
+            for line, values in [*((k, x.test) for k, x in lines.items()), (AUTO, test)]:
+                if len(values) == self.regime.seeds:
+                    means.setdefault(line, {}).setdefault(setting.dataset, []).append(_mean(values))
+        auto = {x: _mean_of(values) for x, values in means.pop(AUTO).items()}
+        whole = {
+            line: {x: _mean_of(values) for x, values in by_dataset.items()}
+            for line, by_dataset in means.items()
+            if by_dataset.keys() == auto.keys()
+        }
+        best = max(whole, key=lambda line: _mean(whole[line]))
+        difference = over_datasets([auto[x] - whole[best][x] for x in auto])
+        return Auto(model, best, difference, len(auto), dict(chosen.most_common()))
+
     def _of_kind(self, model: str, lines: Iterable[str], ranks: bool) -> list[str]:
         return [line for line in lines if self.ranks(model, line) == ranks]
+
+
+def most(metric: str) -> float:
+    """What the metric of a perfect ranking is: values on test rows are shares of it."""
+    return float(find_metric(metric).range.get("max_fpr", 1.0))
+
+
+def mean_over_datasets(comparisons: Iterable[Comparison]) -> Difference:
+    """Of the means of the data sets' settings."""
+    by_dataset: dict[str, list[float]] = {}
+    for x in comparisons:
+        if x.seeds:
+            by_dataset.setdefault(x.setting.dataset, []).append(x.difference.mean)
+    return over_datasets([_mean_of(values) for values in by_dataset.values()])
 
 
 def over_datasets(differences: Sequence[float]) -> Difference:
@@ -233,11 +353,27 @@ def _best(lines: Mapping[str, Values], names: Sequence[str]) -> str:
     return max(names, key=lambda name: (len(lines[name].valid), _mean(lines[name].valid)))
 
 
-def _pairs(one: Values, other: Values) -> list[float]:
-    return [one.test[seed] - other.test[seed] for seed in one.test if seed in other.test]
+def _picked(lines: Mapping[str, Values]) -> dict[int, str]:
+    """By seed the line whose value on the validation rows of that seed is the highest."""
+    seeds = sorted({seed for values in lines.values() for seed in values.valid})
+    return {
+        seed: max(
+            (name for name, values in lines.items() if seed in values.valid),
+            key=lambda name: lines[name].valid[seed],
+        )
+        for seed in seeds
+    }
 
 
-def _mean(values: Mapping[int, float]) -> float:
+def _judged(values: Values, metric: str | None) -> dict[int, float]:
+    return values.test if metric is None else values.judged.get(metric, {})
+
+
+def _pairs(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
+    return [one[seed] - other[seed] for seed in one if seed in other]
+
+
+def _mean(values: Mapping[Any, float]) -> float:
     return _mean_of(list(values.values()))
 
 
