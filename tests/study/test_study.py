@@ -292,8 +292,10 @@ def test_a_record_of_another_plan_is_not_taken(tmp_path, monkeypatch):
     assert Results(replace(find_regime("clean"), datasets=("haberman",)), tmp_path).values == {}
 
 
-@pytest.mark.parametrize("line", ["logloss", "square", "logistic-regression"])
-def test_trees_and_logistic_regression_learn(tables, line):
+@pytest.mark.parametrize(
+    "line", ["logloss", "square", "logistic-regression", "hinge-pairs", "sigmoid-pairs"]
+)
+def test_trees_and_linear_models_learn(tables, line):
     pytest.importorskip("lightgbm")
     regime = find_regime("small", ["haberman"])
     run = next(x for x in regime.trials("haberman") if x.line == line)

@@ -134,8 +134,8 @@ def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
 
     Example:
         >>> regime = find_regime("small", ["haberman"])
-        >>> len(list(regime.trials("haberman")))  # 8 points of 10, 8 and 4 lines
-        176
+        >>> len(list(regime.trials("haberman")))  # 8 points of 10, 8, 4 and 4 lines
+        208
     """
     content = plan()
     own = content["regimes"][checks.choice("regime", name, regimes())]

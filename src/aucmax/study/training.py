@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from aucmax.boosting import AUCMetric, AUCObjective
 from aucmax.data import count_classes, number_groups
+from aucmax.loss import PairwiseAUCLoss
 from aucmax.models import mlp
 from aucmax.paper.provenance import provenance
 from aucmax.study.problems import Part, Problem, make_problem
@@ -158,20 +159,68 @@ def train_logistic_regression(
     problem: Problem, run: Run, about: Mapping[str, Any], line: Mapping[str, Any], metric: str
 ) -> Scores:
     """That of scikit-learn."""
+    w = _logistic_regression(problem, run.options["C"], run.options["balanced"])
+    return _linear_scores(problem, w)
+
+
+def _logistic_regression(problem: Problem, C: float, balanced: bool) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    weight = "balanced" if run.options["balanced"] else None
-    model = LogisticRegression(C=run.options["C"], class_weight=weight, max_iter=2000)
-    model.fit(problem.train.x.numpy(), problem.train.y.numpy())
-    valid, test = (
-        model.decision_function(part.x.numpy()) for part in (problem.valid, problem.test)
+    model = LogisticRegression(C=C, class_weight="balanced" if balanced else None, max_iter=2000)
+    return model.fit(problem.train.x.numpy(), problem.train.y.numpy()).coef_[0]
+
+
+def _linear_scores(problem: Problem, w: Any) -> Scores:
+    """Without the intercept, which no order depends on."""
+    w = torch.as_tensor(w, dtype=torch.float64)
+    return problem.valid.x.double() @ w, problem.test.x.double() @ w
+
+
+def train_on_all_pairs(
+    problem: Problem, run: Run, about: Mapping[str, Any], line: Mapping[str, Any], metric: str
+) -> Scores:
+    r"""A linear model at the optimum of a loss on pairs, as logistic regression is at its own.
+
+    With the mean over all pairs of a positive and a negative, and n rows, w minimizes
+
+    .. math::
+
+        C n \, \mathrm{mean} (1 - w^T x_+ + w^T x_-)_+^2 + \frac12 |w|^2
+        \qquad\text{or}\qquad
+        \mathrm{mean}\; \sigma(c\, w^T (x_- - x_+)) + \lambda |w - w_0|^2 .
+
+    The second is not convex: it begins at :math:`w_0`, logistic regression, its scores' deviation
+    being one, and lambda pulls it back there.
+    """
+    from scipy.optimize import minimize
+
+    x, y = problem.train.x.double(), problem.train.y
+    start = torch.zeros(x.shape[1], dtype=torch.float64)
+    factor, pull = run.options.get("C", 0) * len(y), 0.5
+    loss = PairwiseAUCLoss("squared_hinge")
+    if line["surrogate"] == "sigmoid":
+        start = torch.from_numpy(_logistic_regression(problem, C=1.0, balanced=False)).double()
+        start /= (x @ start).std().clamp_min(1e-12)
+        factor, pull = 1.0, run.options["pull"]
+        loss = PairwiseAUCLoss("sigmoid", scale=run.options["scale"])
+
+    def objective(numbers: Any) -> tuple[float, Any]:
+        w = torch.tensor(numbers, requires_grad=True)
+        value = factor * loss(x @ w, y) + pull * (w - start).square().sum()
+        value.backward()
+        assert w.grad is not None
+        return value.item(), w.grad.numpy()
+
+    found = minimize(
+        objective, start.numpy(), jac=True, method="L-BFGS-B", options={"maxiter": 500}
     )
-    return valid, test
+    return _linear_scores(problem, found.x)
 
 
 TRAINERS = {
     "network": train_network,
     "trees": train_trees,
     "logistic regression": train_logistic_regression,
+    "all pairs": train_on_all_pairs,
 }
 """By the kind of a line."""
