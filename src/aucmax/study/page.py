@@ -65,7 +65,7 @@ def sentences(results: Results) -> list[str]:
             said.append(f"{capitalized(about['title'])}: {_counts(own)}")
     said += [
         f"{x.setting.dataset}, {_condition(results, x.setting)}, made so that ranking can gain: "
-        f"{_text(x.difference)}."
+        f"{difference_text(x.difference)}."
         for x in comparisons
         if x.setting.dataset in made()
     ]
@@ -77,7 +77,7 @@ def sentences(results: Results) -> list[str]:
 def _hoped(x: Aim) -> str:
     return (
         f"{capitalized(x.verdict)}: {x.title}. The mean difference over data sets is "
-        f"{_text(x.difference)}; it is above zero in {x.ahead} of "
+        f"{difference_text(x.difference)}; it is above zero in {x.ahead} of "
         f"{plural(x.settings, 'setting')}, {signed(x.worst, 4)} in the worst."
     )
 
@@ -92,7 +92,7 @@ def _counts(own: Sequence[Comparison]) -> str:
         f"in {plural(len(real), 'setting')} the ranking objective is clearly ahead in "
         f"{verdicts['ahead']} and clearly behind in {verdicts['behind']}; its mean is higher in "
         f"{above}. Over {plural(datasets, 'data set')} the mean difference is "
-        f"{_text(mean_over_datasets(real))}."
+        f"{difference_text(mean_over_datasets(real))}."
     )
 
 
@@ -101,20 +101,20 @@ def _recommended(results: Results, x: Recommendation) -> str:
     return (
         f"The best of either kind on the data sets for choosing, tested on the others, "
         f"{results.regime.models[x.model]['title']}: {ours} minus {theirs} is "
-        f"{_text(x.difference)}, and above zero on {x.ahead} of {x.datasets}."
+        f"{difference_text(x.difference)}, and above zero on {x.ahead} of {x.datasets}."
     )
 
 
 def _auto(results: Results, x: Auto) -> str:
     """Whether it is as good as the best line, looked for afterwards."""
-    names = sorted(x.chosen, key=lambda name: -x.chosen[name])
-    often = listed([f'"{results.title(x.model, name)}" {x.chosen[name]} times' for name in names])
+    times = [f'{count} times "{results.title(x.model, name)}"' for name, count in x.chosen.items()]
+    often = ", ".join(times)
     kept = "is kept" if x.difference.mean >= AUTO_GOAL else "is missed"
     beyond = "" if x.difference.low >= AUTO_GOAL else ", though the interval reaches beyond it"
     return (
         f'objective="auto", {results.regime.models[x.model]["title"]}: over '
-        f"{plural(x.datasets, 'data set')} it is {_text(x.difference)} from the best line of all "
-        f'there, "{results.title(x.model, x.best)}"; the aim, on average not more than '
+        f"{plural(x.datasets, 'data set')} it is {difference_text(x.difference)} from the best "
+        f'line of all there, "{results.title(x.model, x.best)}"; the aim, on average not more than '
         f"{-AUTO_GOAL:.3f} behind, {kept}{beyond}. By the validation rows of each seed it chose "
         f"{often}."
     )
@@ -124,7 +124,8 @@ def _condition(results: Results, setting: Setting) -> str:
     return str(results.regime.conditions[setting.condition]["title"])
 
 
-def _text(x: Difference) -> str:
+def difference_text(x: Difference) -> str:
+    """With its interval and p-value, if there are."""
     if math.isnan(x.p):
         return signed(x.mean, 4)
     p = p_text(x.p) if x.p < 0.001 else f"= {p_text(x.p)}"
@@ -209,7 +210,7 @@ def _line_table(results: Results) -> str:
             means = [_mean(results, model, line, part) for part in ("choosing", "confirming")]
             ranks = "yes" if results.ranks(model, line) else "no"
             rows.append([about["title"], results.title(model, line), ranks, *means])
-    return _table(
+    return list_table(
         "Mean over settings and seeds, of data sets for choosing and for confirming", rows
     )
 
@@ -236,7 +237,7 @@ def _metric_table(results: Results) -> str:
             means = [_mean(results, model, line, "confirming", x) for x in others]
             rows.append([results.title(model, line), *means])
     title = "The same runs by other metrics: mean over data sets for confirming"
-    return _table(title, rows) + "\n"
+    return list_table(title, rows) + "\n"
 
 
 def _setting_table(results: Results) -> str:
@@ -261,9 +262,10 @@ def _setting_table(results: Results) -> str:
         where = (setting.dataset, _condition(results, setting), model)
         shown = [*where, *lines, str(x.seeds), signed(d.mean, 4), interval, x.verdict]
         rows.append([text.replace("_", " ") for text in shown])
-    return _table("Setting by setting", rows)
+    return list_table("Setting by setting", rows)
 
 
-def _table(title: str, rows: Sequence[Sequence[str]]) -> str:
+def list_table(title: str, rows: Sequence[Sequence[str]]) -> str:
+    """A table for Sphinx; the first row is its head."""
     items = ["   * - " + "\n     - ".join(map(rst_text, row)) for row in rows]
     return "\n".join([f".. list-table:: {title}", "   :header-rows: 1", "", *items]) + "\n"
