@@ -19,6 +19,11 @@ and of each regime of the study, a folder in ``experiments/study``,
 
     docs/results/study-REGIME.rst, .svg  where ranking objectives are ahead of likelihoods
 
+and of all regimes
+
+    docs/results/when.rst, -table.txt    questions for a user with data in hand, and answers
+    README.md                            the same as a table, between two marks
+
 Nothing in them is written by hand. ``--check`` fails if they are not what the JSON gives.
 """
 
@@ -42,12 +47,14 @@ from aucmax.paper.settings import make_plan
 from aucmax.paper.timing import read_timed_results
 from aucmax.study.page import rst_page, svg_forest
 from aucmax.study.summary import Results
+from aucmax.study.when import readme_table, when_page, when_table, with_table
 
 HERE = Path(__file__).parent
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
 RATES = RESULTS / "rates.json"
 STUDY = HERE / "study"
 SETTINGS = HERE.parent / "src" / "aucmax" / "paper" / "tuned.toml"
+README = HERE.parent / "README.md"
 
 
 def publish(name: str, runs: list[paper.RunResult], docs: Path) -> None:
@@ -66,13 +73,19 @@ def publish(name: str, runs: list[paper.RunResult], docs: Path) -> None:
     (docs / f"{name}.rst").write_text(_page(name, title, runs), encoding="utf-8")
 
 
-def publish_regime(regime: str, docs: Path) -> bool:
-    """The page of one regime of the study; whether there is one, as some of it is done."""
-    found, name = Results(study.find_regime(regime), STUDY / regime), f"study-{regime}"
-    if found.values:
-        (docs / f"{name}.rst").write_text(rst_page(found, name), encoding="utf-8")
-        (docs / f"{name}.svg").write_text(svg_forest(found), encoding="utf-8")
-    return bool(found.values)
+def publish_study(docs: Path, readme: Path) -> list[str]:
+    """The pages of the regimes of which some is done, and what they come to; their names."""
+    regimes = [Results(study.find_regime(name), STUDY / name) for name in study.regimes()]
+    regimes = [results for results in regimes if results.values]
+    for results in regimes:
+        name = f"study-{results.regime.name}"
+        (docs / f"{name}.rst").write_text(rst_page(results, name), encoding="utf-8")
+        (docs / f"{name}.svg").write_text(svg_forest(results), encoding="utf-8")
+    (docs / "when.rst").write_text(when_page(regimes), encoding="utf-8")
+    (docs / "when-table.txt").write_text(when_table(regimes), encoding="utf-8")
+    text = with_table(README.read_text(encoding="utf-8"), readme_table(regimes))
+    readme.write_text(text, encoding="utf-8")
+    return [f"study-{results.regime.name}" for results in regimes]
 
 
 def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
@@ -155,8 +168,8 @@ def _step_sizes(runs: list[paper.RunResult]) -> str:
     return "tuned on validation data" + (f", but for {', '.join(fixed)}" if fixed else "")
 
 
-def publish_all(docs: Path, settings: Path) -> None:
-    """The pages of all experiments, nothing else in their folder, and the tuned settings."""
+def publish_all(docs: Path, settings: Path, readme: Path) -> None:
+    """The pages of all experiments, nothing else in their folder; settings and README."""
     shutil.rmtree(docs, ignore_errors=True)
     (docs / "pages").mkdir(parents=True)
     folders = [Folder(folder) for folder in sorted(RESULTS.iterdir()) if folder.is_dir()]
@@ -169,8 +182,7 @@ def publish_all(docs: Path, settings: Path) -> None:
         publish(name, runs, docs)
     verdict_page = claims_page.page([run for runs in results.values() for run in runs], _rate())
     (docs / "verdicts.rst").write_text(verdict_page, encoding="utf-8")
-    regimes = [name for name in study.regimes() if publish_regime(name, docs)]
-    listed = "\n".join(f"   {name}" for name in [*results, *(f"study-{x}" for x in regimes)])
+    listed = "\n".join(f"   {name}" for name in [*results, *publish_study(docs, readme)])
     text = (HERE / "results.rst").read_text(encoding="utf-8")
     (docs / "index.rst").write_text(text.replace("   NAMES", listed), encoding="utf-8")
 
@@ -181,13 +193,14 @@ def _rate() -> claims.Rate | None:
 
 def differences() -> list[str]:
     """The files that are not what the JSON gives."""
+    others = (SETTINGS, README)
     with tempfile.TemporaryDirectory() as folder:
-        docs = Path(folder) / "docs"
-        publish_all(docs, Path(folder) / SETTINGS.name)
+        docs, *written = (Path(folder) / name for name in ("docs", *(x.name for x in others)))
+        publish_all(docs, *written)
         wanted = {p.relative_to(docs): p.read_bytes() for p in docs.rglob("*.*")}
-        wanted[Path(SETTINGS.name)] = (Path(folder) / SETTINGS.name).read_bytes()
+        wanted |= {Path(p.name): p.read_bytes() for p in written}
     found = {p.relative_to(DOCS): p.read_bytes() for p in DOCS.rglob("*.*")}
-    found[Path(SETTINGS.name)] = SETTINGS.read_bytes()
+    found |= {Path(p.name): p.read_bytes() for p in others}
     return sorted(str(p) for p in wanted.keys() | found.keys() if wanted.get(p) != found.get(p))
 
 
@@ -197,4 +210,4 @@ if __name__ == "__main__":
     if parser.parse_args().check:
         stale = differences()
         sys.exit(f"not what the results give: {', '.join(stale)}: make results" if stale else 0)
-    publish_all(DOCS, SETTINGS)
+    publish_all(DOCS, SETTINGS, README)

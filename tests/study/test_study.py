@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from typing import get_args
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
+import aucmax
 from aucmax.cli._reproduce import Regime as RegimeName
 from aucmax.models import mlp
 from aucmax.study import find_regime, regimes, run_study, write_report
@@ -18,6 +20,7 @@ from aucmax.study.problems import Part, make_problem
 from aucmax.study.settings import plan
 from aucmax.study.summary import Results, holm, over_datasets, resampled
 from aucmax.study.training import WithOffset, train_run, with_offsets
+from aucmax.study.when import BEGIN, END, answers, readme_table, with_table
 from aucmax.train._candidates import CANDIDATES, RANKS_ALL
 
 # ---- The plan ------------------------------------------------------------------------------------
@@ -276,6 +279,42 @@ def test_auto_chooses_from_what_fit_tries():
         tried = CANDIDATES.get(metric.partition("@")[0], RANKS_ALL)
         objectives = {regime.lines["mlp"][line]["objective"] for line in lines}
         assert objectives == {*tried} - {"partial+ce"}  # no line of the study
+
+
+@pytest.mark.parametrize("name", plan()["questions"])
+def test_what_a_user_is_told_to_type_runs(name):
+    random = torch.Generator().manual_seed(0)
+    x, group = torch.randn(80, 3, generator=random), torch.arange(80) % 4
+    y = (x[:, 0] + torch.randn(80, generator=random) > 0.5).float()
+    grouped = (x, y, None, group)
+    for code in (plan()["questions"][name][key] for key in ("code", "without")):
+        names = {"aucmax": aucmax, "model": mlp(3, [4], generator=random), "x": x, "y": y}
+        names |= {"train": (x, y), "valid": grouped if "group" in code else (x, y), "group": group}
+        exec(re.sub(r"\d+_000", "4", code), names)
+
+
+def test_the_table_stands_between_its_marks():
+    assert with_table(f"a{BEGIN}old{END}b", "new") == "anewb"
+    with pytest.raises(ValueError, match="found one of them at most"):
+        with_table(f"a{BEGIN}", "new")
+
+
+def test_it_helps_where_it_is_ahead_of_the_strongest_likelihood(tmp_path):
+    regime = find_regime("clean")
+
+    def values(run):
+        if run.line == "focal":  # chosen by nothing, best where others confirm
+            return 0.83 if run.setting.dataset in plan()["data"]["confirming"] else 0.7
+        return made_up(run)
+
+    write_records(tmp_path, regime, values)
+    results = Results(regime, tmp_path)
+    (found,) = results.recommendations()
+    assert (found.theirs, found.strongest) == ("ce", "focal")
+    assert [x.word for x in answers(results)] == ["no"]
+    assert "it helps" in readme_table([results])
+    write_records(tmp_path, regime, made_up)
+    assert [x.word for x in answers(Results(regime, tmp_path))] == ["yes"]
 
 
 def test_a_partial_auc_is_a_share_of_the_whole(tmp_path):

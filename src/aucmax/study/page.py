@@ -69,7 +69,7 @@ def sentences(results: Results) -> list[str]:
         for x in comparisons
         if x.setting.dataset in made()
     ]
-    said += [_recommended(results, x) for x in results.recommendations() if x.datasets]
+    said += [_recommended(results, x) for x in results.recommendations()]
     said += [_auto(results, x) for x in results.autos()]
     return said
 
@@ -101,7 +101,18 @@ def _recommended(results: Results, x: Recommendation) -> str:
     return (
         f"The best of either kind on the data sets for choosing, tested on the others, "
         f"{results.regime.models[x.model]['title']}: {ours} minus {theirs} is "
-        f"{difference_text(x.difference)}, and above zero on {x.ahead} of {x.datasets}."
+        f"{difference_text(x.difference)}, and above zero on {x.ahead} of {x.datasets}"
+        f"{_from_strongest(results, x)}."
+    )
+
+
+def _from_strongest(results: Results, x: Recommendation) -> str:
+    """The strongest baseline, where another was chosen."""
+    if x.strongest == x.theirs:
+        return ""
+    name = results.title(x.model, x.strongest)
+    return (
+        f'; from the likelihood that is best there, "{name}", {difference_text(x.from_strongest)}'
     )
 
 

@@ -59,6 +59,8 @@ class Recommendation(NamedTuple):
         difference: the mean over confirming data sets.
         ahead: on how many of them ours is.
         datasets: how many there are.
+        strongest: the likelihood that is best on the confirming data sets, looked for afterwards.
+        from_strongest: the mean difference from that one.
     """
 
     model: str
@@ -67,6 +69,8 @@ class Recommendation(NamedTuple):
     difference: Difference
     ahead: int
     datasets: int
+    strongest: str
+    from_strongest: Difference
 
 
 class Auto(NamedTuple):
@@ -208,15 +212,31 @@ class Results:
             max(self._of_kind(model, means, ranks), key=means.__getitem__)
             for ranks in (True, False)
         )
+        others = {
+            line: differences
+            for line in self._of_kind(model, self.regime.lines[model], False)
+            if (differences := self._confirmed(own, ours, line))
+        }
+        if theirs not in others:
+            return None
+        # Ours is the same beside all of them: the strongest is the one that leaves it the least.
+        strongest = min(others, key=lambda line: _mean_of(others[line]))
+        return Recommendation(
+            model, ours, theirs, over_datasets(others[theirs]),
+            sum(x > 0 for x in others[theirs]), len(others[theirs]),
+            strongest, over_datasets(others[strongest]),
+        )  # fmt: skip
+
+    def _confirmed(
+        self, own: Mapping[Setting, Mapping[str, Values]], ours: str, theirs: str
+    ) -> list[float]:
+        """Of each confirming data set the mean difference of two lines."""
         by_dataset: dict[str, list[float]] = {}
         for setting, lines in own.items():
             pairs = _pairs(*(lines[x].test if x in lines else {} for x in (ours, theirs)))
             if setting.dataset in plan()["data"]["confirming"] and pairs:
                 by_dataset.setdefault(setting.dataset, []).append(_mean_of(pairs))
-        differences = [_mean_of(x) for x in by_dataset.values()]
-        ahead = sum(x > 0 for x in differences)
-        about = over_datasets(differences)
-        return Recommendation(model, ours, theirs, about, ahead, len(differences))
+        return [_mean_of(x) for x in by_dataset.values()]
 
     def aims(self) -> list[Aim]:
         """What the plan says was hoped for, each with what came out; simulations count in none."""
