@@ -312,7 +312,7 @@ def test_it_helps_where_it_is_ahead_of_the_strongest_likelihood(tmp_path):
     (found,) = results.recommendations()
     assert (found.theirs, found.strongest) == ("ce", "focal")
     assert [x.word for x in answers(results)] == ["no"]
-    assert "it helps" in readme_table([results])
+    assert "it helps" in readme_table([results], {})
     write_records(tmp_path, regime, made_up)
     assert [x.word for x in answers(Results(regime, tmp_path))] == ["yes"]
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from aucmax.paper import claims
+from aucmax.paper.curves import auc_by_step
+from aucmax.paper.results import RunResult
+from aucmax.paper.style import protocol_name
 from aucmax.paper.text_tables import rst_text
 from aucmax.report.words import capitalized, signed
 from aucmax.study.page import difference_text, list_table, title_of
@@ -58,11 +64,39 @@ def answers(results: Results) -> list[Answer]:
     found = []
     for x in results.recommendations():
         ours, theirs = (results.title(x.model, line) for line in (x.ours, x.strongest))
-        low, high = x.from_strongest.low, x.from_strongest.high
-        word = "yes" if low > 0 else "no" if high < 0 else "not shown"
         model = str(results.regime.models[x.model]["title"])
-        found.append(Answer(model, ours, theirs, word, x.from_strongest))
+        found.append(Answer(model, ours, theirs, _word(x.from_strongest), x.from_strongest))
     return found
+
+
+def _word(x: Difference) -> str:
+    return "yes" if x.low > 0 else "no" if x.high < 0 else "not shown"
+
+
+def image_answers(runs: Sequence[RunResult]) -> dict[str, Answer]:
+    """By what was asked: on the paper's own data sets, AUC methods against cross-entropy.
+
+    Validation data chooses the lines; of settings that share seeds the differences are averaged.
+    """
+    lines = ("the AUC method that validation prefers", "the cross-entropy that it prefers")
+    found = {}
+    for gain, when in ((claims.final_gain, ""), (early_gain, ", after a quarter of the steps")):
+        compared = replace(claims.CLAIMS[0], gain=gain).compare(runs)
+        for protocol in claims.JUDGED:
+            difference = claims.judge([x for x in compared if x.protocol == protocol]).difference
+            if difference.n > 1:
+                shown = Difference(*difference[:3], math.nan)
+                what = f"images, clean labels, {protocol_name(protocol)}{when}"
+                found[what] = Answer("ResNet-20", *lines, _word(shown), shown)
+    return found
+
+
+def early_gain(run: RunResult, rival: RunResult) -> float:
+    """Of the test AUC after a quarter of the steps; nan if it was not known then."""
+    one, other = (
+        [auc for step, auc in auc_by_step(x).items() if step <= run.steps / 4] for x in (run, rival)
+    )
+    return one[-1] - other[-1] if one and other else math.nan
 
 
 def when_page(regimes: Sequence[Results]) -> str:
@@ -91,25 +125,27 @@ def _question(number: int, results: Results) -> str:
     )
 
 
-def when_table(regimes: Sequence[Results]) -> str:
+def when_table(regimes: Sequence[Results], images: Mapping[str, Answer]) -> str:
     """All answers in a table for the site."""
     rows = [["What was asked", "Model", "Objective", "Strongest likelihood", "Difference", "Helps"]]
-    for results in regimes:
-        for x in answers(results):
-            shown = (x.model, x.ours, x.theirs, _interval(x.difference), x.word)
-            rows.append([title_of(results), *shown])
-    return list_table("What was found, on data sets that nothing was chosen on", rows)
+    asked = [(title_of(results), x) for results in regimes for x in answers(results)]
+    asked += [(capitalized(what), x) for what, x in images.items()]
+    for what, x in asked:
+        rows.append([what, x.model, x.ours, x.theirs, _interval(x.difference), x.word])
+    return list_table("What was found; of tables, on those that nothing was chosen on", rows)
 
 
-def readme_table(regimes: Sequence[Results]) -> str:
+def readme_table(regimes: Sequence[Results], images: Mapping[str, Answer]) -> str:
     """The same in a table for the README, between its two marks."""
     lines = ["| what you have | ranking objective minus the strongest likelihood | it helps |"]
     lines.append("|---|---|---|")
+    asked = []
     for results in regimes:
         what = plan()["questions"][results.regime.name]["short"]
-        for x in answers(results):
-            model = f": {x.model}" if len(results.regime.models) > 1 else ""
-            lines.append(f"| {what}{model} | {_interval(x.difference)} | {x.word} |")
+        several = len(results.regime.models) > 1
+        asked += [(f"{what}: {x.model}" if several else what, x) for x in answers(results)]
+    asked += images.items()
+    lines += [f"| {what} | {_interval(x.difference)} | {x.word} |" for what, x in asked]
     return "\n".join([BEGIN, *lines, END])
 
 
