@@ -45,9 +45,8 @@ from aucmax.paper.commands import command_of
 from aucmax.paper.folder import Folder
 from aucmax.paper.settings import make_plan
 from aucmax.paper.timing import read_timed_results
-from aucmax.study.page import rst_page, svg_forest
-from aucmax.study.summary import Results
-from aucmax.study.when import image_answers, readme_table, when_page, when_table, with_table
+from aucmax.study.page import RegimeResults, rst_page, svg_forest
+from aucmax.study.when import readme_table, when_page, when_table, with_table
 
 HERE = Path(__file__).parent
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
@@ -73,23 +72,21 @@ def publish(name: str, runs: list[paper.RunResult], docs: Path) -> None:
     (docs / f"{name}.rst").write_text(_page(name, title, runs), encoding="utf-8")
 
 
-def publish_study(runs: list[paper.RunResult], docs: Path, readme: Path) -> list[str]:
-    """The pages of the regimes of which some is done, and what they come to; their names.
-
-    What came of images is in the runs of the figures.
-    """
-    images = image_answers(runs)
-    regimes = [Results(study.find_regime(name), STUDY / name) for name in study.regimes()]
-    regimes = [results for results in regimes if results.values]
-    for results in regimes:
-        name = f"study-{results.regime.name}"
-        (docs / f"{name}.rst").write_text(rst_page(results, name), encoding="utf-8")
-        (docs / f"{name}.svg").write_text(svg_forest(results), encoding="utf-8")
-    (docs / "when.rst").write_text(when_page(regimes), encoding="utf-8")
-    (docs / "when-table.txt").write_text(when_table(regimes, images), encoding="utf-8")
-    text = with_table(README.read_text(encoding="utf-8"), readme_table(regimes, images))
+def publish_study(docs: Path, readme: Path) -> list[str]:
+    """The pages of the regimes of which some is done, and what they come to; their names."""
+    regimes = [RegimeResults.read(name, STUDY / name) for name in study.regimes()]
+    done = {f"study-{x.planned.regime.name}": x for x in regimes if x.planned.values}
+    pages = {
+        "when.rst": when_page([*done.values()]),
+        "when-table.txt": when_table([*done.values()]),
+    }
+    for name, found in done.items():
+        pages |= {f"{name}.rst": rst_page(found, name), f"{name}.svg": svg_forest(found.planned)}
+    for name, text in pages.items():
+        (docs / name).write_text(text, encoding="utf-8")
+    text = with_table(README.read_text(encoding="utf-8"), readme_table([*done.values()]))
     readme.write_text(text, encoding="utf-8")
-    return [f"study-{results.regime.name}" for results in regimes]
+    return [*done]
 
 
 def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
@@ -184,10 +181,9 @@ def publish_all(docs: Path, settings: Path, readme: Path) -> None:
     results = {folder.path.name: read_timed_results(folder) for folder in folders}
     for name, runs in results.items():
         publish(name, runs, docs)
-    every = [run for runs in results.values() for run in runs]
-    (docs / "verdicts.rst").write_text(claims_page.page(every, _rate()), encoding="utf-8")
-    names = [*results, *publish_study(every, docs, readme)]
-    listed = "\n".join(f"   {name}" for name in names)
+    verdict_page = claims_page.page([run for runs in results.values() for run in runs], _rate())
+    (docs / "verdicts.rst").write_text(verdict_page, encoding="utf-8")
+    listed = "\n".join(f"   {name}" for name in [*results, *publish_study(docs, readme)])
     text = (HERE / "results.rst").read_text(encoding="utf-8")
     (docs / "index.rst").write_text(text.replace("   NAMES", listed), encoding="utf-8")
 

@@ -747,6 +747,12 @@ def test_a_line_is_timed_once_for_all_its_ratios_and_figures(experiment, tmp_pat
     again = json.loads((second / "timing.json").read_text())
     assert again.keys() - times.keys() == {"strong-digits-adagrad"}
     assert {name: again[name] for name in times} == times
+    (second / "timing.json").unlink()
+    write_json(first / "timing.json", {k: {**x, "hardware": "other"} for k, x in times.items()})
+    with pytest.raises(ValueError, match="time_limit must leave time for a run"):
+        reproduce("figure3", **{**call, **more})
+    again = json.loads((second / "timing.json").read_text())
+    assert {x["hardware"] for x in again.values()} == {times["strong-digits-sgd"]["hardware"]}
 
 
 def points(trials):

@@ -33,11 +33,14 @@ def time_lines(runs: Sequence[Run], runner: Runner) -> None:
     """Time the lines of the runs one after the other, round by round, into ``out/timing.json``.
 
     Nothing is evaluated or saved meanwhile. A line is timed at one of its ratios: a step takes as
-    long at the others. What an earlier call has timed is kept, in the folder that the runner
-    reuses, too.
+    long at the others. What an earlier call has timed is kept, and in the folder that the runner
+    reuses what was timed on such a machine with the same versions.
     """
-    folder = runner.folder
-    known = {**(runner.reuse.read(TIMING) if runner.reuse else {}), **folder.read(TIMING)}
+    folder, here = runner.folder, provenance(runner.device)
+    elsewhere = runner.reuse.read(TIMING) if runner.reuse else {}
+    alike = ("hardware", "versions")
+    known = {k: x for k, x in elsewhere.items() if all(x[name] == here[name] for name in alike)}
+    known |= folder.read(TIMING)
     lines = {_name(run): run for run in runs}
     missing = {name: run for name, run in lines.items() if name not in known}
     times = {name: known[name] for name in lines if name in known}

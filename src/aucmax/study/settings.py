@@ -6,7 +6,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from aucmax import checks
 
+UNIMPORTANT = ("title", "grid", "ranks", "added")
+"""What the file says of a line that no run depends on."""
 PLAN = Path(__file__).parent / "study.toml"
 
 
@@ -84,6 +86,17 @@ class Regime:
     lines: Mapping[str, Mapping[str, Mapping[str, Any]]]
     seeds: int
 
+    @property
+    def planned(self) -> Regime:
+        """Without what was added when results were known."""
+        models = {name: x for name, x in self.models.items() if not x.get("added")}
+        lines = {
+            model: {name: x for name, x in self.lines[model].items() if not x.get("added")}
+            for model in models
+        }
+        aims = [aim for aim in self.aims if not aim.get("added")]
+        return replace(self, models=models, lines=lines, aims=aims)
+
     def trials(self, dataset: str) -> Iterator[Run]:
         """Every line at every point of its grid: seed 0, in the first condition."""
         first = next(iter(self.conditions))
@@ -114,7 +127,7 @@ class Regime:
         }
         for name in ("condition", "model", "line"):
             about = decides[name].items()
-            decides[name] = {k: v for k, v in about if k not in ("title", "grid", "ranks")}
+            decides[name] = {k: v for k, v in about if k not in UNIMPORTANT}
         digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
         return Run(setting, line, seed, options, digest)
 

@@ -17,7 +17,6 @@ from aucmax.study.settings import Regime, Setting, made, plan
 from aucmax.train.metrics import find_metric
 
 LEVEL = 0.95
-AUTO = "auto"
 
 
 class Difference(NamedTuple):
@@ -74,21 +73,45 @@ class Recommendation(NamedTuple):
 
 
 class Auto(NamedTuple):
-    """Of one model: what ``objective="auto"`` comes to beside the best line of all.
+    """Of one model: what ``objective="auto"`` comes to, worked out from the runs of its lines.
 
     Attributes:
         model: whose lines it chooses from.
         best: the line with the highest mean over data sets, test rows looked at.
-        difference: the mean over data sets of what is chosen minus that line.
+        from_best: the mean over data sets of what is chosen minus that line.
+        from_ce: the same minus cross-entropy.
+        verdict: "confirmed", "refuted" or "open": not far behind the best.
         datasets: how many there are.
         chosen: how often it chose each line.
     """
 
     model: str
     best: str
-    difference: Difference
+    from_best: Difference
+    from_ce: Difference
+    verdict: str
     datasets: int
     chosen: dict[str, int]
+
+
+class Aim(NamedTuple):
+    """What the plan hoped for, and what came out.
+
+    Attributes:
+        title: what was hoped for.
+        verdict: "confirmed", "refuted" or "open".
+        difference: the mean over data sets.
+        ahead: on how many data sets the mean is above zero.
+        datasets: how many there are.
+        worst: the lowest mean of a setting.
+    """
+
+    title: str
+    verdict: str
+    difference: Difference
+    ahead: int
+    datasets: int
+    worst: float
 
 
 class Values(NamedTuple):
@@ -100,26 +123,6 @@ class Values(NamedTuple):
     valid: dict[int, float]
     test: dict[int, float]
     judged: dict[str, dict[int, float]]
-
-
-class Aim(NamedTuple):
-    """What the plan hoped for, and what came out.
-
-    Attributes:
-        title: what was hoped for.
-        verdict: "confirmed", "refuted" or "open".
-        difference: the mean over data sets.
-        ahead: in how many settings the mean is above zero.
-        settings: how many there are.
-        worst: the lowest mean of a setting.
-    """
-
-    title: str
-    verdict: str
-    difference: Difference
-    ahead: int
-    settings: int
-    worst: float
 
 
 class Results:
@@ -179,12 +182,13 @@ class Results:
         """
         found = []
         for setting, lines in self.values.items():
-            if any(line is not None and line not in lines for line in (ours, theirs)):
-                continue
-            one, other = (
-                line or _best(lines, self._of_kind(setting.model, lines, ranks))
+            names = (
+                self._of_kind(setting.model, lines, ranks) if line is None else [line]
                 for line, ranks in ((ours, True), (theirs, False))
             )
+            one, other = (_best(lines, [x for x in some if x in lines]) for some in names)
+            if one is None or other is None:
+                continue
             pairs = _pairs(*(_judged(lines[x], metric) for x in (one, other)))
             difference = resampled(pairs, self._test_rows_per_other[setting])
             found.append(Comparison(setting, one, other, len(pairs), difference, "level"))
@@ -194,59 +198,59 @@ class Results:
             for x, p in zip(found, corrected, strict=True)
         ]
 
+    def means(self, model: str) -> dict[str, dict[str, float]]:
+        """By line and data set, that of all settings and seeds; simulations are left out.
+
+        A line of which any run diverged is not there.
+        """
+        own = {
+            setting: lines
+            for setting, lines in self.values.items()
+            if setting.model == model and setting.dataset not in made()
+        }
+        found = {}
+        for line in self.regime.lines[model]:
+            tests = {s: lines[line].test for s, lines in own.items() if line in lines}
+            if tests and [*map(len, tests.values())] == [self.regime.seeds] * len(own):
+                found[line] = _by_dataset({s: _mean(test) for s, test in tests.items()})
+        return found
+
     def recommendations(self) -> list[Recommendation]:
         """For each model, from the data sets for choosing to those for confirming."""
         return [x for model in self.regime.models if (x := self._recommend(model)) is not None]
 
     def _recommend(self, model: str) -> Recommendation | None:
-        own = {setting: x for setting, x in self.values.items() if setting.model == model}
-        choosing = [x for s, x in own.items() if s.dataset in plan()["data"]["choosing"]]
-        if not choosing:
-            return None
-        means = {
-            line: statistics.fmean(_mean(x[line].test) for x in choosing)
-            for line in choosing[0]
-            if all(line in x and x[line].test for x in choosing)  # it diverged nowhere
-        }
-        ours, theirs = (
-            max(self._of_kind(model, means, ranks), key=means.__getitem__)
-            for ranks in (True, False)
+        means = self.means(model)
+        ranking, likelihoods = (self._of_kind(model, means, ranks) for ranks in (True, False))
+        choosing, confirming = (
+            [x for x in self.datasets if x in plan()["data"][part]]
+            for part in ("choosing", "confirming")
         )
-        others = {
-            line: differences
-            for line in self._of_kind(model, self.regime.lines[model], False)
-            if (differences := self._confirmed(own, ours, line))
-        }
-        if theirs not in others:
+        if not choosing or len(confirming) < 2 or not ranking or not likelihoods:
             return None
-        # Ours is the same beside all of them: the strongest is the one that leaves it the least.
-        strongest = min(others, key=lambda line: _mean_of(others[line]))
-        return Recommendation(
-            model, ours, theirs, over_datasets(others[theirs]),
-            sum(x > 0 for x in others[theirs]), len(others[theirs]),
-            strongest, over_datasets(others[strongest]),
-        )  # fmt: skip
 
-    def _confirmed(
-        self, own: Mapping[Setting, Mapping[str, Values]], ours: str, theirs: str
-    ) -> list[float]:
-        """Of each confirming data set the mean difference of two lines."""
-        by_dataset: dict[str, list[float]] = {}
-        for setting, lines in own.items():
-            pairs = _pairs(*(lines[x].test if x in lines else {} for x in (ours, theirs)))
-            if setting.dataset in plan()["data"]["confirming"] and pairs:
-                by_dataset.setdefault(setting.dataset, []).append(_mean_of(pairs))
-        return [_mean_of(x) for x in by_dataset.values()]
+        def best(lines: Sequence[str], datasets: Sequence[str]) -> str:
+            return max(lines, key=lambda line: _mean_of([means[line][x] for x in datasets]))
+
+        ours, theirs = best(ranking, choosing), best(likelihoods, choosing)
+        strongest = best(likelihoods, confirming)
+        gains, from_strongest = (
+            [means[ours][x] - means[other][x] for x in confirming] for other in (theirs, strongest)
+        )
+        return Recommendation(
+            model, ours, theirs, over_datasets(gains), sum(x > 0 for x in gains), len(gains),
+            strongest, over_datasets(from_strongest),
+        )  # fmt: skip
 
     def aims(self) -> list[Aim]:
         """What the plan says was hoped for, each with what came out; simulations count in none."""
         return [x for about in self.regime.aims if (x := self._aim(about)) is not None]
 
     def _aim(self, about: Mapping[str, Any]) -> Aim | None:
-        lines = (about.get(name) for name in ("metric", "ours", "theirs"))
+        named = (about.get(name) for name in ("metric", "ours", "theirs"))
         found = [
             x
-            for x in self.comparisons(*lines)
+            for x in self.comparisons(*named)
             if x.setting.dataset not in made()
             and x.seeds
             and about.get("model") in (None, x.setting.model)
@@ -254,15 +258,17 @@ class Results:
         ]
         if not found:
             return None
-        mean = mean_over_datasets(found)
-        ahead = sum(x.difference.mean > 0 for x in found)
+        by_dataset = _by_dataset({x.setting: x.difference.mean for x in found})
+        mean, ahead = over_datasets([*by_dataset.values()]), sum(x > 0 for x in by_dataset.values())
+        below = [x for x in found if x.difference.mean < about.get("worst", -math.inf)]
+        verdicts = [_reached(mean, about["least"])] if "least" in about else []
+        if "share" in about:
+            verdicts.append(_reached(_share(ahead, len(by_dataset)), about["share"]))
+        if below:
+            verdicts.append("refuted" if any(x.verdict == "behind" for x in below) else "open")
+        verdict = next((x for x in ("refuted", "open") if x in verdicts), "confirmed")
         worst = min(x.difference.mean for x in found)
-        verdict = "confirmed"
-        if "least" in about and not mean.low >= about["least"]:
-            verdict = "refuted" if mean.high < about["least"] else "open"
-        if ahead < about.get("share", 0) * len(found) or worst < about.get("worst", -math.inf):
-            verdict = "refuted"
-        return Aim(about["title"], verdict, mean, ahead, len(found), worst)
+        return Aim(about["title"], verdict, mean, ahead, len(by_dataset), worst)
 
     def autos(self) -> list[Auto]:
         """For each model that has the lines that "auto" chooses from."""
@@ -270,29 +276,28 @@ class Results:
 
     def _auto(self, model: str) -> Auto | None:
         """For every seed, of the lines to choose from the one that its validation rows prefer."""
-        names = plan()["auto"][self.regime.metric]
-        if not self.values or not set(names) <= self.regime.lines[model].keys():
+        means = self.means(model)
+        names = [x for x in plan()["auto"]["lines"][self.regime.metric] if x in means]
+        if "ce" not in names or len(names) < 2:
             return None
-        means: dict[str, dict[str, list[float]]] = {}  # by line and data set, those of settings
         chosen: Counter[str] = Counter()
+        own: dict[Setting, float] = {}
         for setting, lines in self.values.items():
-            if setting.model != model or setting.dataset in made():
-                continue
-            picked = _picked({name: lines[name] for name in names if name in lines})
-            chosen.update(picked.values())
-            test = {seed: lines[name].test[seed] for seed, name in picked.items()}
-            for line, values in [*((k, x.test) for k, x in lines.items()), (AUTO, test)]:
-                if len(values) == self.regime.seeds:
-                    means.setdefault(line, {}).setdefault(setting.dataset, []).append(_mean(values))
-        auto = {x: _mean_of(values) for x, values in means.pop(AUTO).items()}
-        whole = {
-            line: {x: _mean_of(values) for x, values in by_dataset.items()}
-            for line, by_dataset in means.items()
-            if by_dataset.keys() == auto.keys()
-        }
-        best = max(whole, key=lambda line: _mean(whole[line]))
-        difference = over_datasets([auto[x] - whole[best][x] for x in auto])
-        return Auto(model, best, difference, len(auto), dict(chosen.most_common()))
+            if setting.model == model and setting.dataset not in made():
+                picked = {
+                    seed: max(names, key=lambda name: lines[name].valid[seed])
+                    for seed in range(self.regime.seeds)
+                }
+                chosen.update(picked.values())
+                own[setting] = _mean_of([lines[x].test[seed] for seed, x in picked.items()])
+        auto = _by_dataset(own)
+        best = max(means, key=lambda line: _mean(means[line]))
+        from_best, from_ce = (
+            over_datasets([auto[x] - means[line][x] for x in auto]) for line in (best, "ce")
+        )
+        verdict = _reached(from_best, plan()["auto"]["least"])
+        counts = dict(chosen.most_common())
+        return Auto(model, best, from_best, from_ce, verdict, len(auto), counts)
 
     def _of_kind(self, model: str, lines: Iterable[str], ranks: bool) -> list[str]:
         return [line for line in lines if self.ranks(model, line) == ranks]
@@ -305,11 +310,28 @@ def most(metric: str) -> float:
 
 def mean_over_datasets(comparisons: Iterable[Comparison]) -> Difference:
     """Of the means of the data sets' settings."""
-    by_dataset: dict[str, list[float]] = {}
-    for x in comparisons:
-        if x.seeds:
-            by_dataset.setdefault(x.setting.dataset, []).append(x.difference.mean)
-    return over_datasets([_mean_of(values) for values in by_dataset.values()])
+    means = {x.setting: x.difference.mean for x in comparisons if x.seeds}
+    return over_datasets([*_by_dataset(means).values()])
+
+
+def _by_dataset(values: Mapping[Setting, float]) -> dict[str, float]:
+    """The mean of each data set's settings."""
+    found: dict[str, list[float]] = {}
+    for setting, value in values.items():
+        found.setdefault(setting.dataset, []).append(value)
+    return {dataset: _mean_of(x) for dataset, x in found.items()}
+
+
+def _share(count: int, of: int) -> Difference:
+    """A share and its exact binomial interval."""
+    found = stats.binomtest(count, of)
+    low, high = found.proportion_ci(LEVEL)
+    return Difference(count / of, float(low), float(high), math.nan)
+
+
+def _reached(x: Difference, least: float) -> str:
+    """Whether so much was reached, by the interval."""
+    return "confirmed" if x.low >= least else "refuted" if x.high < least else "open"
 
 
 def over_datasets(differences: Sequence[float]) -> Difference:
@@ -368,21 +390,10 @@ def _verdict(mean: float, p: float) -> str:
     return "ahead" if mean > 0 else "behind"
 
 
-def _best(lines: Mapping[str, Values], names: Sequence[str]) -> str:
+def _best(lines: Mapping[str, Values], names: Sequence[str]) -> str | None:
     """The best mean on validation rows, of the lines that diverged for the fewest seeds."""
-    return max(names, key=lambda name: (len(lines[name].valid), _mean(lines[name].valid)))
-
-
-def _picked(lines: Mapping[str, Values]) -> dict[int, str]:
-    """By seed the line whose value on the validation rows of that seed is the highest."""
-    seeds = sorted({seed for values in lines.values() for seed in values.valid})
-    return {
-        seed: max(
-            (name for name, values in lines.items() if seed in values.valid),
-            key=lambda name: lines[name].valid[seed],
-        )
-        for seed in seeds
-    }
+    order = {name: (len(lines[name].valid), _mean(lines[name].valid)) for name in names}
+    return max(order, key=order.__getitem__, default=None)
 
 
 def _judged(values: Values, metric: str | None) -> dict[int, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +176,17 @@ def _linear_scores(problem: Problem, w: Any) -> Scores:
     return problem.valid.x.double() @ w, problem.test.x.double() @ w
 
 
+def train_least_squares(
+    problem: Problem, run: Run, about: Mapping[str, Any], line: Mapping[str, Any], metric: str
+) -> Scores:
+    """Ridge regression of scikit-learn on labels 0 and 1."""
+    from sklearn.linear_model import Ridge
+
+    model = Ridge(alpha=run.options["penalty"])
+    model.fit(problem.train.x.numpy(), problem.train.y.numpy())
+    return _linear_scores(problem, model.coef_)
+
+
 def train_on_all_pairs(
     problem: Problem, run: Run, about: Mapping[str, Any], line: Mapping[str, Any], metric: str
 ) -> Scores:
@@ -192,35 +203,39 @@ def train_on_all_pairs(
     The second is not convex: it begins at :math:`w_0`, logistic regression, its scores' deviation
     being one, and lambda pulls it back there.
     """
-    from scipy.optimize import minimize
-
     x, y = problem.train.x.double(), problem.train.y
-    start = torch.zeros(x.shape[1], dtype=torch.float64)
-    factor, pull = run.options.get("C", 0) * len(y), 0.5
-    loss = PairwiseAUCLoss("squared_hinge")
     if line["surrogate"] == "sigmoid":
         start = torch.from_numpy(_logistic_regression(problem, C=1.0, balanced=False)).double()
         start /= (x @ start).std().clamp_min(1e-12)
-        factor, pull = 1.0, run.options["pull"]
         loss = PairwiseAUCLoss("sigmoid", scale=run.options["scale"])
+        w = optimum(lambda w: loss(x @ w, y), start, run.options["pull"])
+    else:
+        loss, factor = PairwiseAUCLoss("squared_hinge"), run.options["C"] * len(y)
+        start = torch.zeros(x.shape[1], dtype=torch.float64)
+        w = optimum(lambda w: factor * loss(x @ w, y), start, 0.5)
+    return _linear_scores(problem, w)
+
+
+def optimum(loss: Callable[[Tensor], Tensor], start: Tensor, pull: float) -> Tensor:
+    """What minimizes the loss and ``pull`` times the squared distance from the start, near it."""
+    from scipy.optimize import minimize
 
     def objective(numbers: Any) -> tuple[float, Any]:
         w = torch.tensor(numbers, requires_grad=True)
-        value = factor * loss(x @ w, y) + pull * (w - start).square().sum()
-        value.backward()
-        assert w.grad is not None
-        return value.item(), w.grad.numpy()
+        value = loss(w) + pull * (w - start).square().sum()
+        (gradient,) = torch.autograd.grad(value, w)
+        return value.item(), gradient.numpy()
 
-    found = minimize(
-        objective, start.numpy(), jac=True, method="L-BFGS-B", options={"maxiter": 500}
-    )
-    return _linear_scores(problem, found.x)
+    options = {"maxiter": 500}
+    found = minimize(objective, start.numpy(), jac=True, method="L-BFGS-B", options=options)
+    return torch.from_numpy(found.x)
 
 
 TRAINERS = {
     "network": train_network,
     "trees": train_trees,
     "logistic regression": train_logistic_regression,
+    "least squares": train_least_squares,
     "all pairs": train_on_all_pairs,
 }
 """By the kind of a line."""
