@@ -97,6 +97,7 @@ def test_however_it_is_stopped_the_same_command_ends_with_the_same_results(tmp_p
     after = stamps(out)
     assert [name for name, stamp in trials.items() if after[name] != stamp] == []
     assert not (out / "unfinished").exists()
+    assert_best_is_used(out)
     assert_tells(out, said, noise)
     unstopped.store_images(images)
     for wanted in wanted_runs(out):
