@@ -113,4 +113,5 @@ def _study(given: dict[str, Any]) -> None:
             own["time_limit"] = max(0.0, limit - (time.monotonic() - began))
         page = write_report(regime, run_study(regime, **own))
         print(page.read_text(encoding="utf-8"))
-        print(f"This, a figure and all runs are in {page.parent}\n")
+        figure = ", a figure" if (page.parent / "forest.svg").exists() else ""
+        print(f"This{figure} and all runs are in {page.parent}\n")

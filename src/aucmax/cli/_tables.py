@@ -129,8 +129,8 @@ def fit(
             boosting, forest, logistic.
         objective: What training of the network makes small. For the AUC: auc, pairwise, ce
             (cross-entropy); for the top of the list: partial (with --metric partial_auc@0.1 that
-            part of it), and ap for average precision; for wrong labels: auc, gce. Sums too, such as
-            pairwise+0.5*ce. auto trains for each that suits the metric, and the rows to stop by
+            part of it), and ap for average precision. Compare with ce in any case. Sums too, such
+            as pairwise+0.5*ce. auto trains for each that suits the metric, and the rows to stop by
             choose.
         metric: What decides when to stop, on rows that are not trained on, and whether the models
             count alike: the AUC, or its part up to a false positive rate (partial_auc@0.1), what

@@ -101,7 +101,7 @@ def caption_of_seconds(runs: Sequence[RunResult]) -> str:
     """What stands below a figure by seconds: how the seconds were measured."""
     shown = timed_alike(runs)
     most = max(run.at_once for run in shown)
-    shared = f", with up to {most} runs at once on the machine" if most > 1 else ""
+    shared = f", with up to {most} runs at once on the machine" if most > 1 else ", timed alone"
     said = f"The same curves by the seconds of their training steps{shared}; evaluation left out."
     alone = " Where some lines were timed alone on the machine, only these are shown."
     return said + (alone if len(shown) < len(runs) else "")

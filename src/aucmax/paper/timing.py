@@ -24,6 +24,8 @@ from aucmax.train import fit
 TIMING = "timing.json"
 """By a line's name, seconds and how they were measured."""
 ROUNDS = 3
+UNSTEADY = 1.25
+"""A round that takes so many times as long as another was not alone."""
 LENGTHS = (100, 400)
 """Steps of a shorter and a longer training: the difference is that of the steps, without the
 setting up."""
@@ -44,6 +46,8 @@ def time_lines(runs: Sequence[Run], runner: Runner) -> None:
     lines = {_name(run): run for run in runs}
     missing = {name: run for name, run in lines.items() if name not in known}
     times = {name: known[name] for name in lines if name in known}
+    if times:
+        runner.bar.say(f"{len(times)} of {len(lines)} lines were timed before")
     if missing:
         times |= _time(missing, runner)
     write_json(folder.path / TIMING, {**folder.read(TIMING), **times})
@@ -67,6 +71,10 @@ def _time(lines: Mapping[str, Run], runner: Runner) -> dict[str, dict[str, Any]]
         for name, run in lines.items():
             short, long = (_seconds(run, parts[name], device, steps) for steps in LENGTHS)
             seconds[name].append((long - short) / (LENGTHS[1] - LENGTHS[0]))
+    for name, values in seconds.items():
+        if max(values) > UNSTEADY * min(values):
+            times = ", ".join(f"{1e3 * x:.2f}" for x in values)
+            runner.bar.say(f"{name}: {times} ms a step, so something else ran: time it again")
     how = {"rounds": ROUNDS, **provenance(device)}
     return {name: {"seconds": median(values), **how} for name, values in seconds.items()}
 

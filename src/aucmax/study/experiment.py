@@ -70,17 +70,22 @@ def run_study(
     refusal = f"out must be the folder of one command at a time, found another in {folder}"
     bar = ProgressBar(progress, "percentage", "time left", "note", width=24)
     with saying_so("the same command goes on"), lock_folder(folder, refusal), bar:
-        for dataset in plan.datasets:
+        for number, dataset in enumerate(plan.datasets, 1):
+            if ends is not None and time.monotonic() > ends:
+                bar.say("the time limit is reached: the same command goes on")
+                break
             path = folder / f"{dataset}.jsonl"
             done = History(path, list(read_records(path).values()))
             with done, WorkerPool(count, 1, lambda: None) as pool:
                 for runs in _stages(plan, dataset, path):
                     tasks = [(run, train_run, (run, plan, tables)) for run in runs]
                     bar.begin(dataset, len(tasks))
-                    for number, (_, record) in enumerate(pool.run(_until(ends, tasks)), 1):
+                    for ended, (_, record) in enumerate(pool.run(_until(ends, tasks)), 1):
                         done.append(record)
-                        bar.update(number)
-            bar.say(f"{dataset}: {len(done.records)} runs are done")
+                        bar.update(ended)
+            bar.say(
+                f"{dataset}, {number} of {len(plan.datasets)}: {len(done.records)} runs are done"
+            )
     return folder
 
 

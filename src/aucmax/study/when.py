@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +29,12 @@ turned out to be best there, which favours the likelihood. "Yes" is a 95 % inter
 one below zero; the intervals are not corrected for their number. What was added later was planned
 when the first results were known.
 
+{sentence}
+
 .. include:: when-table.txt
+
+In what there is to type, ``train`` and ``valid`` are pairs of tensors (x, y), y of 0 and 1; the
+study also searched the step size, ``lr``, which you should, too.
 """
 OTHERWISE = """\
 A table is no question of objectives alone: ``aucmax fit`` weighs networks trained on AUC and
@@ -88,7 +94,22 @@ def when_page(regimes: Sequence[RegimeResults]) -> str:
     by_name = {found.planned.regime.name: found for found in regimes}
     asked = [name for name in plan()["questions"] if name in by_name]
     parts = [_question(number, by_name[name]) for number, name in enumerate(asked, 1)]
-    return "\n".join([HEAD, *parts, OTHERWISE])
+    head = HEAD.format(sentence=rst_text(in_a_sentence(regimes)))
+    return "\n".join([head, *parts, OTHERWISE])
+
+
+def in_a_sentence(regimes: Sequence[RegimeResults]) -> str:
+    """What all answers come to, and which questions have none yet."""
+    words = Counter(x.word for found in regimes for x in answers(found))
+    count = sum(words.values())
+    done = {found.planned.regime.name for found in regimes if answers(found)}
+    open_ones = [about["short"] for name, about in plan()["questions"].items() if name not in done]
+    waiting = f" Not measured yet: {'; '.join(open_ones)}." if open_ones else ""
+    keep = " Keep cross-entropy where there is no yes." if words["yes"] < count else ""
+    return (
+        f"Of {count} comparisons a ranking objective was shown to help in {words['yes']} and to "
+        f"be behind in {words['no']}; of the others no difference was shown.{keep}{waiting}"
+    )
 
 
 def _question(number: int, found: RegimeResults) -> str:
@@ -114,10 +135,13 @@ def _code(found: RegimeResults) -> str:
     """That of the line which helps most, or of cross-entropy."""
     helps = [x for x in answers(found) if x.word == "yes"]
     best = max(helps, key=lambda x: x.difference.mean, default=None)
-    line = {"kind": "network", "objective": "ce"}
+    regime = found.planned.regime
+    line: Mapping[str, Any] = {"kind": "network", "objective": "ce"}
     if best is not None:
-        line = dict(best.results.regime.lines[best.model][best.ours])
-    return "\n".join(f"    {text}" for text in code_of(line, found.planned.regime.metric))
+        line = best.results.regime.lines[best.model][best.ours]
+    elif instead := plan()["questions"][regime.name].get("instead"):
+        return f"    {instead}"
+    return "\n".join(f"    {text}" for text in code_of(line, regime.metric))
 
 
 def code_of(line: Mapping[str, Any], metric: str) -> list[str]:
@@ -153,18 +177,25 @@ def when_table(regimes: Sequence[RegimeResults]) -> str:
 def readme_table(regimes: Sequence[RegimeResults]) -> str:
     """The same in a table for the README, between its two marks."""
     lines = [
-        "| what you have | ranking objective minus the strongest likelihood | tables | it helps |",
-        "|---|---|---|---|",
+        "| what you have | objective | minus the strongest likelihood | tables | it helps |",
+        "|---|---|---|---|---|",
     ]
     for found in regimes:
         what = plan()["questions"][found.planned.regime.name]["short"]
         several = len(found.planned.regime.models) > 1
         for x in answers(found):
-            model = f": {x.titles[0]}" if several else ""
+            title, ours, _ = x.titles
+            model = f": {title}" if several else ""
             added = " (added later)" if x.added else ""
-            shown = _interval(x.difference)
-            lines.append(f"| {what}{model}{added} | {shown} | {x.datasets} | {x.word} |")
-    return "\n".join([BEGIN, *lines, END])
+            shown = (
+                f"{what}{model}",
+                f"{ours}{added}",
+                _interval(x.difference),
+                x.datasets,
+                x.word,
+            )
+            lines.append(f"| {' | '.join(map(str, shown))} |")
+    return "\n".join([BEGIN, in_a_sentence(regimes), "", *lines, END])
 
 
 def with_table(text: str, table: str) -> str:

@@ -172,8 +172,8 @@ def parts_of(objective: str) -> list[tuple[str, float]]:
         factor, _, name = text.rpartition("*")
         if name not in OBJECTIVES:
             raise ValueError(
-                f"objective must be one of {', '.join(map(repr, OBJECTIVES))} or a sum of them "
-                f"such as 'auc+ce' or 'pairwise+0.5*ce', found {objective!r}"
+                f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, a sum of them such "
+                f"as 'auc+ce' or 'pairwise+0.5*ce', or 'auto', found {objective!r}"
             )
         try:
             weight = float(factor or 1)
