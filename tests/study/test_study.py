@@ -15,10 +15,11 @@ from aucmax.boosting import AUCObjective
 from aucmax.cli._reproduce import Regime as RegimeName
 from aucmax.models import mlp
 from aucmax.study import find_regime, regimes, run_study, write_report
+from aucmax.study.differences import holm, over_datasets, resampled
 from aucmax.study.page import RegimeResults, rst_page
 from aucmax.study.problems import Part, make_problem
 from aucmax.study.settings import plan
-from aucmax.study.summary import Results, holm, over_datasets, resampled
+from aucmax.study.summary import Results
 from aucmax.study.training import (
     WithOffset,
     optimum,

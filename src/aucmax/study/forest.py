@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from aucmax.report import drawing
 from aucmax.report.style import COLOURS
+from aucmax.study.differences import Difference, over_datasets
 from aucmax.study.settings import made, plan
-from aucmax.study.summary import Comparison, Difference, over_datasets
+from aucmax.study.summary import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

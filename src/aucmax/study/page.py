@@ -12,13 +12,13 @@ from typing import NamedTuple
 from aucmax.paper.text_tables import rst_text
 from aucmax.report.drawing import svg
 from aucmax.report.words import capitalized, listed, p_text, plural, signed
+from aucmax.study.differences import Difference
 from aucmax.study.forest import forest
 from aucmax.study.settings import Setting, find_regime, made, plan
 from aucmax.study.summary import (
     Aim,
     Auto,
     Comparison,
-    Difference,
     Recommendation,
     Results,
     mean_over_datasets,

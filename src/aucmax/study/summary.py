@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scipy import stats
-
 from aucmax.history import Record
+from aucmax.study.differences import (
+    LEVEL,
+    Difference,
+    holm,
+    mean_of,
+    over_datasets,
+    reached,
+    resampled,
+    share_of,
+)
 from aucmax.study.experiment import best_runs, read_records
 from aucmax.study.settings import Regime, Setting, made, plan
 from aucmax.train.metrics import find_metric
-
-LEVEL = 0.95
-
-
-class Difference(NamedTuple):
-    """A mean difference, its interval, and the p-value of there being none."""
-
-    mean: float
-    low: float
-    high: float
-    p: float
 
 
 class Comparison(NamedTuple):
@@ -230,7 +226,7 @@ class Results:
             return None
 
         def best(lines: Sequence[str], datasets: Sequence[str]) -> str:
-            return max(lines, key=lambda line: _mean_of([means[line][x] for x in datasets]))
+            return max(lines, key=lambda line: mean_of([means[line][x] for x in datasets]))
 
         ours, theirs = best(ranking, choosing), best(likelihoods, choosing)
         strongest = best(likelihoods, confirming)
@@ -261,9 +257,9 @@ class Results:
         by_dataset = _by_dataset({x.setting: x.difference.mean for x in found})
         mean, ahead = over_datasets([*by_dataset.values()]), sum(x > 0 for x in by_dataset.values())
         below = [x for x in found if x.difference.mean < about.get("worst", -math.inf)]
-        verdicts = [_reached(mean, about["least"])] if "least" in about else []
+        verdicts = [reached(mean, about["least"])] if "least" in about else []
         if "share" in about:
-            verdicts.append(_reached(_share(ahead, len(by_dataset)), about["share"]))
+            verdicts.append(reached(share_of(ahead, len(by_dataset)), about["share"]))
         if below:
             verdicts.append("refuted" if any(x.verdict == "behind" for x in below) else "open")
         verdict = next((x for x in ("refuted", "open") if x in verdicts), "confirmed")
@@ -289,13 +285,13 @@ class Results:
                     for seed in range(self.regime.seeds)
                 }
                 chosen.update(picked.values())
-                own[setting] = _mean_of([lines[x].test[seed] for seed, x in picked.items()])
+                own[setting] = mean_of([lines[x].test[seed] for seed, x in picked.items()])
         auto = _by_dataset(own)
         best = max(means, key=lambda line: _mean(means[line]))
         from_best, from_ce = (
             over_datasets([auto[x] - means[line][x] for x in auto]) for line in (best, "ce")
         )
-        verdict = _reached(from_best, plan()["auto"]["least"])
+        verdict = reached(from_best, plan()["auto"]["least"])
         counts = dict(chosen.most_common())
         return Auto(model, best, from_best, from_ce, verdict, len(auto), counts)
 
@@ -319,69 +315,7 @@ def _by_dataset(values: Mapping[Setting, float]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for setting, value in values.items():
         found.setdefault(setting.dataset, []).append(value)
-    return {dataset: _mean_of(x) for dataset, x in found.items()}
-
-
-def _share(count: int, of: int) -> Difference:
-    """A share and its exact binomial interval."""
-    found = stats.binomtest(count, of)
-    low, high = found.proportion_ci(LEVEL)
-    return Difference(count / of, float(low), float(high), math.nan)
-
-
-def _reached(x: Difference, least: float) -> str:
-    """Whether so much was reached, by the interval."""
-    return "confirmed" if x.low >= least else "refuted" if x.high < least else "open"
-
-
-def over_datasets(differences: Sequence[float]) -> Difference:
-    """Their mean, its t interval, and Wilcoxon's signed-rank test; nan counts nothing."""
-    differences = [x for x in differences if not math.isnan(x)]
-    mean = _mean_of(differences)
-    if len(differences) < 2:
-        return Difference(mean, math.nan, math.nan, math.nan)
-    error = statistics.stdev(differences) / math.sqrt(len(differences))
-    half = error * float(stats.t.ppf((1 + LEVEL) / 2, len(differences) - 1))
-    p = float(stats.wilcoxon(differences).pvalue) if any(differences) else 1.0
-    return Difference(mean, mean - half, mean + half, p)
-
-
-def resampled(differences: Sequence[float], ratio: float) -> Difference:
-    r"""The corrected resampled t test (Nadeau and Bengio, 2003), of splits of the same rows.
-
-    Training rows of two splits overlap, so their differences vary together: with :math:`s^2` their
-    variance and :math:`\rho` test rows per training row, that of the mean of n is taken to be
-    :math:`(1/n + \rho) s^2`.
-
-    Example:
-        >>> [round(x, 4) for x in resampled([0.01, 0.02, 0.03], ratio=3 / 7)]
-        [0.02, -0.0176, 0.0576, 0.149]
-    """
-    mean, n = _mean_of(differences), len(differences)
-    if n < 2:
-        return Difference(mean, math.nan, math.nan, math.nan)
-    error = math.sqrt((1 / n + ratio) * statistics.variance(differences))
-    if error == 0:
-        return Difference(mean, mean, mean, 1.0 if mean == 0 else 0.0)
-    half = error * float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
-    p = 2 * float(stats.t.sf(abs(mean) / error, n - 1))
-    return Difference(mean, mean - half, mean + half, p)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrected for their number (Holm, 1979).
-
-    Example:
-        >>> holm([0.01, 0.04, 0.03])
-        [0.03, 0.06, 0.06]
-    """
-    order = sorted(range(len(p_values)), key=lambda k: (math.isnan(p_values[k]), p_values[k]))
-    corrected, least = [math.nan] * len(p_values), 0.0
-    for rank, k in enumerate(order):
-        if not math.isnan(p_values[k]):
-            least = max(least, min(1.0, (len(p_values) - rank) * p_values[k]))
-            corrected[k] = least
-    return corrected
+    return {dataset: mean_of(x) for dataset, x in found.items()}
 
 
 def _verdict(mean: float, p: float) -> str:
@@ -405,8 +339,4 @@ def _pairs(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
 
 
 def _mean(values: Mapping[Any, float]) -> float:
-    return _mean_of(list(values.values()))
-
-
-def _mean_of(values: Sequence[float]) -> float:
-    return statistics.fmean(values) if values else math.nan
+    return mean_of(list(values.values()))
