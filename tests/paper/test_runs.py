@@ -734,6 +734,7 @@ GRID = {"lr": [0.1, 0.01], "gamma": [500, 2000], "first_stage": [0.1, 0.5]}
 def test_a_line_is_timed_once_for_all_its_ratios_and_figures(experiment, tmp_path, monkeypatch):
     out, call = experiment
     monkeypatch.setattr(timing, "LENGTHS", (2, 4))
+    monkeypatch.setattr(timing, "configure_torch", lambda threads: None)  # for this process
     first, second = tmp_path / "first", tmp_path / "second"
     shutil.copytree(out, first)
     reproduce("figure1", **{**call, "out": first, "time_limit": 0, "time_alone": True})
