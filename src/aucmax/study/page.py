@@ -45,6 +45,13 @@ class RegimeResults(NamedTuple):
             planned, later if later.values and regime.lines != regime.planned.lines else None
         )
 
+    def later_recommendations(self) -> list[Recommendation]:
+        """Of the models that have more lines than planned."""
+        if self.later is None:
+            return []
+        before, now = self.planned.regime.lines, self.later.regime.lines
+        return [x for x in self.later.recommendations() if now[x.model] != before.get(x.model)]
+
 
 def write_report(regime: str, folder: Path) -> Path:
     """Write what came of a regime so far into its folder: ``summary.txt`` and ``forest.svg``.
@@ -95,14 +102,9 @@ def later_sentences(found: RegimeResults) -> list[str]:
     planned, later = found
     if later is None:
         return []
-    lines = planned.regime.lines
     known = {aim["title"] for aim in planned.regime.aims}
-    said = [ADDED, *(_hoped(x) for x in later.aims() if x.title not in known)]
-    return said + [
-        _recommended(later, x)
-        for x in later.recommendations()
-        if lines.get(x.model) != later.regime.lines[x.model]
-    ]
+    said = [_hoped(x) for x in later.aims() if x.title not in known]
+    return said + [_recommended(later, x) for x in found.later_recommendations()]
 
 
 def _hoped(x: Aim) -> str:
@@ -184,16 +186,16 @@ def title_of(results: Results) -> str:
 def text_page(found: RegimeResults) -> str:
     """What a terminal shows."""
     said = sentences(found.planned) or ["No data set is done yet: the same command goes on."]
-    return "\n\n".join([title_of(found.planned), *said, *later_sentences(found)]) + "\n"
+    said += [ADDED, *added] if (added := later_sentences(found)) else []
+    return "\n\n".join([title_of(found.planned), *said]) + "\n"
 
 
 def rst_page(found: RegimeResults, name: str) -> str:
     """A page of the site, beside ``NAME.svg``."""
     results, regime, title = found.planned, found.planned.regime, title_of(found.planned)
-    said = "\n".join(f"- {text}" for text in map(rst_text, sentences(results)))
-    added = [f"- {rst_text(text)}" if k else text for k, text in enumerate(later_sentences(found))]
-    if added:
-        said += "\n\n" + "\n".join([added[0], "", *added[1:]])
+    said = list_items(sentences(results))
+    if added := later_sentences(found):
+        said += f"\n\n{ADDED}\n\n{list_items(added)}"
     whole = found.later or results
     seconds = sum(record["seconds"] for record in whole.records)
     versions = listed(dict.fromkeys(x["versions"]["torch"] for x in whole.records))
@@ -238,6 +240,11 @@ To repeat it::
 
     aucmax reproduce study --regime {regime.name} --data DIR
 """
+
+
+def list_items(said: Sequence[str]) -> str:
+    """Sentences as a list for Sphinx."""
+    return "\n".join(f"- {rst_text(text)}" for text in said)
 
 
 def _missing(results: Results) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from aucmax.paper.text_tables import rst_text
 from aucmax.report.words import capitalized, signed
 from aucmax.study.differences import Difference
-from aucmax.study.page import RegimeResults, difference_text, list_table, title_of
+from aucmax.study.page import RegimeResults, difference_text, list_items, list_table, title_of
 from aucmax.study.settings import plan
 from aucmax.study.summary import Results
 from aucmax.study.training import OF_LOSS
@@ -81,12 +81,11 @@ class Answer(NamedTuple):
 
 def answers(found: RegimeResults) -> list[Answer]:
     """One for each model, and one more if lines or the model were added."""
+    planned = [(found.planned, x, False) for x in found.planned.recommendations()]
+    later = [(found.later or found.planned, x, True) for x in found.later_recommendations()]
     return [
         Answer(results, x.model, x.ours, x.strongest, x.from_strongest, x.datasets, added)
-        for results, added in ((found.planned, False), (found.later, True))
-        if results is not None
-        for x in results.recommendations()
-        if not added or results.regime.lines[x.model] != found.planned.regime.lines.get(x.model)
+        for results, x, added in (*planned, *later)
     ]
 
 
@@ -125,7 +124,7 @@ def _question(number: int, found: RegimeResults) -> str:
             f'{capitalized(x.word)}{added}: {model}, "{ours}" minus "{theirs}" is '
             f"{difference_text(x.difference)} on {x.datasets} tables."
         )
-    items = "\n".join(f"- {rst_text(text)}" for text in said)
+    items = list_items(said)
     return (
         f"{title}\n{'-' * len(title)}\n\n{items}\n\n{about['note']} "
         f"(:doc:`Setting by setting <study-{name}>`.) What to type::\n\n{_code(found)}\n"
