@@ -154,7 +154,8 @@ class Results:
                     values.valid[run.seed] = valid
                     values.test[run.seed] = test / most(regime.metric)
                     for metric, value in done[key]["test"].items():
-                        values.judged.setdefault(metric, {})[run.seed] = value / most(metric)
+                        if value is not None:
+                            values.judged.setdefault(metric, {})[run.seed] = value / most(metric)
 
     @property
     def datasets(self) -> list[str]:
