@@ -148,4 +148,6 @@ def why_not(options: Options, phase: Phase) -> str | None:
     groups = phase.optimizer.param_groups
     if phase.how.capture != "free" and not all(group.get("capturable") for group in groups):
         return f"{type(phase.optimizer).__name__} counts its steps on the host"
+    if any(group.get("lr_decay") for group in groups):  # of torch's Adagrad
+        return "lr_decay goes by steps that are counted on the host"
     return None

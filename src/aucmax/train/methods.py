@@ -56,8 +56,8 @@ class Method:
         saddle_lr: how many times that the saddle variables' step size is: more where steps do not
             grow with the gradient.
         returns: the iterate that it returns if nobody validates.
-        capture: how a CUDA graph can hold its step: "asked" by ``capturable=True``, "free" without
-            asking, or "never".
+        capture: how a CUDA graph can hold its step: "asked" by ``capturable=True``, or "free"
+            without asking.
         local_steps: whether its step is linear in the gradient, so that the mean of processes that
             stepped on their own is a model that could have stepped so.
         lemma_3: whether its stages can end by Lemma 3.
@@ -71,7 +71,7 @@ class Method:
     lr: float = 0.1
     saddle_lr: float = 1.0
     returns: Literal["last", "average"] = "average"
-    capture: Literal["asked", "free", "never"] = "asked"
+    capture: Literal["asked", "free"] = "asked"
     local_steps: bool = False
     lemma_3: bool = False
     averages_stages: bool = False
@@ -92,7 +92,7 @@ METHODS = {
     "oauc": Method(OAUC, "auc", single),
     "sgd": Method(torch.optim.SGD, "ce", dropped, returns="last", capture="free", local_steps=True),
     "adagrad": Method(
-        torch.optim.Adagrad, "ce", dropped, 0.01, 10.0, returns="last", capture="never"
+        torch.optim.Adagrad, "ce", dropped, 0.01, 10.0, returns="last", capture="free"
     ),
     "adamw": Method(torch.optim.AdamW, "ce", dropped, 1e-3, 10.0, returns="last"),
 }
