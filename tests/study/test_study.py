@@ -147,6 +147,17 @@ def test_lines_rank_within_groups(tables, line):
     assert record["test"]["grouped_auc"] > 0.65
 
 
+def test_a_condition_can_have_steps_of_its_own(tables):
+    regime = find_regime("clean", ["haberman"])
+    short = {"mlp": {**regime.models["mlp"], "steps": 30}}
+    conditions = {"clean": {**regime.conditions["clean"], "steps": 30}}
+    plans = (regime, replace(regime, models=short), replace(regime, conditions=conditions))
+    usual, of_model, of_condition = (
+        train_run(next(plan.trials("haberman")), plan, tables)["test"] for plan in plans
+    )
+    assert of_condition == of_model != usual
+
+
 def test_a_table_that_is_not_there_is_named(tables):
     with pytest.raises(ValueError, match=r"found no .*adult\.csv and no adult\.csv\.gz"):
         make_problem(tables, "adult", {}, 0)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 Experiment = Literal["figure1", "figure2", "figure3", "readings", "study"]
-Regime = Literal["clean", "small", "noise", "few", "top", "groups"]
+Regime = Literal["clean", "small", "noise", "few", "top", "budget", "groups"]
 DataSet = Literal["digits", "cifar10", "cifar100", "stl10", "catdog"]
 Protocol = Literal["paper", "paper-after", "paper-none", "strong"]
 # Options that need not be given: their help says what is done then.

@@ -36,7 +36,8 @@ def train_run(run: Run, regime: Regime, folder: Path) -> dict[str, Any]:
     condition = regime.conditions[run.setting.condition]
     dataset = run.setting.dataset
     problem = make_problem(folder, dataset, condition, run.seed, regime.columns.get(dataset))
-    about = regime.models[run.setting.model]
+    about = {**regime.models[run.setting.model]}
+    about["steps"] = condition.get("steps", about.get("steps"))
     line = regime.lines[run.setting.model][run.line]
     judged = dict.fromkeys([*JUDGED, regime.metric])
     began = time.perf_counter()
