@@ -8,6 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from picture_files import shorten, write_pictures
 from scipy import stats
 
 import aucmax
@@ -17,6 +18,7 @@ from aucmax.models import mlp
 from aucmax.study import find_regime, regimes, run_study, write_report
 from aucmax.study.differences import holm, over_datasets, resampled
 from aucmax.study.page import RegimeResults, rst_page
+from aucmax.study.pictures import draw_sources, make_pictures
 from aucmax.study.problems import Part, make_problem
 from aucmax.study.settings import plan
 from aucmax.study.summary import Results
@@ -83,7 +85,7 @@ def tables(tmp_path_factory):
     folder.mkdir()
     text = "\n".join(["a,b,c,target", *rows, *rows[:40]])
     (folder / "haberman.csv").write_text(text + "\n", encoding="utf-8")
-    return folder
+    return folder.parent
 
 
 def rows_of(part):
@@ -163,6 +165,54 @@ def test_a_table_that_is_not_there_is_named(tables):
         make_problem(tables, "adult", {}, 0)
 
 
+# ---- Pictures ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Cats and dogs: 80 of each to train with, 20 to test, dogs a little brighter."""
+    return write_pictures(tmp_path_factory.mktemp("pictures"))
+
+
+def test_positive_pictures_are_few_and_labels_wrong_but_in_the_test(pictures):
+    clean = make_pictures(pictures, "catdog", {}, 0)
+    assert clean.counts() == {"train": [6, 60], "valid": [2, 20], "test": [20, 20]}
+    noisy = make_pictures(pictures, "catdog", {"wrong": 0.25, "negatives": "even"}, 0)
+    assert noisy.counts() == clean.counts()
+    assert torch.equal(noisy.test.x, clean.test.x)
+    assert torch.equal(noisy.test.y, clean.test.y)
+    missed = make_pictures(pictures, "catdog", {"wrong": 0.25, "negatives": "right"}, 0)
+    assert sum(missed.counts()[part][0] for part in ("train", "valid")) == 6
+
+
+def test_sources_have_a_light_and_a_prevalence_of_their_own(pictures):
+    plain, seen, unseen = (
+        make_pictures(pictures, "catdog", condition, 0)
+        for condition in ({}, {"unseen": False}, {"unseen": True})
+    )
+    assert plain.train.group is None
+    assert {*seen.test.group.tolist()} <= set(range(8))
+    assert {*unseen.train.group.tolist()} <= set(range(8))
+    assert {*unseen.valid.group.tolist()} <= set(range(8, 12))
+    assert {*unseen.test.group.tolist()} <= set(range(12, 16))
+    # The same light for all of a source.
+    ratio = (seen.test.x.float() + 0.5) / plain.test.x.float()
+    first = seen.test.group == seen.test.group[0]
+    assert ratio[first].mean((2, 3)).std(0).max() < 0.01 < ratio.mean((2, 3)).std(0).max()
+    y = np.repeat([1, 0], 20_000)
+    group = draw_sources(y, np.arange(8), np.random.RandomState(0))
+    odds = [(y[group == k] == 1).sum() / (y[group == k] == 0).sum() for k in range(8)]
+    assert np.log(odds) == pytest.approx(np.linspace(-2, 2, 8), abs=0.15)
+
+
+def test_a_network_is_trained_on_pictures(pictures, monkeypatch):
+    shorten(monkeypatch)
+    regime = find_regime("pictures-sources", ["catdog"])
+    record = train_run([*regime.trials("catdog")][-1], regime, pictures)
+    assert record["line"] == "pairwise"
+    assert 0 < record["test"]["grouped_auc"] < 1
+
+
 # ---- Runs ----------------------------------------------------------------------------------------
 
 
@@ -185,7 +235,7 @@ def without_times(path):
 @pytest.mark.usefixtures("quick")
 def test_a_regime_goes_on_after_a_kill_and_gives_the_same(tables, tmp_path):
     def run(out):
-        options = {"datasets": ["haberman"], "data": tables.parent, "workers": 1, "progress": False}
+        options = {"datasets": ["haberman"], "data": tables, "workers": 1, "progress": False}
         return run_study("clean", out=out, **options) / "haberman.jsonl"
 
     whole = run(tmp_path / "whole")
@@ -395,7 +445,7 @@ def test_it_helps_where_it_is_ahead_of_the_strongest_likelihood(tmp_path):
     assert f"| {what} | +0.0198 (+0.0198 to +0.0198) | 11 | yes |" in table
     assert "Of 1 comparisons a ranking objective was shown to help in 1" in table
     assert "Not measured yet: few false alarms" in table
-    assert "+0.0198 (+0.0198 to +0.0198) on 11 tables" in when_table([found])
+    assert "+0.0198 (+0.0198 to +0.0198) on 11 data sets" in when_table([found])
     assert 'objective="pairwise"' in when_page([found])
 
 

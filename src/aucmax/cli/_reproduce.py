@@ -10,7 +10,10 @@ from typing import Annotated, Any, Literal
 import tyro
 
 Experiment = Literal["figure1", "figure2", "figure3", "readings", "study"]
-Regime = Literal["clean", "small", "noise", "few", "top", "budget", "groups"]
+Regime = Literal[
+    "clean", "small", "noise", "few", "top", "budget", "groups",
+    "pictures-clean", "pictures-noise", "pictures-sources",
+]  # fmt: skip
 DataSet = Literal["digits", "cifar10", "cifar100", "stl10", "catdog"]
 Protocol = Literal["paper", "paper-after", "paper-none", "strong"]
 # Options that need not be given: their help says what is done then.
@@ -54,7 +57,7 @@ def reproduce(
 
     Args:
         experiment: The figure, how the paper's text on the split can be read, or the study, which
-            has of the other options --regime, --data, --out, --workers and --time-limit.
+            has of the other options --regime, --data, --out, --workers, --device and --time-limit.
         dataset: The data; digits needs no files, the others theirs in --data.
         protocol: The paper's own way to train, a strong present-day one, or the experiment's.
         removed: Fractions of the training negatives to remove, instead of the experiment's.
@@ -100,7 +103,7 @@ def _study(given: dict[str, Any]) -> None:
     """The options that it has, refusing others."""
     from aucmax.study import run_study, write_report
 
-    own = {name: given[name] for name in ("data", "out", "workers", "time_limit")}
+    own = {name: given[name] for name in ("data", "out", "workers", "device", "time_limit")}
     defaults = inspect.signature(reproduce).parameters
     others = [x for x in given if x not in own and given[x] != defaults[x].default]
     if wrong := [f"--{x.replace('_', '-')}" for x in others if x not in ("experiment", "regime")]:

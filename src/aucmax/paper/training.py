@@ -73,14 +73,14 @@ def _tensors(x: NDArray[np.uint8], y: NDArray[np.int64]) -> tuple[Tensor, Tensor
 
 def make_model(run: Run, images: Tensor) -> nn.Module:
     """The run's network, standardizing by the training images' own mean and deviation."""
-    mean, std = _moments(images)
+    mean, std = moments(images)
     generator = torch.Generator().manual_seed(run.seed)
     if run.options["model"] == "mlp":
         return mlp(images[0].numel(), mean=mean, std=std, generator=generator)
     return resnet20(channels=images.shape[1], mean=mean, std=std, generator=generator)
 
 
-def _moments(images: Tensor) -> tuple[list[float], list[float]]:
+def moments(images: Tensor) -> tuple[list[float], list[float]]:
     """Each channel's mean and deviation, from how often each of the 256 values occurs."""
     counts = torch.stack(
         [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
 from aucmax.signals import saying_so
 from aucmax.study.problems import find_table
-from aucmax.study.settings import Regime, Run, find_regime, made
-from aucmax.study.training import train_run
+from aucmax.study.settings import Regime, Run, find_regime, made, named_pictures
+from aucmax.study.training import train_by_turns, train_run
 from aucmax.threads import cores
+from aucmax.train.options import find_device
 
 
 def run_study(
@@ -29,6 +31,7 @@ def run_study(
     data: str | Path | None = None,
     out: str | Path | None = None,
     workers: int | None = None,
+    device: str = "auto",
     time_limit: float | None = None,
     progress: bool = True,
 ) -> Path:
@@ -39,10 +42,12 @@ def run_study(
 
     Args:
         regime: a name in ``study.toml``, such as "noise".
-        datasets: some of its tables; None for all.
-        data: the folder that holds ``tables/NAME.csv``; None for ``$AUCMAX_DATA``, or "data".
+        datasets: some of its data sets; None for all.
+        data: the folder that holds ``tables/NAME.csv`` and the folders of pictures; None for
+            ``$AUCMAX_DATA``, or "data".
         out: a folder for the results of all regimes; ``runs/study`` by default.
-        workers: runs at once, each on one core; None for one per core.
+        workers: runs at once, each on one core; None for one per core, or eight on a GPU.
+        device: of networks for pictures, "auto" for the GPU if there is one; tables take the CPU.
         time_limit: begin no more runs after so many seconds.
         progress: a bar in a terminal, lines elsewhere.
 
@@ -53,17 +58,22 @@ def run_study(
         ValueError: for arguments that cannot be right, or tables that are not there.
     """
     plan = find_regime(regime, datasets)
-    count = cores() if workers is None else checks.count("workers", workers)
+    pictures = set(plan.datasets) <= set(named_pictures())
+    where = str(find_device(device)) if pictures else "cpu"
+    on_gpu = where.startswith("cuda")
+    by_default = 8 if on_gpu else cores()
+    count = by_default if workers is None else checks.count("workers", workers)
     ends = None
     if time_limit is not None:
         seconds = checks.number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
         ends = time.monotonic() + seconds
-    tables = data_folder(data) / "tables"
-    if not tables.is_dir():
-        raise ValueError(f"data must be a folder with one named tables, found no {tables}")
-    for dataset in plan.datasets:
-        if dataset not in made():
-            find_table(tables, dataset)
+    root = data_folder(data)
+    if not pictures:
+        if not (root / "tables").is_dir():
+            raise ValueError(f"data must be a folder with one named tables, found none in {root}")
+        for dataset in plan.datasets:
+            if dataset not in made():
+                find_table(root, dataset)
     folder = Path(out or "runs/study") / regime
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers
@@ -76,11 +86,15 @@ def run_study(
                 break
             path = folder / f"{dataset}.jsonl"
             done = History(path, list(read_records(path).values()))
-            with done, WorkerPool(count, 1, lambda: None) as pool:
+            with done, nullcontext() if on_gpu else WorkerPool(count, 1, lambda: None) as pool:
                 for runs in _stages(plan, dataset, path):
-                    tasks = [(run, train_run, (run, plan, tables)) for run in runs]
-                    bar.begin(dataset, len(tasks))
-                    for ended, (_, record) in enumerate(pool.run(_until(ends, tasks)), 1):
+                    begun = _until(ends, runs)
+                    bar.begin(dataset, len(runs))
+                    if pool is None:
+                        trained = train_by_turns(begun, plan, root, where, count)
+                    else:
+                        trained = pool.run((run, train_run, (run, plan, root)) for run in begun)
+                    for ended, (_, record) in enumerate(trained, 1):
                         done.append(record)
                         bar.update(ended)
             bar.say(
@@ -114,8 +128,8 @@ def read_records(path: Path) -> dict[str, Record]:
     return {record["key"]: record for record in records}
 
 
-def _until(ends: float | None, tasks: Sequence[Any]) -> Iterator[Any]:
-    for task in tasks:
+def _until(ends: float | None, runs: Sequence[Run]) -> Iterator[Run]:
+    for run in runs:
         if ends is not None and time.monotonic() > ends:
             return
-        yield task
+        yield run

@@ -58,7 +58,7 @@ def make_problem(
     """The rows of a setting and a seed; exact repeats are dropped.
 
     Args:
-        folder: that holds ``NAME.csv`` or ``NAME.csv.gz`` with a column named "target".
+        folder: whose folder "tables" holds ``NAME.csv`` or ``NAME.csv.gz`` with a column "target".
         dataset: the table's name.
         condition: of the regime.
         seed: of the split and of what is done to the rows.
@@ -78,7 +78,7 @@ def make_problem(
         rest = _with_positives(rest, y, condition["most"], seed)
     known = y.copy()
     if "wrong" in condition:
-        known[rest] = mislabel(y[rest], _wrong_shares(y[rest], condition), seed)
+        known[rest] = mislabel(y[rest], wrong_shares(y[rest], condition), seed)
     train, valid = _split(rest, known, shares[1], seed, whole)
     encoder = TableEncoder().fit(table.take(train))
 
@@ -106,7 +106,7 @@ def _split(
     return rows[~apart], rows[apart]
 
 
-def _wrong_shares(y: Labels, condition: Mapping[str, Any]) -> tuple[float, float]:
+def wrong_shares(y: Labels, condition: Mapping[str, Any]) -> tuple[float, float]:
     """Of the negatives and of the positives."""
     wrong, positives = condition["wrong"], int(y.sum())
     even = condition["negatives"] == "even"
@@ -121,7 +121,7 @@ def _with_positives(rows: Labels, y: Labels, most: int, seed: int) -> Labels:
 
 def find_table(folder: Path, name: str) -> Path:
     """The file of a table."""
-    paths = [folder / f"{name}{end}" for end in (".csv", ".csv.gz")]
+    paths = [folder / "tables" / f"{name}{end}" for end in (".csv", ".csv.gz")]
     path = next((path for path in paths if path.exists()), None)
     if path is None:
         raise ValueError(f"data must hold the tables, found no {paths[0]} and no {paths[1].name}")

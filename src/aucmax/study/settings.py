@@ -66,7 +66,7 @@ class Regime:
         metric: that models are chosen and compared by, a name that ``fit`` takes.
         goal: by how much ranking objectives are to be ahead, a line in the figure.
         aims: what was hoped for, as the file says it.
-        datasets: the tables, those for choosing first.
+        datasets: tables or pictures, those for choosing first.
         conditions: what is done to the rows, by name.
         columns: of each data set the one with the groups, if rows are ranked within groups.
         models: what the file says of the regime's models, by name.
@@ -125,6 +125,8 @@ class Regime:
             "line": self.lines[setting.model][line],
             **{name: plan()[name] for name in ("rows", "test", "valid")},
         }
+        if setting.dataset in named_pictures():
+            decides["pictures"] = plan()["data"]["pictures"][setting.dataset], plan()["removed"]
         for name in ("condition", "model", "line"):
             about = decides[name].items()
             decides[name] = {k: v for k, v in about if k not in UNIMPORTANT}
@@ -142,6 +144,11 @@ def made() -> frozenset[str]:
     return frozenset(plan()["data"]["made"])
 
 
+def named_pictures() -> frozenset[str]:
+    """The data sets of pictures."""
+    return frozenset(plan()["data"]["pictures"])
+
+
 def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
     """The regime of that name, on all of its data sets or on some.
 
@@ -152,7 +159,8 @@ def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
     """
     content = plan()
     own = content["regimes"][checks.choice("regime", name, regimes())]
-    listed = tuple(own.get("data", [*content["data"]["choosing"], *content["data"]["confirming"]]))
+    tables = [*content["data"]["choosing"], *content["data"]["confirming"]]
+    listed = tuple(own.get("data", [x for x in tables if x not in named_pictures()]))
     if datasets is not None and not datasets:
         raise ValueError(f"datasets must name some of {', '.join(listed)}, found none")
     for dataset in datasets or ():

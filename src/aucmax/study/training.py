@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from aucmax.boosting import AUCMetric, AUCObjective
 from aucmax.data import count_classes, number_groups
+from aucmax.history import Record
 from aucmax.loss import PairwiseAUCLoss
 from aucmax.models import mlp
 from aucmax.paper.provenance import provenance
+from aucmax.study.pictures import fit_arguments, make_pictures, picture_scores
 from aucmax.study.problems import Part, Problem, make_problem
-from aucmax.study.settings import Regime, Run
-from aucmax.train import DivergedError, fit
+from aucmax.study.settings import Regime, Run, named_pictures
+from aucmax.train import DivergedError, Sweep, fit
 from aucmax.train.metrics import Scored, find_metric
 
 BATCH = 256
@@ -31,20 +32,64 @@ Scores = tuple[Any, Any]
 """Of the validation rows and of the test rows."""
 
 
-def train_run(run: Run, regime: Regime, folder: Path) -> dict[str, Any]:
+def train_run(run: Run, regime: Regime, folder: Path) -> Record:
     """What came of a run, as the line of its file has it; of one that diverged, no values."""
-    condition = regime.conditions[run.setting.condition]
-    dataset = run.setting.dataset
-    problem = make_problem(folder, dataset, condition, run.seed, regime.columns.get(dataset))
-    about = {**regime.models[run.setting.model]}
-    about["steps"] = condition.get("steps", about.get("steps"))
-    line = regime.lines[run.setting.model][run.line]
-    judged = dict.fromkeys([*JUDGED, regime.metric])
+    problem, (about, line) = _problem(run, regime, folder), _plan_of(run, regime)
     began = time.perf_counter()
     try:
-        valid, test = TRAINERS[line["kind"]](problem, run, about, line, regime.metric)
+        scores: Scores | None = TRAINERS[line["kind"]](problem, run, about, line, regime.metric)
     except DivergedError:
-        valid, test = (np.full(len(part.y), math.nan) for part in (problem.valid, problem.test))
+        scores = None
+    return _record(run, regime, problem, scores, time.perf_counter() - began, "cpu")
+
+
+def train_by_turns(
+    runs: Iterable[Run], regime: Regime, folder: Path, device: str, at_once: int
+) -> Iterator[tuple[Run, Record]]:
+    """The same on a GPU, of networks for pictures: each run comes with its record as it ends."""
+    under_way = dict[int, tuple[Run, Problem, float]]()
+    problems = dict[Any, Problem]()
+
+    def configs() -> Iterator[dict[str, Any]]:
+        for number, run in enumerate(runs):
+            rows = run.setting.condition, run.seed
+            if rows not in problems:
+                problems.clear()
+                problems[rows] = _problem(run, regime, folder)
+            under_way[number] = run, problems[rows], time.perf_counter()
+            plan = _plan_of(run, regime)
+            yield fit_arguments(problems[rows], run, *plan, regime.metric, device)
+
+    for number, outcome in Sweep(configs(), torch.device(device), at_once):
+        run, problem, began = under_way.pop(number)
+        scores = None
+        if not isinstance(outcome, DivergedError):
+            parts = (problem.valid, problem.test)
+            valid, test = (picture_scores(outcome.model, part, device) for part in parts)
+            scores = valid, test
+        yield run, _record(run, regime, problem, scores, time.perf_counter() - began, device)
+
+
+def _problem(run: Run, regime: Regime, folder: Path) -> Problem:
+    dataset, condition = run.setting.dataset, regime.conditions[run.setting.condition]
+    if dataset in named_pictures():
+        return make_pictures(folder, dataset, condition, run.seed)
+    return make_problem(folder, dataset, condition, run.seed, regime.columns.get(dataset))
+
+
+def _plan_of(run: Run, regime: Regime) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What the file says of the model, its steps perhaps the condition's, and of the line."""
+    about, own = regime.models[run.setting.model], regime.conditions[run.setting.condition]
+    steps = {"steps": own["steps"]} if "steps" in own else {}
+    return {**about, **steps}, regime.lines[run.setting.model][run.line]
+
+
+def _record(
+    run: Run, regime: Regime, problem: Problem, scores: Scores | None, seconds: float, device: str
+) -> Record:
+    """The line of a run's file; scores are None of one that diverged."""
+    judged = dict.fromkeys([*JUDGED, regime.metric])
+    valid, test = scores or (torch.tensor([math.nan]),) * 2
     return {
         "key": run.key,
         **run.setting._asdict(),
@@ -54,8 +99,8 @@ def train_run(run: Run, regime: Regime, folder: Path) -> dict[str, Any]:
         "valid": _judge(regime.metric, valid, problem.valid),
         "test": {name: _judge(name, test, problem.test) for name in judged},
         "counts": problem.counts(),
-        "seconds": round(time.perf_counter() - began, 2),
-        **provenance("cpu"),
+        "seconds": round(seconds, 2),
+        **provenance(device),
     }
 
 
@@ -232,7 +277,18 @@ def optimum(loss: Callable[[Tensor], Tensor], start: Tensor, pull: float) -> Ten
     return torch.from_numpy(found.x)
 
 
+def train_pictures(
+    problem: Problem, run: Run, about: Mapping[str, Any], line: Mapping[str, Any], metric: str
+) -> Scores:
+    """A ResNet-20, on the CPU."""
+    arguments = fit_arguments(problem, run, about, line, metric, "cpu")
+    model = fit(**arguments, device="cpu", progress=False).model
+    valid, test = (picture_scores(model, x, "cpu") for x in (problem.valid, problem.test))
+    return valid, test
+
+
 TRAINERS = {
+    "pictures": train_pictures,
     "network": train_network,
     "trees": train_trees,
     "logistic regression": train_logistic_regression,
