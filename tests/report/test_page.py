@@ -773,7 +773,7 @@ def test_the_same_evaluation_gives_the_same_page_and_settings_stay(tmp_path, usu
 def test_a_page_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "page.html"
     path.write_text("old")
-    monkeypatch.setattr("aucmax.report.sections.layout", lambda _: [])
+    monkeypatch.setattr("aucmax.report.sections.layout", lambda *_: [])
     monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_model_page(path, Evaluation.from_dict(make_evaluation()))

@@ -20,7 +20,8 @@ from sklearn.metrics import roc_auc_score
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
-from aucmax.cli._tables import fit, summary
+from aucmax.cli._tables import fit
+from aucmax.cli._words import summary
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file, preview_file
 from aucmax.tables.encoder import TableEncoder
@@ -486,7 +487,8 @@ def test_few_rows_to_judge_by_are_counted(folder, capsys, tmp_path):
     judged = evaluate_file(place / "model", tmp_path / "few.csv")
     peers = tuple(replace(peer, p_value=None) for peer in fitted.evaluation.peers)
     parts = {**fitted.evaluation.parts, **judged.parts}
-    said = summary(replace(judged, parts=parts, peers=peers))
+    columns = fitted.evaluation.columns
+    said = summary(replace(judged, parts=parts, peers=peers, columns=columns))
     assert said.startswith("columns of the 400 rows to train on and to stop by:\ncolumn ")
     assert f"of the rows to judge by are 'yes' (3 of {len(few)})" in said
     assert needed in said.splitlines()

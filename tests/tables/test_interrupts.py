@@ -12,10 +12,10 @@ from experiment_helpers import Command
 from fit_commands import COMMAND, SIGNALS, FitCommand, outcome_of, write_rows
 
 from aucmax.cli import main
+from aucmax.report.unfinished import work_folder
 from aucmax.signals import Stopped
 from aucmax.tables import fit_file
 from aucmax.tables.ensemble.kinds import FITS
-from aucmax.tables.unfinished import work_folder
 
 pytestmark = pytest.mark.xdist_group("shell")
 

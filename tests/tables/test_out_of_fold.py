@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from aucmax import metrics
-from aucmax.cli._tables import summary
+from aucmax.cli._words import summary
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import fit_file
 from aucmax.tables.fit import TableFile

@@ -9,7 +9,7 @@ from refusals import refused
 
 from aucmax import AUCClassifier, metrics
 from aucmax.cli import main
-from aucmax.cli._tables import summary
+from aucmax.cli._words import summary
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.peers import compare
 from aucmax.tables import evaluate_file, fit_file, tune_file, write_report

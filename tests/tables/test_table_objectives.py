@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
-from aucmax.cli._tables import summary
+from aucmax.cli._words import summary
 from aucmax.judge.evaluation import Evaluation
 from aucmax.metrics import roc_auc
 from aucmax.signals import Stopped

@@ -17,7 +17,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
-from aucmax.cli._tables import in_words
+from aucmax.cli._words import in_words
 from aucmax.tables import evaluate_file, fit_file, predict_file, search, tune_file
 from aucmax.tables.fit import TableFile
 from aucmax.tables.search import Trial, Tuning

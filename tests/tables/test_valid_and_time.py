@@ -9,7 +9,7 @@ from refusals import refused
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
-from aucmax.cli._tables import Kinds
+from aucmax.cli._options import Kinds
 from aucmax.judge.calibration import fit_platt
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file

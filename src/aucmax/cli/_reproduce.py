@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import time
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+
+from aucmax.cli._options import Count, Folder, Seconds
 
 Experiment = Literal["figure1", "figure2", "figure3", "readings", "study"]
 Regime = Literal[
@@ -17,9 +18,6 @@ Regime = Literal[
 DataSet = Literal["digits", "cifar10", "cifar100", "stl10", "catdog"]
 Protocol = Literal["paper", "paper-after", "paper-none", "strong"]
 # Options that need not be given: their help says what is done then.
-Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")]
-Seconds = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="")]
-Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
 Fractions = Annotated[tuple[float, ...], tyro.conf.arg(metavar="F ...", help_behavior_hint="")]
 Numbers = Annotated[tuple[float, ...], tyro.conf.arg(metavar="X ...", help_behavior_hint="")]
 Protocols = Annotated[tuple[Protocol, ...], tyro.conf.arg(help_behavior_hint="")]

@@ -4,54 +4,47 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
-from aucmax import checks, distributed
-from aucmax.cli._reproduce import Count, Folder, Seconds
+from aucmax import distributed
+from aucmax.cli._cores import limited_cores
+from aucmax.cli._options import (
+    TEST_SHARE,
+    Column,
+    Count,
+    Files,
+    Folder,
+    Id,
+    Kinds,
+    Label,
+    Metric,
+    Model,
+    More,
+    Names,
+    Quality,
+    Seconds,
+    Target,
+    Threshold,
+    named,
+)
+from aucmax.cli._words import (
+    aucs_in_words,
+    in_words,
+    preview_in_words,
+    say_all,
+    say_predictions,
+    summary,
+    tell,
+)
 from aucmax.judge.binary import BinaryRows
-from aucmax.judge.evaluation import Evaluation, Part, compare_aucs
-from aucmax.judge.interval import Interval
-from aucmax.judge.threshold import Rule
 from aucmax.report import words
 from aucmax.tables.read_options import ReadOptions
-from aucmax.train.metrics import FORMS, ROC_AUC, MetricName, metric_in_records
+from aucmax.train.metrics import metric_in_records
 from aucmax.train.objectives import ObjectiveName
-
-if TYPE_CHECKING:
-    from aucmax.judge.evaluation import Column as ColumnRecord
-    from aucmax.tables import Fitted, Preview, Tuning
-
-
-def _named(metavar: str) -> Any:
-    """An option's value in the help, which says nothing of a default."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
-
-
-Files = Annotated[
-    tuple[Path, ...],
-    tyro.conf.Positional,
-    tyro.conf.arg(metavar="FILE ...", help_behavior_hint="(required)"),
-]
-Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-Label = Annotated[str | None, _named("LABEL")]
-Target = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
-Column = Annotated[str | None, _named("COLUMN")]
-Id = Annotated[str | None, tyro.conf.arg(name="id", metavar="COLUMN", help_behavior_hint="")]
-Threshold = Annotated[
-    str | None,
-    _named("VALUE|cost=R|recall=S|precision=S"),
-]
-Names = Annotated[tuple[str, ...], _named("COLUMN ...")]
-Quality = Literal["fast", "good", "best"]
-Kinds = tuple[Literal["network", "ce-network", "boosting", "forest", "logistic"], ...]
-More = Annotated[tuple[Path, ...], _named("FILE ...")]
-Metric = Annotated[MetricName | None, _named("|".join(FORMS))]
 
 
 @dataclass(frozen=True)
@@ -59,15 +52,14 @@ class Reading(ReadOptions):
     # The same, with words for the help.
     __doc__ = ReadOptions.__doc__
 
-    separator: Annotated[str | None, _named("CHARACTER")] = None
-    decimal: Annotated[str | None, _named("CHARACTER")] = None
-    encoding: Annotated[str | None, _named("NAME")] = None
-    na_values: Annotated[tuple[str, ...], _named("TEXT ...")] = ()
-    categories: Annotated[tuple[str, ...], _named("COLUMN ...")] = ()
+    separator: Annotated[str | None, named("CHARACTER")] = None
+    decimal: Annotated[str | None, named("CHARACTER")] = None
+    encoding: Annotated[str | None, named("NAME")] = None
+    na_values: Annotated[tuple[str, ...], named("TEXT ...")] = ()
+    categories: Annotated[tuple[str, ...], named("COLUMN ...")] = ()
 
 
 AS_FOUND = Reading()
-TEST_SHARE = 0.2
 
 
 def fit(
@@ -83,8 +75,8 @@ def fit(
     exact_labels: bool = False,
     reading: Reading = AS_FOUND,
     valid: More = (),
-    quality: Annotated[Quality | None, _named("{fast,good,best}")] = None,
-    models: Annotated[Kinds, _named("MODEL ...")] = (),
+    quality: Annotated[Quality | None, named("{fast,good,best}")] = None,
+    models: Annotated[Kinds, named("MODEL ...")] = (),
     objective: ObjectiveName = "auc+ce",
     metric: Metric = None,
     threshold: Threshold = None,
@@ -177,7 +169,7 @@ def fit(
                     f"--{option} must not be given with --streaming, {why}, found {value!r}"
                 )
         del given["group"], given["time"]
-    with _cores(threads):
+    with limited_cores(threads):
         if dry_run:
             about = given.keys() & {
                 "positive", "drop", "weight", "group", "time", "id_column", "exact_labels",
@@ -191,40 +183,7 @@ def fit(
         else:
             fitted = fit_file(data, target, valid=valid, test_share=test_share, **given)
     if distributed.is_first():
-        _say_all(fitted, summary(fitted.evaluation), quiet)
-
-
-@contextmanager
-def _cores(count: int | None) -> Iterator[None]:
-    """At most so many for torch, Arrow and scikit-learn; None leaves them what they take."""
-    import pyarrow
-    from threadpoolctl import threadpool_limits
-
-    from aucmax.threads import threads
-
-    if count is None:
-        with threads(None):
-            yield
-        return
-    before = pyarrow.cpu_count()
-    with threadpool_limits(checks.count("threads", count)), threads(count):
-        pyarrow.set_cpu_count(count)
-        try:
-            yield
-        finally:
-            pyarrow.set_cpu_count(before)
-
-
-def _say_all(fitted: Fitted, text: str, quiet: bool) -> None:
-    where = f"The model is in {fitted.folder}, its report is {fitted.report}"
-    if quiet:
-        evaluation = fitted.evaluation
-        print(*_aucs_in_words(evaluation), where, sep="\n")
-        return
-    print(text)
-    if fitted.replaced:
-        print(f"note: the model that was in {fitted.folder} before is replaced")
-    print(f"\n{where}")
+        say_all(fitted, summary(fitted.evaluation), quiet)
 
 
 def tune(
@@ -282,7 +241,7 @@ def tune(
     """
     from aucmax.tables import tune_file
 
-    with _cores(None):
+    with limited_cores(None):
         fitted, tuning = tune_file(
             data, target, positive=positive, out=out, drop=drop, weight=weight, group=group,
             time=time, id_column=id_column, exact_labels=exact_labels, reading=reading,
@@ -292,7 +251,7 @@ def tune(
             command=shlex.join(["aucmax", *sys.argv[1:]]),
         )  # fmt: skip
     within = fitted.evaluation.compared_auc is not fitted.evaluation.auc
-    _say_all(fitted, f"{summary(fitted.evaluation)}\n\n{in_words(tuning, within)}", quiet)
+    say_all(fitted, f"{summary(fitted.evaluation)}\n\n{in_words(tuning, within)}", quiet)
     if not quiet:
         print(f"The trials are {fitted.folder / 'tuning.json'}")
 
@@ -304,7 +263,7 @@ def predict(
     id_column: Id = None,
     keep: Names = (),
     threshold: Threshold = None,
-    explain: Annotated[int, _named("N")] = 0,
+    explain: Annotated[int, named("N")] = 0,
     reading: Reading = AS_FOUND,
     device: str = "auto",
     threads: Count = None,
@@ -335,19 +294,12 @@ def predict(
     """
     from aucmax.tables import predict_file
 
-    with _cores(threads):
+    with limited_cores(threads):
         text, notes = predict_file(
             model, data, out, keep, id_column=id_column, threshold=threshold, explain=explain,
             device=device, reading=reading,
         )  # fmt: skip
-    *notes, counts = notes
-    _tell(() if quiet else notes)
-    if text is not None:
-        print(text, end="", flush=True)
-    elif not quiet:
-        print(f"The predictions are in {out}")
-    if not quiet:
-        print(counts, file=sys.stderr)
+    say_predictions(text, notes, out, quiet)
 
 
 def evaluate(
@@ -374,18 +326,18 @@ def evaluate(
     """
     from aucmax.tables import evaluate_file
 
-    with _cores(threads):
+    with limited_cores(threads):
         evaluation = evaluate_file(
             model, data, weight=weight, group=group, device=device, reading=reading
         )
     if quiet:
-        print(*_aucs_in_words(evaluation), sep="\n")
+        print(*aucs_in_words(evaluation), sep="\n")
         return
-    _tell(evaluation.notes)
+    tell(evaluation.notes)
     rows, labels = evaluation.rows, evaluation.labels
     counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
     print(f"{sum(rows.counts):,} rows: {counts}")
-    print(*_aucs_in_words(evaluation), sep="\n")
+    print(*aucs_in_words(evaluation), sep="\n")
     if isinstance(rows, BinaryRows):
         at, (negatives, positives) = rows.at_threshold, rows.counts
         found, alone = f"{at.hits:,} of {positives:,}", f"{at.left_alone:,} of {negatives:,}"
@@ -407,11 +359,17 @@ def report(model: Model) -> None:
     """Write a model's report again.
 
     Args:
-        model: The folder that aucmax fit made.
+        model: The folder that aucmax fit or fit-images made.
     """
-    from aucmax.tables import write_report
+    from aucmax import images, tables
 
-    print(f"The report is {write_report(model)}")
+    of_kind = images if _is_of_pictures(model) else tables
+    print(f"The report is {of_kind.write_report(model)}")
+
+
+def _is_of_pictures(model: Path) -> bool:
+    """Whether fit-images has made a model's folder."""
+    return (model / "pictures.json").exists()
 
 
 def export(model: Model, onnx: Annotated[Path, tyro.conf.arg(metavar="FILE")]) -> None:
@@ -419,15 +377,17 @@ def export(model: Model, onnx: Annotated[Path, tyro.conf.arg(metavar="FILE")]) -
 
     The file takes columns that are encoded already, numeric (float32) and codes (int64), as
     model.encoder_.transform(table) gives them in Python, and gives the probabilities of aucmax
-    predict. Its metadata holds the names of columns and classes, the threshold and the encoder.
+    predict. Its metadata holds the names of columns and classes, the threshold and the encoder. Of
+    fit-images it takes pixels (float32, from 0 to 255) of pictures that are scaled as in training.
 
     Args:
-        model: The folder that aucmax fit or tune made.
+        model: The folder that aucmax fit, tune or fit-images made.
         onnx: The .onnx file to write.
     """
-    from aucmax.tables import export_onnx
+    from aucmax import images, tables
 
-    print(f"The model is in {export_onnx(model, onnx)}")
+    of_kind = images if _is_of_pictures(model) else tables
+    print(f"The model is in {of_kind.export_onnx(model, onnx)}")
 
 
 def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")) -> None:
@@ -441,186 +401,3 @@ def demo(out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("demo-model")
     table = write_demo_table(out.with_name(out.name + "-data.csv"))
     print(f"aucmax fit {table} --target malignant --out {out}\n")
     fit((table,), "malignant", out=out)
-
-
-def summary(evaluation: Evaluation) -> str:
-    """What a person wants to know first."""
-    parts = {"valid": Part(0), **evaluation.parts}
-    train, valid, test = (parts[part].rows for part in ("train", "valid", "test"))
-    described = train + valid if evaluation.parts["train"].counts else None
-    which = "some of the" if described is None else f"the {described:,}"
-    lines = [f"columns of {which} rows to train on{' and to stop by' if valid else ''}:"]
-    lines += columns_in_words(evaluation.columns[:MOST_LISTED], described)
-    if (more := len(evaluation.columns) - MOST_LISTED) > 0:
-        lines.append(f"and {more} more columns: --dry-run lists all")
-    lines += ["", *(f"note: {note}" for note in evaluation.notes)]
-    lines += [
-        f"note: objective {x.objective!r} was chosen from {len(evaluation.candidates)} by the rows "
-        f"to stop by"
-        for x in evaluation.candidates
-        if x.chosen
-    ]
-    stop = f", {valid:,} to stop by" if valid else ""
-    lines.append(f"{train:,} rows to train on{stop}, {test:,} to judge by")
-    rows, auc = evaluation.rows, evaluation.compared_auc
-    within = auc is not evaluation.auc
-    if isinstance(rows, BinaryRows):
-        share = words.percent(rows.base_rate).replace(words.NO_BREAK, "")
-        about = f"{rows.counts[1]:,} of {test:,}"
-        by = "" if rows.weight is None else ", by weight,"
-        lines.append(f"{share} of the rows to judge by{by} are {rows.yes!r} ({about})")
-    lines += [*models_in_words(evaluation), *_aucs_in_words(evaluation)]
-    if (promised := evaluation.promised) is not None:
-        held = words.promise_held(promised, auc)
-        said = _auc_in_words(promised, within=within)
-        lines.append(f"promised before: {said}; the test rows {held}")
-    if evaluation.metric != ROC_AUC.name and evaluation.score is not None:
-        peers = "".join(f", of {x.name} {x.score:.4f}" for x in evaluation.peers)
-        label = metric_in_records(evaluation.metric).label
-        lines.append(f"{label} {evaluation.score:.4f}{peers}")
-    for x in evaluation.peers:
-        if x.p_value is None:
-            lines.append(f"{x.name}: {_auc_in_words(x.compared_auc, within=within)}")
-        else:
-            aucs = auc.value, x.compared_auc.value
-            lines.append(_against(x.name, *aucs, x.p_value, within))
-    if not evaluation.is_enough:
-        lines.append(words.too_few(evaluation, repr))
-    if isinstance(rows, BinaryRows):
-        by = f"rows to {'stop by' if valid else 'train on'}"
-        by += ", out of fold" * evaluation.is_cross_fitted
-        lines.append(_threshold_in_words(rows, Rule.read(evaluation.threshold_rule), by))
-    if evaluation.doubtful:
-        first, count = evaluation.doubtful[0], words.plural(len(evaluation.doubtful), "label")
-        lines.append(
-            f"{count} worth checking: see the report; the first is {first.label!r} of row "
-            f"{first.row:,}"
-        )
-    return "\n".join(lines)
-
-
-MOST_LISTED = 30
-"""Columns that are listed after training; --dry-run lists all."""
-
-
-def columns_in_words(columns: Sequence[ColumnRecord], rows: int | None) -> list[str]:
-    """What each column was taken for, in lines below each other.
-
-    Args:
-        columns: to list.
-        rows: how many they describe; None if that is unknown.
-    """
-    table = [("column", "taken as", "missing", "values", "most often")]
-    for x in columns:
-        kind = f"{x.kind}, written {x.written}" if x.written else x.kind
-        missing = f"{x.missing:.1%}"
-        if rows is not None:
-            missing = f"{round(x.missing * rows):,} ({missing})" if x.missing else "0"
-        table.append((x.name, kind, missing, f"{x.distinct:,}", x.typical))
-    return _aligned([[words.short(cell, 32) for cell in line] for line in table], "<<>><")
-
-
-def models_in_words(evaluation: Evaluation) -> list[str]:
-    """What each is worth, in lines below each other; nothing of one alone."""
-    if len(evaluation.models) < 2:
-        return []
-    within = WITHIN * (evaluation.compared_auc is not evaluation.auc)
-    judged = "out of fold" if evaluation.is_cross_fitted else "of the rows to stop by"
-    lines = [["model", "weight", f"AUC{within} {judged}", ""]]
-    for x in evaluation.models:
-        auc = "" if x.auc is None else f"{x.auc.value:.4f}, {x.auc.low:.4f} to {x.auc.high:.4f}"
-        weight = f"{x.weight:.0%}" if x.weight else ""
-        left_out = f"left out: {words.short(x.left_out, 200)}" if x.left_out else ""
-        lines.append([words.short(x.name, 32), weight, auc, left_out])
-    return _aligned(lines, "<><<")
-
-
-def _aligned(lines: Sequence[Sequence[str]], sides: str) -> list[str]:
-    """Cells below each other, of each column at its left or right side."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(f"{x:{side}{n}}" for x, side, n in zip(line, sides, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-
-
-def preview_in_words(preview: Preview) -> str:
-    """What is understood of a file."""
-    rows = sum(preview.labels.values())
-    counts = ", ".join(f"{n:,} {label!r}" for label, n in preview.labels.items())
-    lines = [*columns_in_words(preview.columns, rows), "", f"{rows:,} rows: {counts}"]
-    return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
-
-
-def in_words(tuning: Tuning, within: bool = False) -> str:
-    """The best options, and how they do beside the defaults, perhaps within groups."""
-    best, defaults, trials = tuning.best, tuning.defaults, len(tuning.trials)
-    chosen = {name: best.options[name] for name in tuning.searched}
-    shown = ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in chosen.items()
-    )
-    if best.options == defaults.options:
-        return f"of {trials} trials the defaults were the best: {shown}"
-    known = defaults.validation_score
-    before = "the defaults diverged" if known is None else f"of the defaults {known:.4f}"
-    lines = [
-        f"the best of {trials} trials: {shown}",
-        f"validation {tuning.metric.label}, mean of {len(best.folds or [])} folds: "
-        f"{best.validation_score:.4f}, "
-        f"{before} (the best of many looks better than it is)",
-    ]
-    ours, theirs, p_value = best.test_auc, defaults.test_auc, defaults.p_value
-    if ours and theirs:
-        if p_value is None:
-            lines.append(f"the defaults: AUC{WITHIN * within} {theirs:.4f}")
-        else:
-            lines.append(_against("the defaults", ours, theirs, p_value, within))
-    return "\n".join(lines)
-
-
-def _aucs_in_words(evaluation: Evaluation) -> list[str]:
-    """A line on the AUC, and one on that within groups if rows have some."""
-    groups, labels = evaluation.groups, evaluation.labels
-    which = ", the mean over pairs of classes (Hand and Till)" if len(labels) > 2 else ""
-    lines = [_auc_in_words(evaluation.auc) + which]
-    if groups is not None and groups.auc is not None:
-        has = "has" if groups.compared == 1 else "have"
-        lines.append(
-            f"{_auc_in_words(groups.auc, within=True)}: how often a {labels[1]!r} is ranked above "
-            f"a {labels[0]!r} of the same {groups.column!r}; {groups.compared:,} of "
-            f"{words.plural(groups.count, 'group')} {has} both"
-        )
-    return lines
-
-
-def _auc_in_words(auc: Interval, within: bool = False) -> str:
-    interval = f"{auc.level:.0%} interval {auc.low:.4f} to {auc.high:.4f}"
-    return f"AUC{WITHIN * within} {auc.value:.4f}, {interval}"
-
-
-WITHIN = " within groups"
-
-
-def _threshold_in_words(rows: BinaryRows, rule: Rule, by: str) -> str:
-    how = {"balanced": "the best balanced accuracy", "proba": "one half", "value": "as said"}
-    chosen = how.get(rule.kind, str(rule)) + (f" of the {by}" if rule.needs_rows else "")
-    at = rows.at_threshold
-    precision = "none flagged" if at.precision is None else f"precision {at.precision:.3f}"
-    return (
-        f"{rows.yes!r} from {rows.threshold:.4g} on ({chosen}): recall {at.recall:.3f}, "
-        f"{precision} of the rows to judge by"
-    )
-
-
-def _against(name: str, ours: float, theirs: float, p_value: float, within: bool = False) -> str:
-    said = compare_aucs(ours, theirs, p_value)
-    return (
-        f"against {name}, AUC{WITHIN * within} {theirs:.4f}: {ours - theirs:+.4f}, "
-        f"p = {p_value:.2g}, {'no clear difference' if said == 'same' else said}"
-    )
-
-
-def _tell(notes: Sequence[str]) -> None:
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)

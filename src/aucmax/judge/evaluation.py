@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import math
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -20,6 +22,7 @@ from aucmax.judge.interval import Interval, are_enough, rows_needed
 from aucmax.judge.multiclass import MulticlassRows
 from aucmax.train import Candidate
 from aucmax.train.metrics import Scored, metric_in_records
+from aucmax.version import __version__
 
 NAME, ARRAYS = "evaluation", ("probability", "classes", "weight")
 SIGNIFICANT = 0.05
@@ -482,6 +485,16 @@ class Evaluation:
         content = checkpoint.load(folder, NAME)
         arrays = {name: content[name].numpy() for name in ARRAYS if name in content}
         return cls.from_dict({**content, **arrays})
+
+
+def versions() -> dict[str, str]:
+    """Of the software, and the day."""
+    return {
+        "aucmax": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": datetime.date.today().isoformat(),
+    }
 
 
 def _interval(content: Mapping[str, float] | None) -> Interval | None:

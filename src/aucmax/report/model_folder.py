@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from aucmax import disk
 from aucmax.judge.evaluation import Evaluation
-from aucmax.tables.classifier import AUCClassifier
-from aucmax.tables.several import files_of
 
 FILES = {
     "model.json", "model.safetensors", "evaluation.json", "evaluation.safetensors", "report.html",
-    "tuning.json",
+    "tuning.json", "pictures.json", "pictures.safetensors",
 }  # fmt: skip
 """All that is ever in a model's folder; with others in it, it is not replaced."""
 
 
 class Fitted(NamedTuple):
-    """What :func:`aucmax.tables.fit_file` has written.
+    """What a command has written.
 
     Attributes:
         folder: of the model.
@@ -32,18 +30,10 @@ class Fitted(NamedTuple):
     """
 
     folder: Path
-    model: AUCClassifier
+    model: Any
     evaluation: Evaluation
     report: Path
     replaced: bool
-
-
-def choose(out: str | Path | None, data: str | Path) -> Path:
-    """Where the model goes: if nobody says, the folder's or first file's name with "-model"."""
-    if out is not None:
-        return Path(out).resolve()
-    named = Path(data) if Path(data).is_dir() else Path(files_of(data)[0])
-    return Path(f"{named.resolve().name.split('.')[0]}-model").resolve()
 
 
 def check_free(folder: Path) -> None:
@@ -79,17 +69,17 @@ def holds_model(folder: Path) -> bool:
 
 def write(
     folder: Path,
-    model: AUCClassifier,
+    model: Any,
     evaluation: Evaluation,
-    more: Mapping[str, dict[str, Any]] | None = None,
+    write_more: Callable[[Path], object] = lambda fresh: None,
 ) -> Fitted:
     """Write all files or none: they are made beside the folder, which then takes their place.
 
     Args:
         folder: see :func:`check_free`.
-        model: fitted.
+        model: fitted; it saves itself into a folder.
         evaluation: of the model.
-        more: further files of JSON, by their names.
+        write_more: writes further files into a folder, which may be ``report.html`` itself.
 
     Raises:
         ValueError: if somebody has put something there while the model was trained.
@@ -101,9 +91,9 @@ def write(
     try:
         model.save(fresh)
         evaluation.write(fresh)
-        write_model_page(fresh / "report.html", evaluation)
-        for name, content in (more or {}).items():
-            disk.write_json(fresh / name, content)
+        write_more(fresh)
+        if not (fresh / "report.html").exists():
+            write_model_page(fresh / "report.html", evaluation)
         _check_content(folder)  # just before it is replaced
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -407,13 +407,17 @@ def made(evaluation: Evaluation, rows: Rows) -> Content:
     }
 
 
-def layout(evaluation: Evaluation) -> list[list[Section]]:
-    """The sections in their order; those of one list stand side by side where there is room."""
+def layout(evaluation: Evaluation, more: Sequence[Section] = ()) -> list[list[Section]]:
+    """The sections in their order; those of one list stand side by side where there is room.
+
+    Those that somebody adds come where a table's columns would.
+    """
     rows = evaluation.rows
     of_models = [] if len(evaluation.models) < 2 else [[models]]
     labels = [] if evaluation.doubtful is None else [[doubtful]]
     of_network = [[training]] if evaluation.history or not evaluation.models else []
-    end = [[importance], *labels, [data], [made]]
+    of_columns = [[importance]] if evaluation.columns or not more else []
+    end = [*([x] for x in more), *of_columns, *labels, [data], [made]]
     if isinstance(rows, BinaryRows):
         pairs = [[roc, precision], [probabilities, calibration]]
         return [[answer], *pairs, *of_models, *of_network, [thresholds], *end]

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from aucmax import disk
+from aucmax.report import model_folder
 from aucmax.signals import Stopped
-from aucmax.tables import model_folder
 from aucmax.version import __version__
 
 OURS = re.compile(r"\.lock|[0-9a-f]{12}(\.json(\.tmp)?)?")
@@ -33,7 +33,7 @@ def work_folder(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterato
     begun. Where nothing tells a setting from another, as of a lambda, none is found again.
 
     Args:
-        folder: of the model, which must be free, see :func:`aucmax.tables.model_folder.check_free`.
+        folder: of the model, which must be free, see :func:`aucmax.report.model_folder.check_free`.
         settings: all that decides the result.
         say: whether to note on standard error that there is work of other settings.
 

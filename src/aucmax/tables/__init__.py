@@ -9,7 +9,7 @@ The way of a table, and the modules that it passes:
    input as scikit-learn does (``inputs``), learns from streams too (``online``), scores rows and
    calibrates the scores (``scoring``), and is kept in files (``store``);
 5. the rows kept apart are scored once and judged (``evaluate``), and all of it is put into a
-   folder (``model_folder``).
+   folder (``report.model_folder``).
 
 ``fit`` walks it; ``search`` does so with the best options of many, ``streaming`` with files larger
 than memory. ``predict``, with ``explain``, and ``export`` are what other commands do.
@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aucmax.report.model_folder import Fitted as Fitted
     from aucmax.tables.classifier import AUCClassifier as AUCClassifier
     from aucmax.tables.columns import Columns as Columns
     from aucmax.tables.columns import columns_of as columns_of
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from aucmax.tables.fit import Preview as Preview
     from aucmax.tables.fit import fit_file as fit_file
     from aucmax.tables.fit import preview_file as preview_file
-    from aucmax.tables.model_folder import Fitted as Fitted
     from aucmax.tables.predict import predict_file as predict_file
     from aucmax.tables.read_options import ReadOptions as ReadOptions
     from aucmax.tables.search import Tuned as Tuned
@@ -50,8 +50,7 @@ _NAMES = {
     "explain": ["Explanation", "explain_rows"],
     "export": ["export_onnx"],
     "files": ["read_table"],
-    "fit": ["Preview", "fit_file", "preview_file"],
-    "model_folder": ["Fitted"],
+    "fit": ["Fitted", "Preview", "fit_file", "preview_file"],
     "predict": ["predict_file"],
     "read_options": ["ReadOptions"],
     "search": ["Tuned", "Tuning", "tune_file"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import platform
 import shlex
 from collections import Counter
 from dataclasses import replace
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aucmax import disk, metrics
@@ -27,6 +25,7 @@ from aucmax.judge.evaluation import (
     Importance,
     Model,
     Part,
+    versions,
 )
 from aucmax.judge.interval import Interval
 from aucmax.tables._values import to_text
@@ -41,7 +40,6 @@ from aucmax.tables.samples import fair_sample, some_groups
 from aucmax.tables.several import Paths, files_of, listed
 from aucmax.tables.store import plain_number
 from aucmax.train.options import find_device
-from aucmax.version import __version__
 
 MOST_DOUBTFUL = 20
 """Labels worth checking that are listed."""
@@ -217,16 +215,6 @@ def _describe(name: str, kind: str, values: NDArray[Any]) -> Column:
             midnight = datetime.datetime.min
             typical = str((midnight + datetime.timedelta(seconds=float(typical))).time())
     return Column(name, kind, 1 - len(there) / len(values), len(distinct), typical)
-
-
-def versions() -> dict[str, str]:
-    """Of the software, and the day."""
-    return {
-        "aucmax": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": datetime.date.today().isoformat(),
-    }
 
 
 def evaluate_file(

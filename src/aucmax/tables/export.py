@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from aucmax import checks
-from aucmax.disk import atomic_write
 from aucmax.judge.calibration import Platt, Temperature
+from aucmax.onnx_file import check_onnx, write_onnx
 from aucmax.tables.classifier import AUCClassifier
-from aucmax.version import __version__
 
 ROWS = 3
 """Of the example that is traced; the file takes any number."""
@@ -51,15 +43,7 @@ def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
         ValueError: if the packages of ``aucmax[onnx]`` are missing, the folder holds no model, or
             one of the models is a classifier of another library.
     """
-    path = Path(path)
-    checks.choice("onnx", path.suffix, (".onnx",))
-    try:
-        for name in ("onnx", "onnxscript"):
-            importlib.import_module(name)
-    except ImportError as error:
-        raise ValueError(
-            f"export needs the packages onnx and onnxscript: pip install 'aucmax[onnx]' ({error})"
-        ) from None
+    path = check_onnx(path)
     if not isinstance(model, AUCClassifier):
         model = AUCClassifier.load(model)
     encoder, served = model.encoder_, Served(model)
@@ -68,27 +52,17 @@ def export_onnx(model: AUCClassifier | str | Path, path: str | Path) -> Path:
         "codes": (len(encoder.cardinalities), torch.int64),
     }
     example = {k: torch.zeros(ROWS, n, dtype=dtype) for k, (n, dtype) in sizes.items() if n}
-    shapes = {name: {0: torch.export.Dim("rows")} for name in example}
-    with _quiet(), torch.no_grad():
-        traced = torch.export.export(served, (), example, dynamic_shapes=shapes)
-        program: Any = torch.onnx.export(
-            traced, dynamo=True, verbose=False, dynamic_shapes=shapes,
-            input_names=list(example), output_names=["probabilities"],
-        )  # fmt: skip
-    program.model.metadata_props.update(
+    return write_onnx(
+        path, served, example, "rows", "probabilities",
         {
-            "aucmax": __version__,
             "threshold": repr(float(model.threshold_)),
             "classes": json.dumps(model.classes_.tolist()),
             "columns": json.dumps(encoder.names),
             "numeric": json.dumps(encoder.numeric_names),
             "codes": json.dumps(encoder.categorical_names),
             "encoder": json.dumps(encoder.to_dict()),
-        }
-    )
-    with atomic_write(path) as temporary:
-        program.save(temporary)
-    return path
+        },
+    )  # fmt: skip
 
 
 class Served(nn.Module):
@@ -127,17 +101,3 @@ class Served(nn.Module):
 def _shift(scale: Platt | Temperature) -> Tensor:
     found = scale.shifts if isinstance(scale, Temperature) else scale.shift
     return torch.tensor(found, dtype=torch.float64)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what the exporter says of itself and of packages that are not needed."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)

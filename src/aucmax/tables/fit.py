@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 
 from aucmax import checks, disk
 from aucmax.data.groups import are_compared
-from aucmax.judge.evaluation import Column, Evaluation, Part, Peer
+from aucmax.judge.evaluation import Column, Evaluation, Part, Peer, versions
 from aucmax.judge.interval import Interval
 from aucmax.judge.peers import compare_with_peers
 from aucmax.judge.threshold import Rule
+from aucmax.report import model_folder
+from aucmax.report.model_folder import Fitted
+from aucmax.report.unfinished import work_folder
 from aucmax.report.words import plural
-from aucmax.tables import evaluate, model_folder
+from aucmax.tables import evaluate
 from aucmax.tables._values import to_text
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import Encoded, TableEncoder
@@ -27,11 +30,9 @@ from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.folds import count_known, held_out
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import Labeled, read_labeled
-from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
-from aucmax.tables.several import Paths, as_paths, files_of, listed
+from aucmax.tables.several import Paths, as_paths, files_of, listed, model_folder_of
 from aucmax.tables.store import plain_number
-from aucmax.tables.unfinished import work_folder
 from aucmax.train.metrics import metric_in_records
 from aucmax.train.objectives import parts_of
 
@@ -112,7 +113,7 @@ def fit_file(
         exact_labels=exact_labels, weight=weight, group=group, time=time, id_column=id_column,
         reading=reading or ReadOptions(), valid=as_paths(valid) if valid else (),
     )  # fmt: skip
-    folder = model_folder.choose(out, paths[0])
+    folder = model_folder_of(out, paths[0])
     with work_folder(folder, file.settings("fit", file.digest, options), progress) as work:
         train, test, given = file.split()
         options = {"time_limit": time_limit, "verbose": progress, **options}
@@ -396,7 +397,7 @@ def judge(
         candidates=model.candidates_,
         seconds=_seconds(model),
         command=command,
-        versions=evaluate.versions(),
+        versions=versions(),
         weight=test.weight,
         weight_column=file.weight,
         groups=groups,

@@ -22,9 +22,11 @@ from aucmax.judge.interval import are_enough
 from aucmax.judge.peers import compare as compare_scores
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
+from aucmax.report import model_folder
+from aucmax.report.model_folder import Fitted
+from aucmax.report.unfinished import work_folder
 from aucmax.search import open_journal, require_optuna
 from aucmax.signals import Stopped, saying_so
-from aucmax.tables import model_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.ensemble.fitting import FittedModels
@@ -33,10 +35,8 @@ from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.fit import TableFile, fit_rows, groups_in_words, judge
 from aucmax.tables.folds import Folds, make_folds
 from aucmax.tables.labeled import Labeled
-from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
-from aucmax.tables.several import Paths, as_paths
-from aucmax.tables.unfinished import work_folder
+from aucmax.tables.several import Paths, as_paths, model_folder_of
 from aucmax.threads import cores
 from aucmax.train import DivergedError, Outcome, Sweep
 from aucmax.train.metrics import FORMS, ROC_AUC, Metric, Scored, default_metric, find_metric
@@ -238,7 +238,7 @@ def tune_file(
         raise ValueError(f"metric must be one of {', '.join(FORMS)}, found {metric.name!r}")
     if metric.needs_group and group is None:
         raise ValueError(f"group must be given for the metric {metric.name!r}, found none")
-    folder = model_folder.choose(out, paths[0])
+    folder = model_folder_of(out, paths[0])
     settings = file.settings("tune", file.digest, options)
     with saying_so(), work_folder(folder, settings, progress) as work:
         train, test, _ = read_folds(file, file.digest)
@@ -266,7 +266,12 @@ def tune_file(
             best=replace(tuning.best, test_auc=auc),
             defaults=_compared(tuning, auc, scored, train, test, file.seed, work),
         )
-        fitted = model_folder.write(folder, model, evaluation, {"tuning.json": tuning.to_dict()})
+        fitted = model_folder.write(
+            folder,
+            model,
+            evaluation,
+            lambda x: disk.write_json(x / "tuning.json", tuning.to_dict()),
+        )
         return Tuned(fitted, tuning)
 
 

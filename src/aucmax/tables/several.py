@@ -80,6 +80,14 @@ def listed(data: Paths) -> str:
     return " and ".join(as_paths(data))
 
 
+def model_folder_of(out: str | Path | None, data: str | Path) -> Path:
+    """Where a model goes: if nobody says, the folder's or first file's name with "-model"."""
+    if out is not None:
+        return Path(out).resolve()
+    named = Path(data) if Path(data).is_dir() else Path(files_of(data)[0])
+    return Path(f"{named.resolve().name.split('.')[0]}-model").resolve()
+
+
 def check_columns(paths: Sequence[str], tables: Sequence[pa.Table]) -> None:
     """Raise unless all files have the same columns, in whatever order."""
     names = dict.fromkeys(tables[0].column_names)

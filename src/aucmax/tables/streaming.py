@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from aucmax import checks, distributed
 from aucmax.judge.evaluation import Part
-from aucmax.tables import model_folder
+from aucmax.report import model_folder
+from aucmax.report.model_folder import Fitted
+from aucmax.report.unfinished import work_folder
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of, understood
 from aucmax.tables.csv_files import csv_format, drop_empty_ends, without_invisible, wrong
@@ -33,11 +35,17 @@ from aucmax.tables.labeled import (
     row_weights,
     without_target,
 )
-from aucmax.tables.model_folder import Fitted
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.scoring import Rows
-from aucmax.tables.several import Paths, as_paths, check_columns, files_of, listed, put_together
-from aucmax.tables.unfinished import work_folder
+from aucmax.tables.several import (
+    Paths,
+    as_paths,
+    check_columns,
+    files_of,
+    listed,
+    model_folder_of,
+    put_together,
+)
 from aucmax.train.options import find_device
 
 BATCH = 1024
@@ -108,7 +116,7 @@ def fit_stream(
         exact_labels=exact_labels, weight=weight, id_column=id_column,
         reading=reading,
     )  # fmt: skip
-    folder = model_folder.choose(out, paths[0])
+    folder = model_folder_of(out, paths[0])
     options = {"threshold": "balanced", "time_limit": time_limit, **SMALLER, **options}
     with distributed.process_group(find_device(options.get("device", "auto"))):
         groups = RowGroups(paths, reading)

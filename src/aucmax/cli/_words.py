@@ -1,0 +1,230 @@
+"""What commands print."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aucmax.judge.binary import BinaryRows
+from aucmax.judge.evaluation import Evaluation, Part, compare_aucs
+from aucmax.judge.interval import Interval
+from aucmax.judge.threshold import Rule
+from aucmax.report import words
+from aucmax.train.metrics import ROC_AUC, metric_in_records
+
+if TYPE_CHECKING:
+    from aucmax.judge.evaluation import Column as ColumnRecord
+    from aucmax.report.model_folder import Fitted
+    from aucmax.tables import Preview, Tuning
+
+
+def say_all(fitted: Fitted, text: str, quiet: bool) -> None:
+    where = f"The model is in {fitted.folder}, its report is {fitted.report}"
+    if quiet:
+        evaluation = fitted.evaluation
+        print(*aucs_in_words(evaluation), where, sep="\n")
+        return
+    print(text)
+    if fitted.replaced:
+        print(f"note: the model that was in {fitted.folder} before is replaced")
+    print(f"\n{where}")
+
+
+def say_predictions(text: str | None, notes: Sequence[str], out: Path | None, quiet: bool) -> None:
+    """Predictions, or where they are, and notes, the last of which comes after them."""
+    *first, counts = notes
+    tell(() if quiet else first)
+    if text is not None:
+        print(text, end="", flush=True)
+    elif not quiet:
+        print(f"The predictions are in {out}")
+    if not quiet:
+        print(counts, file=sys.stderr)
+
+
+def summary(evaluation: Evaluation, what: str = "rows") -> str:
+    """What a person wants to know first; ``what`` names that which is judged."""
+    parts = {"valid": Part(0), **evaluation.parts}
+    train, valid, test = (parts[part].rows for part in ("train", "valid", "test"))
+    described = train + valid if evaluation.parts["train"].counts else None
+    which = "some of the" if described is None else f"the {described:,}"
+    lines = []
+    if evaluation.columns:
+        lines += [f"columns of {which} rows to train on{' and to stop by' if valid else ''}:"]
+        lines += columns_in_words(evaluation.columns[:MOST_LISTED], described)
+        if (more := len(evaluation.columns) - MOST_LISTED) > 0:
+            lines.append(f"and {more} more columns: --dry-run lists all")
+        lines.append("")
+    lines += [f"note: {note}" for note in evaluation.notes]
+    lines += [
+        f"note: objective {x.objective!r} was chosen from {len(evaluation.candidates)} by the rows "
+        f"to stop by"
+        for x in evaluation.candidates
+        if x.chosen
+    ]
+    stop = f", {valid:,} to stop by" if valid else ""
+    lines.append(f"{train:,} {what} to train on{stop}, {test:,} to judge by")
+    rows, auc = evaluation.rows, evaluation.compared_auc
+    within = auc is not evaluation.auc
+    if isinstance(rows, BinaryRows):
+        share = words.percent(rows.base_rate).replace(words.NO_BREAK, "")
+        about = f"{rows.counts[1]:,} of {test:,}"
+        by = "" if rows.weight is None else ", by weight,"
+        lines.append(f"{share} of the {what} to judge by{by} are {rows.yes!r} ({about})")
+    lines += [*models_in_words(evaluation), *aucs_in_words(evaluation)]
+    if (promised := evaluation.promised) is not None:
+        held = words.promise_held(promised, auc)
+        said = _auc_in_words(promised, within=within)
+        lines.append(f"promised before: {said}; the test rows {held}")
+    if evaluation.metric != ROC_AUC.name and evaluation.score is not None:
+        peers = "".join(f", of {x.name} {x.score:.4f}" for x in evaluation.peers)
+        label = metric_in_records(evaluation.metric).label
+        lines.append(f"{label} {evaluation.score:.4f}{peers}")
+    for x in evaluation.peers:
+        if x.p_value is None:
+            lines.append(f"{x.name}: {_auc_in_words(x.compared_auc, within=within)}")
+        else:
+            aucs = auc.value, x.compared_auc.value
+            lines.append(_against(x.name, *aucs, x.p_value, within))
+    if not evaluation.is_enough:
+        lines.append(words.too_few(evaluation, repr))
+    if isinstance(rows, BinaryRows):
+        by = f"{what} to {'stop by' if valid else 'train on'}"
+        by += ", out of fold" * evaluation.is_cross_fitted
+        lines.append(_threshold_in_words(rows, Rule.read(evaluation.threshold_rule), by, what))
+    if evaluation.doubtful:
+        first, count = evaluation.doubtful[0], words.plural(len(evaluation.doubtful), "label")
+        lines.append(
+            f"{count} worth checking: see the report; the first is {first.label!r} of row "
+            f"{first.row:,}"
+        )
+    return "\n".join(lines)
+
+
+MOST_LISTED = 30
+"""Columns that are listed after training; --dry-run lists all."""
+
+
+def columns_in_words(columns: Sequence[ColumnRecord], rows: int | None) -> list[str]:
+    """What each column was taken for, in lines below each other.
+
+    Args:
+        columns: to list.
+        rows: how many they describe; None if that is unknown.
+    """
+    table = [("column", "taken as", "missing", "values", "most often")]
+    for x in columns:
+        kind = f"{x.kind}, written {x.written}" if x.written else x.kind
+        missing = f"{x.missing:.1%}"
+        if rows is not None:
+            missing = f"{round(x.missing * rows):,} ({missing})" if x.missing else "0"
+        table.append((x.name, kind, missing, f"{x.distinct:,}", x.typical))
+    return _aligned([[words.short(cell, 32) for cell in line] for line in table], "<<>><")
+
+
+def models_in_words(evaluation: Evaluation) -> list[str]:
+    """What each is worth, in lines below each other; nothing of one alone."""
+    if len(evaluation.models) < 2:
+        return []
+    within = WITHIN * (evaluation.compared_auc is not evaluation.auc)
+    judged = "out of fold" if evaluation.is_cross_fitted else "of the rows to stop by"
+    lines = [["model", "weight", f"AUC{within} {judged}", ""]]
+    for x in evaluation.models:
+        auc = "" if x.auc is None else f"{x.auc.value:.4f}, {x.auc.low:.4f} to {x.auc.high:.4f}"
+        weight = f"{x.weight:.0%}" if x.weight else ""
+        left_out = f"left out: {words.short(x.left_out, 200)}" if x.left_out else ""
+        lines.append([words.short(x.name, 32), weight, auc, left_out])
+    return _aligned(lines, "<><<")
+
+
+def _aligned(lines: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Cells below each other, of each column at its left or right side."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(f"{x:{side}{n}}" for x, side, n in zip(line, sides, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def preview_in_words(preview: Preview) -> str:
+    """What is understood of a file."""
+    rows = sum(preview.labels.values())
+    counts = ", ".join(f"{n:,} {label!r}" for label, n in preview.labels.items())
+    lines = [*columns_in_words(preview.columns, rows), "", f"{rows:,} rows: {counts}"]
+    return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
+
+
+def in_words(tuning: Tuning, within: bool = False) -> str:
+    """The best options, and how they do beside the defaults, perhaps within groups."""
+    best, defaults, trials = tuning.best, tuning.defaults, len(tuning.trials)
+    chosen = {name: best.options[name] for name in tuning.searched}
+    shown = ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in chosen.items()
+    )
+    if best.options == defaults.options:
+        return f"of {trials} trials the defaults were the best: {shown}"
+    known = defaults.validation_score
+    before = "the defaults diverged" if known is None else f"of the defaults {known:.4f}"
+    lines = [
+        f"the best of {trials} trials: {shown}",
+        f"validation {tuning.metric.label}, mean of {len(best.folds or [])} folds: "
+        f"{best.validation_score:.4f}, "
+        f"{before} (the best of many looks better than it is)",
+    ]
+    ours, theirs, p_value = best.test_auc, defaults.test_auc, defaults.p_value
+    if ours and theirs:
+        if p_value is None:
+            lines.append(f"the defaults: AUC{WITHIN * within} {theirs:.4f}")
+        else:
+            lines.append(_against("the defaults", ours, theirs, p_value, within))
+    return "\n".join(lines)
+
+
+def aucs_in_words(evaluation: Evaluation) -> list[str]:
+    """A line on the AUC, and one on that within groups if rows have some."""
+    groups, labels = evaluation.groups, evaluation.labels
+    which = ", the mean over pairs of classes (Hand and Till)" if len(labels) > 2 else ""
+    lines = [_auc_in_words(evaluation.auc) + which]
+    if groups is not None and groups.auc is not None:
+        has = "has" if groups.compared == 1 else "have"
+        lines.append(
+            f"{_auc_in_words(groups.auc, within=True)}: how often a {labels[1]!r} is ranked above "
+            f"a {labels[0]!r} of the same {groups.column!r}; {groups.compared:,} of "
+            f"{words.plural(groups.count, 'group')} {has} both"
+        )
+    return lines
+
+
+def _auc_in_words(auc: Interval, within: bool = False) -> str:
+    interval = f"{auc.level:.0%} interval {auc.low:.4f} to {auc.high:.4f}"
+    return f"AUC{WITHIN * within} {auc.value:.4f}, {interval}"
+
+
+WITHIN = " within groups"
+
+
+def _threshold_in_words(rows: BinaryRows, rule: Rule, by: str, what: str) -> str:
+    how = {"balanced": "the best balanced accuracy", "proba": "one half", "value": "as said"}
+    chosen = how.get(rule.kind, str(rule)) + (f" of the {by}" if rule.needs_rows else "")
+    at = rows.at_threshold
+    precision = "none flagged" if at.precision is None else f"precision {at.precision:.3f}"
+    return (
+        f"{rows.yes!r} from {rows.threshold:.4g} on ({chosen}): recall {at.recall:.3f}, "
+        f"{precision} of the {what} to judge by"
+    )
+
+
+def _against(name: str, ours: float, theirs: float, p_value: float, within: bool = False) -> str:
+    said = compare_aucs(ours, theirs, p_value)
+    return (
+        f"against {name}, AUC{WITHIN * within} {theirs:.4f}: {ours - theirs:+.4f}, "
+        f"p = {p_value:.2g}, {'no clear difference' if said == 'same' else said}"
+    )
+
+
+def tell(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
