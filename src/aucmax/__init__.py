@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from aucmax import history, metrics, stages
     from aucmax.checkpoint import load_weights
     from aucmax.data import BatchSampler
+    from aucmax.images.classifier import ImageClassifier
     from aucmax.loss import (
         AUCLoss,
         AUCWithCrossEntropy,
@@ -38,6 +39,7 @@ __all__ = [
     "DivergedError",
     "FitResult",
     "GroupedAUCLoss",
+    "ImageClassifier",
     "IterateAverage",
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
@@ -69,6 +71,7 @@ _LATER = {
     "DivergedError": "aucmax.train",
     "FitResult": "aucmax.train",
     "GroupedAUCLoss": "aucmax.loss",
+    "ImageClassifier": "aucmax.images",
     "IterateAverage": "aucmax.optim",
     "MulticlassAUCLoss": "aucmax.loss",
     "MultilabelAUCLoss": "aucmax.loss",
@@ -88,8 +91,8 @@ _LATER = {
 command hears Ctrl-C while torch is still being loaded."""
 
 _PACKAGES = (
-    "boosting", "data", "history", "judge", "loss", "metrics", "models", "optim", "paper", "stages",
-    "tables",
+    "boosting", "data", "history", "images", "judge", "loss", "metrics", "models", "optim", "paper",
+    "stages", "tables",
 )  # fmt: skip
 
 

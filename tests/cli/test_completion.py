@@ -40,7 +40,7 @@ def bash(tmp_path, capsys, monkeypatch):
 
 def test_commands_options_and_values(bash):
     assert set(COMMANDS) <= set(bash("aucmax ''"))
-    assert bash("aucmax pre") == ["predict"]
+    assert bash("aucmax pre") == ["predict", "predict-images"]
     assert bash("aucmax --v") == ["--version"]
     assert bash("aucmax fit a.csv --th") == ["--threshold", "--threads"]
     assert bash("aucmax fit a.csv --objective ''") == ["auc+ce", *OBJECTIVES, "auto"]

@@ -17,6 +17,7 @@ import tyro
 
 from aucmax import checks
 from aucmax.cli import _completion
+from aucmax.cli._images import fit_images, predict_images
 from aucmax.cli._reproduce import reproduce
 from aucmax.cli._tables import demo, evaluate, export, fit, predict, report, tune
 from aucmax.processes import WorkerDiedError
@@ -28,6 +29,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tune": tune,
     "predict": predict,
     "evaluate": evaluate,
+    "fit-images": fit_images,
+    "predict-images": predict_images,
     "report": report,
     "export": export,
     "demo": demo,
@@ -64,7 +67,7 @@ def _note(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _run(given: list[str]) -> None:
     if given in (["-h"], ["--help"]) or not given:
-        lines = [f"  {k:<12} {(v.__doc__ or '').splitlines()[0]}" for k, v in COMMANDS.items()]
+        lines = [f"  {k:<15} {(v.__doc__ or '').splitlines()[0]}" for k, v in COMMANDS.items()]
         print("usage: aucmax COMMAND [OPTIONS]", "", *lines, "", sep="\n")
         print("aucmax COMMAND --help says more, aucmax --version which one this is, and")
         print("aucmax --print-completion bash|zsh|fish how a shell completes commands.")

@@ -1,0 +1,34 @@
+"""A user's pictures from folder to report.
+
+1. Which files there are and their labels (``listing``), decoded once (``reading``, ``store``).
+2. What shows the same (``duplicates``) or belongs together is kept on one side (``split``).
+3. A network (``networks``), trained by :func:`aucmax.fit` (``classifier``).
+4. The model's folder with its report, which shows pictures (``fit``, ``sheets``); ``predict``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aucmax.images.classifier import ImageClassifier as ImageClassifier
+    from aucmax.images.export import export_onnx as export_onnx
+    from aucmax.images.fit import fit_images as fit_images
+    from aucmax.images.predict import predict_images as predict_images
+    from aucmax.images.sheets import write_report as write_report
+
+_NAMES = {
+    "ImageClassifier": "classifier",
+    "export_onnx": "export",
+    "fit_images": "fit",
+    "predict_images": "predict",
+    "write_report": "sheets",
+}
+"""Of each name its module; loaded when first used, so that what decodes needs little."""
+
+__all__ = sorted(_NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(import_module(f"aucmax.images.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'aucmax.images' has no attribute {name!r}")

@@ -1,0 +1,488 @@
+"""A network for pictures as scikit-learn's estimators are: paths in, probabilities out."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from aucmax import checkpoint, checks
+from aucmax.data.augment import CropAndFlip
+from aucmax.images.duplicates import same_pictures
+from aucmax.images.networks import Factory, head_of, make_network, training_size
+from aucmax.images.reading import BrokenPicture, read_picture
+from aucmax.images.split import Rows, join, keep_apart
+from aucmax.images.store import Store, build_store
+from aucmax.judge import calibration
+from aucmax.judge.threshold import Rule
+from aucmax.stages import Stage
+from aucmax.threads import threads
+from aucmax.train import FitResult, fit
+from aucmax.train.metrics import find_metric
+from aucmax.train.options import find_device
+
+EPOCHS = {"fast": 20, "good": 80, "best": 250}
+"""How often every picture is seen, by quality; but never fewer steps than these."""
+LEAST_STEPS = {"fast": 100, "good": 400, "best": 1000}
+BEGUN_WITH_CE = 0.5
+"""The share of the steps that are cross-entropy's."""
+FROZEN = 0.1
+"""Of weights that were trained before: the share of the steps that only move the last layer."""
+DROP = 3.0
+"""What the step size is divided by when the objective takes over."""
+SCORED = 256
+
+
+class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Ranks pictures: a network trained on the AUC, after cross-entropy.
+
+    Half of the steps are cross-entropy's, the other half those of ``objective``, from the weights
+    that validation pictures liked best; that is the paper's pre-training. Pictures are decoded once
+    and scaled to a square, whole and with black around them. Those that show the same, exactly or
+    nearly, are never on both sides of a split, nor are those of a group.
+
+    Args:
+        model: "resnet20", a name that timm knows where it is installed, or a function that makes a
+            network of so many scores per picture, which takes bytes (N, 3, size, size).
+        size: the pixels of a side; None for the model's own, of ResNet-20 32 or 64 by the pictures.
+        weights: a file of weights to begin with, .safetensors or .pth. First the last layer is
+            trained alone, then all with a tenth of the step size.
+        quality: "fast", "good" or "best": how often every picture is seen.
+        objective: a name in :data:`aucmax.train.objectives.OBJECTIVES`, or a sum of them.
+        metric: what weights are chosen by, as in :func:`aucmax.fit`.
+        threshold: from which probability the second of two classes is predicted, as in
+            :class:`aucmax.AUCClassifier`.
+        lr: the first step size of SGD with momentum 0.9.
+        weight_decay: of all weights.
+        batch_size: pictures per step, fewer if there are few.
+        validation_fraction: share of the pictures to choose weights by.
+        time_limit: seconds for the training.
+        skip_broken: whether files that cannot be read are left out; otherwise they are an error.
+        depth: bits of the values in files of 16 bits.
+        store: a folder for the decoded pictures, which other fits of the same files share; None
+            for one that is removed.
+        workers: processes that decode; None for one per core.
+        device: "auto" is the GPU if there is one.
+        random_state: a whole number.
+        verbose: whether to show bars.
+
+    Attributes:
+        classes_: the labels; of two, the second is the positive one.
+        network_: the trained ``torch.nn.Module``.
+        size_: the pixels of a side.
+        history_: a record per evaluation.
+        validation_score_: the metric of the chosen weights on the validation pictures.
+        calibration_: from scores to probabilities.
+        threshold_: the probability from which the second class is predicted.
+        counts_: how many pictures of each class were trained on ("train") and chosen by ("valid").
+
+    Example:
+        >>> import tempfile, numpy as np, aucmax
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> folder, random = Path(tempfile.mkdtemp()), np.random.default_rng(0)
+        >>> y = np.arange(40) % 2
+        >>> for number, label in enumerate(y):
+        ...     pixels = random.integers(0, 200 + 55 * label, (8, 8, 3)).astype(np.uint8)
+        ...     Image.fromarray(pixels).save(folder / f"{number}.png")
+        >>> paths = [folder / f"{number}.png" for number in range(40)]
+        >>> model = aucmax.ImageClassifier(size=8, time_limit=1, random_state=0).fit(paths, y)
+        >>> model.predict_proba(paths[:3]).shape
+        (3, 2)
+    """
+
+    def __init__(
+        self,
+        model: str | Factory = "resnet20",
+        *,
+        size: int | None = None,
+        weights: str | Path | None = None,
+        quality: str = "good",
+        objective: str = "auc+ce",
+        metric: str | None = None,
+        threshold: str | float = "proba",
+        lr: float = 0.1,
+        weight_decay: float = 0.001,
+        batch_size: int = 128,
+        validation_fraction: float = 0.15,
+        time_limit: float | None = None,
+        skip_broken: bool = False,
+        depth: int = 16,
+        store: str | Path | None = None,
+        workers: int | None = None,
+        device: str = "auto",
+        random_state: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.size = size
+        self.weights = weights
+        self.quality = quality
+        self.objective = objective
+        self.metric = metric
+        self.threshold = threshold
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.validation_fraction = validation_fraction
+        self.time_limit = time_limit
+        self.skip_broken = skip_broken
+        self.depth = depth
+        self.store = store
+        self.workers = workers
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    classes_: NDArray[Any]
+    network_: nn.Module
+    size_: int
+    calibration_: calibration.Platt | calibration.Temperature
+
+    # --- training -------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Sequence[str | Path],
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: Sequence[Any] | None = None,
+    ) -> Self:
+        """Train on picture files.
+
+        Args:
+            X: N paths.
+            y: N labels of any type.
+            sample_weight: N numbers, none negative.
+            groups: N values, such as patients: those of one are never on both sides of a split.
+        """
+        files = [Path(path) for path in X]
+        labels = np.asarray(y)
+        if labels.shape != (len(files),):
+            raise ValueError(f"y must have a label per picture, found shape {labels.shape}")
+        self.classes_, classes = np.unique(labels, return_inverse=True)
+        weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        with self.opened_store(files) as store:
+            used = usable(store, files, self.skip_broken)
+            together = join(
+                same(store, used), None if groups is None else [groups[k] for k in used]
+            )
+            weight = None if weight is None else weight[used]
+            self.train_on(store.pixels, used, classes[used], weight, together)
+        return self
+
+    @contextmanager
+    def opened_store(self, files: Sequence[Path]) -> Iterator[Store]:
+        """The pictures of the files, decoded; a folder that nobody named is removed afterwards."""
+        self.check_options()
+        self.size_ = self.size or training_size(self.model, longest_sides(files))
+        folder = Path(self.store or tempfile.mkdtemp(prefix="aucmax-"))
+        try:
+            yield build_store(
+                folder, files, self.size_, depth=self.depth, workers=self.workers,
+                progress=self.verbose,
+            )  # fmt: skip
+        finally:
+            if self.store is None:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def check_options(self) -> None:
+        """Raise for what cannot be right, before anything is read."""
+        checks.choice("quality", self.quality, tuple(EPOCHS))
+        checks.positive("lr", self.lr)
+        checks.count("batch_size", self.batch_size)
+        checks.number(
+            "validation_fraction", self.validation_fraction, "a share between 0 and 1",
+            lambda x: 0 < x < 1,
+        )  # fmt: skip
+        if self.size is not None:
+            checks.count("size", self.size, least=8)
+        if self.time_limit is not None:
+            checks.positive("time_limit", self.time_limit)
+        Rule.read(self.threshold)
+        find_metric(self.metric or "roc_auc")
+        find_device(self.device)
+
+    def train_on(
+        self,
+        pixels: NDArray[np.uint8],
+        rows: Rows,
+        classes: Rows,
+        weight: NDArray[np.float64] | None,
+        together: Rows,
+        work: Path | None = None,
+    ) -> Self:
+        """Train on rows of decoded pictures, whose classes are numbers, and go on from ``work``."""
+        seed = checks.count("random_state", self.random_state or 0, least=0)
+        labels = [str(label) for label in self.classes_]
+        if len(labels) < 2:
+            raise ValueError(f"y must hold two labels or more, found {labels}")
+        share = self.validation_fraction
+        train, valid = keep_apart(classes, together, share, seed, labels)
+        self.counts_ = {
+            name: np.bincount(classes[part], minlength=len(labels)).tolist()
+            for name, part in (("train", train), ("valid", valid))
+        }
+        data = {
+            name: _data(pixels, rows, part, classes, weight)
+            for name, part in (("train", train), ("valid", valid))
+        }
+        outputs = 1 if len(labels) == 2 else len(labels)
+        mean, std = _moments(pixels, rows[train])
+        generator = torch.Generator().manual_seed(seed)
+        weights = None if self.weights is None else Path(self.weights)
+        self.network_ = make_network(self.model, outputs, mean, std, generator, weights)
+        began = time.perf_counter()
+        with threads(None):
+            self.history_ = self._train_network(data, len(train), seed, work)
+        self.seconds_ = time.perf_counter() - began
+        self.network_.eval()
+        scores = self.score_rows(pixels, rows[valid])
+        known = classes[valid], None if weight is None else weight[valid]
+        is_binary = len(labels) == 2
+        fit_to = calibration.fit_platt if is_binary else calibration.fit_temperature
+        self.calibration_ = fit_to(scores, *known)
+        self.threshold_ = 0.5
+        if is_binary:
+            rule = Rule.read(self.threshold)
+            self.threshold_ = rule.threshold(self.calibration_(scores), *known)
+        return self
+
+    def _train_network(
+        self, data: Mapping[str, Any], count: int, seed: int, work: Path | None
+    ) -> list[dict[str, Any]]:
+        """Phase after phase, each from the weights that validation liked best in the one before."""
+        batch = min(self.batch_size, max(16, count // 8))
+        epochs, least = EPOCHS[self.quality], LEAST_STEPS[self.quality]
+        steps = max(least, epochs * count // batch)
+        began, history = time.monotonic(), list[dict[str, Any]]()
+        is_binary, on_gpu = len(self.classes_) == 2, find_device(self.device).type == "cuda"
+        phases = self._phases(steps)
+        for number, (objective, lr, length, only_head) in enumerate(phases):
+            limit = None
+            if self.time_limit is not None:
+                left = self.time_limit - (time.monotonic() - began)
+                limit = max(0.1, left * length / sum(x[2] for x in phases[number:]))
+            _freeze(self.network_, only_head)
+            result: FitResult = fit(
+                self.network_, **data, method="sgd", objective=objective, steps=length,
+                stages=[Stage(index=1, lr=lr, steps=length, dual_samples=0)], metric=self.metric,
+                optimizer_options={"momentum": 0.9, "weight_decay": self.weight_decay},
+                batch_size=batch, positives=0.5 if is_binary else None, seed=seed + number,
+                augment=CropAndFlip(padding=max(1, self.size_ // 8)),
+                eval_every=max(20, length // 10), amp="bf16" if on_gpu else None,
+                time_limit=limit, out=None if work is None else work / str(number + 1),
+                device=self.device, progress=self.verbose,
+            )  # fmt: skip
+            first = history[-1]["step"] if history else 0
+            history += [{**x, "step": x["step"] + first} for x in result.history]
+        _freeze(self.network_, only_head=False)
+        self.metric_, self.validation_score_ = result.metric, result.score
+        return history
+
+    def _phases(self, steps: int) -> list[tuple[str, float, int, bool]]:
+        """Of each its objective, step size, length, and whether only the last layer is trained."""
+        lr, first = self.lr, round(BEGUN_WITH_CE * steps)
+        phases = [("ce", lr, first, False), (self.objective, lr / DROP, steps - first, False)]
+        if self.weights is None:
+            return phases
+        head = max(1, round(FROZEN * steps))
+        return [("ce", lr, head, True), *((x, y / 10, n, False) for x, y, n, _ in phases)]
+
+    # --- use --------------------------------------------------------------------------------------
+
+    def score_rows(self, pixels: NDArray[np.uint8], rows: Rows) -> NDArray[np.float64]:
+        """Raw scores, (N,) of two classes or (N, c), of some rows of decoded pictures."""
+        parts = [rows[k : k + SCORED] for k in range(0, len(rows), SCORED)]
+        return self._joined([self._score(np.asarray(pixels[part])) for part in parts])
+
+    def _score(self, pixels: NDArray[np.uint8]) -> Tensor:
+        """The mean over a picture and its mirror image."""
+        device = find_device(self.device)
+        x = torch.from_numpy(pixels).permute(0, 3, 1, 2).to(device)
+        network = self.network_.to(device).eval()
+        with torch.inference_mode():
+            scores: Tensor = (network(x) + network(x.flip(3))) / 2
+        return scores.double().cpu()
+
+    def _joined(self, scores: Sequence[Tensor]) -> NDArray[np.float64]:
+        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        whole = torch.cat([*scores]) if scores else torch.empty(0, outputs, dtype=torch.float64)
+        numbers: NDArray[np.float64] = whole.numpy()
+        return numbers[:, 0] if numbers.shape[1] == 1 else numbers
+
+    def decision_function(self, X: Sequence[str | Path]) -> NDArray[np.float64]:
+        """Raw scores of picture files: (N,) of two classes, (N, c) of more."""
+        check_is_fitted(self, "network_")
+        files = [Path(path) for path in X]
+        scores, broken = [], dict[Path, str]()
+        for k in range(0, len(files), SCORED):
+            pixels = []
+            for path in files[k : k + SCORED]:
+                try:
+                    pixels.append(read_picture(path, self.size_, depth=self.depth).pixels)
+                except BrokenPicture as error:
+                    broken[path] = str(error)
+            if pixels and not broken:
+                scores.append(self._score(np.stack(pixels)))
+        if broken:
+            raise ValueError(f"X must be pictures that can be read, found {in_words(broken)}")
+        return self._joined(scores)
+
+    def predict_proba(self, X: Sequence[str | Path]) -> NDArray[np.float64]:
+        """Of each picture the probability of every class, (N, c)."""
+        return self.probabilities(self.decision_function(X))
+
+    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of scores, (N, c)."""
+        p = self.calibration_(scores)
+        return p if p.ndim == 2 else np.stack([1 - p, p], axis=1)
+
+    def predict(self, X: Sequence[str | Path]) -> NDArray[Any]:
+        """A label for each picture."""
+        return self.labels_of(self.decision_function(X))
+
+    def labels_of(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        """Of scores."""
+        p = self.calibration_(scores)
+        places = (p >= self.threshold_).astype(int) if p.ndim == 1 else p.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[places]
+        return labels
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``model.json`` and ``model.safetensors``, which hold no code."""
+        check_is_fitted(self, "network_")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        known = isinstance(self.model, str)
+        options = {**self.get_params(), "model": self.model if known else None, "store": None}
+        options["weights"] = None
+        notes = {
+            "classifier": "images",
+            "options": options,
+            "classes": [x.item() if isinstance(x, np.generic) else x for x in self.classes_],
+            "size": self.size_,
+            "calibration": self.calibration_.to_dict(),
+            "threshold": self.threshold_,
+            "metric": self.metric_,
+            "validation_score": None
+            if math.isnan(self.validation_score_)
+            else self.validation_score_,
+            "counts": self.counts_,
+        }
+        state = {k: x.detach().cpu().contiguous() for k, x in self.network_.state_dict().items()}
+        checkpoint.save_tensors(Path(folder), "model", state, notes)
+
+    @classmethod
+    def load(cls, folder: str | Path, model: Factory | None = None) -> ImageClassifier:
+        """The classifier that :meth:`save` wrote.
+
+        Args:
+            folder: of the model.
+            model: the function that makes the network, if it was one of your own.
+        """
+        tensors, notes = checkpoint.load_tensors(Path(folder), "model")
+        if notes.get("classifier") != "images":
+            raise ValueError(f"folder must hold a model of pictures, found another in {folder}")
+        options = dict(notes["options"])
+        if options["model"] is None and model is None:
+            raise ValueError("model must be given: the network was made by a function of your own")
+        options["model"] = model or options["model"]
+        self = cls(**options)
+        self.classes_ = np.array(notes["classes"])
+        self.size_, self.threshold_ = notes["size"], notes["threshold"]
+        self.calibration_ = calibration.from_dict(notes["calibration"])
+        self.metric_, score = notes["metric"], notes["validation_score"]
+        self.validation_score_ = math.nan if score is None else score
+        self.counts_, self.history_ = notes["counts"], []
+        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        generator = torch.Generator().manual_seed(0)
+        self.network_ = make_network(self.model, outputs, [0.0] * 3, [1.0] * 3, generator)
+        self.network_.load_state_dict(tensors)
+        self.network_.eval()
+        return self
+
+
+# ---- Pictures as training data -------------------------------------------------------------------
+
+
+def usable(store: Store, files: Sequence[Path], skip_broken: bool) -> Rows:
+    """Rows of the pictures that could be read; an error, or a warning, names the others."""
+    if store.broken:
+        named = in_words({files[row]: reason for row, reason in store.broken.items()})
+        if not skip_broken or len(store.broken) == len(files):
+            raise ValueError(
+                f"pictures must be files that can be read, found {named}; "
+                f"skip_broken leaves them out"
+            )
+        warnings.warn(f"left out: {named}", UserWarning, stacklevel=3)
+    return np.setdiff1d(np.arange(len(files)), [*store.broken])
+
+
+def in_words(broken: Mapping[Path, str]) -> str:
+    """How many, and the first three."""
+    some = "; ".join(f"{path}: {reason}" for path, reason in [*broken.items()][:3])
+    more = f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
+    return f"{len(broken):,} broken ({some}{more})"
+
+
+def same(store: Store, rows: Rows) -> Rows:
+    """Numbers of the sets of pictures that show the same."""
+    return same_pictures(store.digests[rows], store.hashes[rows], store.pixels[rows])
+
+
+def longest_sides(files: Sequence[Path], most: int = 200) -> list[int]:
+    """Of some of the pictures that can be opened, without decoding them."""
+    from PIL import Image
+
+    found = []
+    for path in files[:: max(1, len(files) // most)]:
+        try:
+            with warnings.catch_warnings(action="ignore"), Image.open(path) as picture:
+                found.append(max(picture.size))
+        except Exception:  # whatever is wrong with it is said when it is read
+            continue
+    return found or [0]
+
+
+def _data(
+    pixels: NDArray[np.uint8],
+    rows: Rows,
+    part: Rows,
+    classes: Rows,
+    weight: NDArray[np.float64] | None,
+) -> tuple[Any, ...]:
+    """As :func:`aucmax.fit` takes it."""
+    x = torch.from_numpy(np.asarray(pixels[rows[part]])).permute(0, 3, 1, 2)
+    y = torch.from_numpy(classes[part])
+    if weight is None:
+        return x, y
+    return x, y, torch.from_numpy(weight[part]).float()
+
+
+def _moments(pixels: NDArray[np.uint8], rows: Rows) -> tuple[list[float], list[float]]:
+    """Each colour's mean and deviation, of some thousand pictures."""
+    some = np.asarray(pixels[rows[:: max(1, len(rows) // 4000)]], dtype=np.float32)
+    mean, std = some.mean((0, 1, 2)), some.std((0, 1, 2)).clip(1.0)
+    return mean.tolist(), std.tolist()
+
+
+def _freeze(network: nn.Module, only_head: bool) -> None:
+    """Let all weights be trained, or those of the last layer alone."""
+    network.requires_grad_(not only_head)
+    if only_head:
+        head_of(network).requires_grad_(True)

@@ -1,0 +1,246 @@
+"""From a folder of pictures to a model folder with its report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aucmax import checks
+from aucmax.images import sheets
+from aucmax.images.classifier import ImageClassifier, in_words, same
+from aucmax.images.listing import Listed, list_folder, list_labels
+from aucmax.images.split import Rows, join, keep_apart
+from aucmax.images.store import Store
+from aucmax.judge.evaluation import Evaluation, Part, versions
+from aucmax.judge.interval import Interval
+from aucmax.judge.threshold import Rule
+from aucmax.report import model_folder
+from aucmax.report.model_folder import Fitted
+from aucmax.report.unfinished import work_folder
+from aucmax.report.words import plural
+
+MAY_DIFFER = ("device", "workers", "verbose", "time_limit", "threshold", "store")
+"""Options of the classifier that do not decide what its training comes to."""
+
+
+def fit_images(
+    source: str | Path,
+    *,
+    images: str | Path | None = None,
+    path: str = "file",
+    target: str | None = None,
+    positive: str | None = None,
+    group: str | None = None,
+    weight: str | None = None,
+    out: str | Path | None = None,
+    store: str | Path | None = None,
+    test_share: float = 0.2,
+    seed: int = 0,
+    command: str = "",
+    progress: bool = True,
+    **options: Any,
+) -> Fitted:
+    """Train on pictures, judge the model by pictures kept apart, and write model and report.
+
+    Stopped or killed, the same call goes on: what was decoded is in the store, and the training in
+    ``OUT.unfinished`` until the model is written.
+
+    Args:
+        source: a folder with a folder per class, or a table of files and their labels.
+        images: the folder that the table's files are in; None for that of the table.
+        path: the table's column of files.
+        target: the table's column of labels.
+        positive: the positive label; None for the rarer one.
+        group: the table's column of groups, such as patients, which are never cut.
+        weight: the table's column of how much each picture counts.
+        out: folder for the model; None for the source's name with "-model".
+        store: folder for the decoded pictures; None for the source's name with "-pictures",
+            beside it.
+        test_share: share of the pictures kept apart to judge by.
+        seed: of everything.
+        command: what was typed, for the report.
+        progress: whether to show bars.
+        options: more arguments of :class:`aucmax.ImageClassifier`.
+
+    Returns:
+        The folder, the model and how good it is.
+
+    Raises:
+        ValueError: for what cannot be right; nothing is written then.
+    """
+    checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
+    source = Path(source)
+    listed = _list(source, images, path, target, positive, group, weight)
+    folder = Path(out or f"{source.resolve().name.split('.')[0]}-model").resolve()
+    model = ImageClassifier(
+        **{"threshold": "balanced", **options}, store=store or default_store(source),
+        random_state=seed, verbose=progress,
+    )  # fmt: skip
+    model.check_options()
+    settings = {
+        "command": "fit-images", "pictures": _digest(listed), "test_share": test_share,
+        "seed": seed, **{k: v for k, v in options.items() if k not in MAY_DIFFER},
+    }  # fmt: skip
+    with work_folder(folder, settings, progress) as work, model.opened_store(listed.files) as kept:
+        used = np.setdiff1d(np.arange(len(listed.files)), [*kept.broken])
+        notes = [*listed.notes, *_about(kept, listed, used, model)]
+        together = _together(kept, listed, used, notes)
+        classes = _class_numbers(listed)
+        model.classes_ = np.array(listed.classes)
+        train, test = keep_apart(classes[used], together, test_share, seed, listed.classes)
+        weights = None if listed.weight is None else listed.weight[used[train]]
+        model.train_on(
+            kept.pixels, used[train], classes[used[train]], weights, together[train], work
+        )
+        scores = model.score_rows(kept.pixels, used[test])
+        evaluation = _judge(
+            model, listed, scores, used[test], notes, target=target or source.name, group=group,
+            weight=weight, command=command,
+        )  # fmt: skip
+        shown = sheets.make(
+            model, kept.pixels, used[test], [listed.names[k] for k in used[test]], evaluation
+        )
+        return model_folder.write(
+            folder, model, evaluation, lambda fresh: sheets.write(fresh, shown)
+        )
+
+
+def default_store(source: Path) -> Path:
+    """Beside the pictures."""
+    source = source.resolve()
+    return source.with_name(f"{source.name.split('.')[0]}-pictures")
+
+
+def _list(
+    source: Path,
+    images: str | Path | None,
+    path: str,
+    target: str | None,
+    positive: str | None,
+    group: str | None,
+    weight: str | None,
+) -> Listed:
+    """A folder says its labels by its folders, a table in a column."""
+    if source.is_dir():
+        given = {"images": images, "target": target, "group": group, "weight": weight}
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise ValueError(
+                f"{wrong[0]} must go with a table of labels, found it with the folder {source}"
+            )
+        return list_folder(source, positive=positive)
+    if not source.is_file():
+        raise ValueError(f"source must be a folder or a table of labels, found none at {source}")
+    if target is None:
+        raise ValueError(f"target must name the column of labels in {source}, found none")
+    where = source.parent if images is None else Path(images)
+    return list_labels(
+        source, where, path=path, target=target, positive=positive, group=group, weight=weight
+    )
+
+
+def _digest(listed: Listed) -> str:
+    """Of which files have which labels; what is in them, the store knows."""
+    rows = [listed.names, listed.labels, listed.group]
+    rows.append(None if listed.weight is None else tuple(listed.weight.tolist()))
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _class_numbers(listed: Listed) -> Rows:
+    place = {label: number for number, label in enumerate(listed.classes)}
+    return np.array([place[label] for label in listed.labels])
+
+
+def _together(store: Store, listed: Listed, used: Rows, notes: list[str]) -> Rows:
+    """Sets that no split cuts: pictures that show the same, and groups; odd ones are noted."""
+    alike = same(store, used)
+    repeated = np.bincount(alike) > 1
+    if repeated.any():
+        labels = np.array(listed.labels)[used]
+        torn = sum(len({*labels[alike == k]}) > 1 for k in np.flatnonzero(repeated))
+        said = f", {torn:,} of them with several labels: check these" if torn else ""
+        notes.append(
+            f"{plural(int(np.bincount(alike)[repeated].sum()), 'picture')} show the same as "
+            f"another, {plural(int(repeated.sum()), 'set')}{said}; no set is cut by a split"
+        )
+    return join(alike, None if listed.group is None else [listed.group[k] for k in used])
+
+
+def _about(store: Store, listed: Listed, used: Rows, model: ImageClassifier) -> list[str]:
+    """What a person should know of the files."""
+    notes = []
+    if store.broken:
+        broken = {Path(listed.names[row]): reason for row, reason in store.broken.items()}
+        named = in_words(broken)
+        if not model.skip_broken or not len(used):
+            raise ValueError(
+                f"pictures must be files that can be read, found {named}: --skip-broken leaves "
+                f"them out"
+            )
+        notes.append(f"left out: {named}")
+    widths, heights, size = store.widths[used], store.heights[used], model.size_
+    if (widths != size).any() or (heights != size).any():
+        sizes = {f"{w} x {h}" for w, h in zip(widths.tolist(), heights.tolist(), strict=True)}
+        which = f"{len(sizes):,} sizes, {widths.min()} to {widths.max()} wide,"
+        around = " and black around those that are not square" if (widths != heights).any() else ""
+        notes.append(
+            f"pictures of {sizes.pop() if len(sizes) == 1 else which} are scaled to {size} x "
+            f"{size} pixels, whole{around}"
+        )
+    if several := int((store.frames[used] > 1).sum()):
+        notes.append(f"of {plural(several, 'file')} with several frames the first is used")
+    deep = store.brightest[used] > 255
+    if deep.any() and store.brightest[used].max() < 2 ** (model.depth - 1):
+        notes.append(
+            f"the brightest value of {plural(int(deep.sum()), 'picture')} of 16 bits is "
+            f"{store.brightest[used].max():,} of {2**model.depth - 1:,}: they are dark unless "
+            f"--depth says how many bits are used"
+        )
+    return notes
+
+
+def _judge(
+    model: ImageClassifier,
+    listed: Listed,
+    scores: NDArray[np.float64],
+    rows: Rows,
+    notes: list[str],
+    *,
+    target: str,
+    group: str | None,
+    weight: str | None,
+    command: str,
+) -> Evaluation:
+    """All that the report says of the model but for pictures, by the scores of the test ones."""
+    classes = _class_numbers(listed)[rows]
+    probability = model.calibration_(scores)
+    weights = None if listed.weight is None else listed.weight[rows]
+    counts = {**model.counts_, "test": np.bincount(classes, minlength=len(listed.classes)).tolist()}
+    return Evaluation(
+        target=target,
+        labels=listed.classes,
+        parts={part: Part(sum(each), tuple(each)) for part, each in counts.items()},
+        probability=probability,
+        classes=classes,
+        auc=Interval.of_auc(scores if scores.ndim == 1 else probability, classes, weight=weights),
+        threshold=model.threshold_ if len(listed.classes) == 2 else None,
+        threshold_rule=str(Rule.read(model.threshold)),
+        history=tuple(plain(record) for record in model.history_),
+        metric=model.metric_,
+        notes=tuple(notes),
+        seconds=model.seconds_,
+        command=command,
+        versions=versions(),
+        weight=weights,
+        weight_column=weight,
+        files=_digest(listed),
+    )
+
+
+def plain(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as JSON has it, without nan."""
+    return {k: None if isinstance(v, float) and v != v else v for k, v in record.items()}

@@ -1,0 +1,509 @@
+"""Which pictures there are, and what they are labelled: from folders, or from a file of labels."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+
+SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".tif", ".tiff", ".gif", ".bmp")
+"""What names of pictures end in, in any case."""
+
+MISSING = ("", "nan", "<na>", "#n/a", "na", "n/a", "null", "?")
+"""What stands for a missing value, in lower case, the surest first."""
+
+MOST_CLASSES = 100
+MOST_SHOWN = 10
+NUMBER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.(\d*?)0*)?")
+
+
+class Listed(NamedTuple):
+    """Pictures and their labels.
+
+    Attributes:
+        files: as they can be opened.
+        names: as a person knows them: relative to the folder, with "/" between the parts.
+        labels: of each picture.
+        classes: the distinct labels; of two the negative first.
+        group: of each picture; None if they have none.
+        weight: of each picture; None if they count alike.
+        notes: what is odd but usable, with counts.
+    """
+
+    files: tuple[Path, ...]
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    classes: tuple[str, ...]
+    group: tuple[str, ...] | None
+    weight: NDArray[np.float64] | None
+    notes: tuple[str, ...]
+
+
+def list_folder(folder: Path, *, positive: str | None = None) -> Listed:
+    """The pictures of a folder that has a folder for each class, at any depth below it.
+
+    They come as people count: img2 before img10.
+
+    Args:
+        folder: that holds a folder for each class, named as the label.
+        positive: the label of the positives, of two; None takes the rarer.
+
+    Raises:
+        ValueError: if there are no pictures, or there is one class alone.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     for name in ("sick/a.png", "well/b10.png", "well/b9.png"):
+        ...         (Path(folder) / name).parent.mkdir(exist_ok=True)
+        ...         (Path(folder) / name).touch()
+        ...     listed = list_folder(Path(folder))
+        >>> listed.names
+        ('sick/a.png', 'well/b9.png', 'well/b10.png')
+        >>> listed.labels, listed.classes
+        (('sick', 'well', 'well'), ('well', 'sick'))
+    """
+    found, notes = _pictures("folder", folder)
+    inside = [name for name in found if "/" in name]
+    if not inside:
+        raise ValueError(
+            f"folder must hold a folder for each class, found {len(found):,} pictures "
+            f"right in {folder} and none in folders of it"
+        )
+    if beside := len(found) - len(inside):
+        notes.append(f"pictures beside the folders of the classes, left out: {beside:,}")
+    words = [_readable(name.split("/", 1)[0]) for name in inside]
+    if empty := _folders(folder) - set(words):
+        notes.append(f"no picture in {_some(sorted(empty, key=_natural))}")
+    labels = _join_spellings(words, notes)
+    return Listed(
+        files=tuple(folder / name for name in inside),
+        names=tuple(map(_readable, inside)),
+        labels=tuple(labels),
+        classes=_order_classes("folder", labels, positive, notes),
+        group=None,
+        weight=None,
+        notes=tuple(notes),
+    )
+
+
+def list_labels(
+    labels: Path,
+    images: Path,
+    *,
+    path: str,
+    target: str,
+    positive: str | None = None,
+    group: str | None = None,
+    weight: str | None = None,
+) -> Listed:
+    r"""The pictures that a table names, in its order.
+
+    Args:
+        labels: the table: CSV with commas, semicolons or tabs, and a header.
+        images: the folder of the pictures.
+        path: the column of files, below ``images`` or absolute; suffixes may be left out.
+        target: the column of labels.
+        positive: the label of the positives, of two; None takes the rarer.
+        group: the column that says which pictures belong together, such as the patient.
+        weight: the column of weights.
+
+    Raises:
+        ValueError: if a column or a file is not there, a value cannot be used, a picture has two
+            labels, or there is one class alone.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     for name in ("a.png", "b.png", "c.png"):
+        ...         (Path(folder) / name).touch()
+        ...     table = Path(folder) / "labels.csv"
+        ...     _ = table.write_text("image,sick\nc,1\na,0\nb,0\n")
+        ...     listed = list_labels(table, Path(folder), path="image", target="sick")
+        >>> listed.names, listed.labels
+        (('c.png', 'a.png', 'b.png'), ('1', '0', '0'))
+    """
+    asked = {"path": path, "target": target, "group": group, "weight": weight}
+    columns = _read_columns(
+        labels, {option: name for option, name in asked.items() if name is not None}
+    )
+    if not images.is_dir():
+        raise ValueError(f"images must be a folder, found {str(images)!r}, which is none")
+    notes: list[str] = []
+    columns["target"] = _leave_missing_out(columns["target"], target, notes)
+    there = [row for row, word in enumerate(columns["target"]) if word]
+    _check_groups(columns.get("group"), there, group)
+    _check_weights(columns.get("weight"), there, weight)
+    columns = {option: [values[row] for row in there] for option, values in columns.items()}
+    columns["target"] = _join_spellings(columns["target"], notes)
+    names = _find_files(columns.pop("path"), images, notes)
+    first = _first_rows(names, columns, notes)
+    known = {option: tuple(values[row] for row in first) for option, values in columns.items()}
+    return Listed(
+        files=tuple(images / names[row] for row in first),
+        names=tuple(_readable(names[row]) for row in first),
+        labels=known["target"],
+        classes=_order_classes("target", known["target"], positive, notes),
+        group=known.get("group"),
+        weight=np.array(known["weight"], np.float64) if weight is not None else None,
+        notes=tuple(notes),
+    )
+
+
+def list_unlabeled(source: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """The pictures of a folder, at any depth, or one picture: files, and names as people know them.
+
+    Raises:
+        ValueError: if there are none.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     (Path(folder) / "x-ray.png").touch()
+        ...     files, names = list_unlabeled(Path(folder))
+        >>> names
+        ('x-ray.png',)
+    """
+    if source.is_file():
+        return (source,), (_readable(source.name),)
+    found, _ = _pictures("source", source)
+    return tuple(source / name for name in found), tuple(map(_readable, found))
+
+
+# ---- Folders -------------------------------------------------------------------------------------
+
+
+def _pictures(argument: str, folder: Path) -> tuple[list[str], list[str]]:
+    """The pictures below a folder, by their names in it, and a note of what is none."""
+    if not folder.is_dir():
+        allowed = "a folder" if argument == "folder" else "a folder or a picture"
+        raise ValueError(f"{argument} must be {allowed}, found {str(folder)!r}, which is none")
+    try:
+        names, skipped = _walk(folder)
+    except OSError as error:
+        raise ValueError(
+            f"{argument} must be readable, found {error.filename!r}: {error.strerror}"
+        ) from None
+    others = ", ".join(f"{number:,} {kind}" for kind, number in sorted(skipped.items()))
+    if not names:
+        raise ValueError(
+            f"{argument} must hold pictures ({', '.join(SUFFIXES)}), found {others or 'nothing'} "
+            f"in {folder}"
+        )
+    return names, [f"skipped as no pictures: {others}"] if others else []
+
+
+def _walk(folder: Path) -> tuple[list[str], Counter[str]]:
+    """The pictures below a folder, and how many other files there are by suffix."""
+    names: list[str] = []
+    skipped: Counter[str] = Counter()
+    waiting: list[tuple[str, frozenset[str]]] = [("", frozenset())]
+    while waiting:
+        start, above = waiting.pop()
+        place = os.path.realpath(folder / start)
+        if place in above:  # a link to a folder that it lies in
+            continue
+        with os.scandir(folder / start) as entries:
+            for entry in entries:
+                suffix = os.path.splitext(entry.name)[1].lower()
+                if entry.name.startswith("."):
+                    skipped["hidden"] += 1
+                elif entry.is_dir():
+                    waiting.append((f"{start}{entry.name}/", above | {place}))
+                elif suffix in SUFFIXES:
+                    names.append(start + entry.name)
+                else:
+                    skipped[_readable(suffix) or "without suffix"] += 1
+    return sorted(names, key=_natural), skipped
+
+
+def _folders(folder: Path) -> set[str]:
+    """The names of the folders in a folder, but for hidden ones."""
+    with os.scandir(folder) as entries:
+        return {_readable(x.name) for x in entries if x.is_dir() and not x.name.startswith(".")}
+
+
+def _natural(name: str) -> tuple[list[list[tuple[int, int, str]]], str]:
+    """A key that sorts as people count, 2 before 10, and a folder's files together."""
+
+    def key(piece: str) -> tuple[int, int, str]:
+        digits = piece.lstrip("0")
+        return (0, len(digits), digits) if piece[0] in "0123456789" else (1, 0, piece)
+
+    parts = unicodedata.normalize("NFC", name).split("/")
+    return [[key(piece) for piece in re.findall("[0-9]+|[^0-9]+", part)] for part in parts], name
+
+
+def _readable(name: str) -> str:
+    """A file's name as text that can be written, whatever its bytes are."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+# ---- The table of labels -------------------------------------------------------------------------
+
+
+def _read_columns(labels: Path, asked: Mapping[str, str]) -> dict[str, list[str]]:
+    """The columns asked for, by what they are for, as text without blanks around it."""
+    text = _read_text(labels)
+    try:
+        delimiter = max(",;\t", key=lambda one: len(_header(text, one)))
+        names = _header(text, delimiter)
+        _check_columns(labels, [name.strip() for name in names], asked)
+        table = pyarrow.csv.read_csv(
+            io.BytesIO(text.encode()),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string())
+            ),
+        )
+    except (csv.Error, pa.ArrowInvalid) as error:
+        raise ValueError(f"labels must be a table in CSV, found {str(labels)!r}: {error}") from None
+    columns = dict(zip((name.strip() for name in names), table.columns, strict=True))
+    return {
+        option: [value.strip() for value in columns[name].to_pylist()]
+        for option, name in asked.items()
+    }
+
+
+def _read_text(labels: Path) -> str:
+    try:
+        content = labels.read_bytes()
+    except OSError as error:
+        raise ValueError(
+            f"labels must be a file that can be read, found {str(labels)!r}: {error.strerror}"
+        ) from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _header(text: str, delimiter: str) -> list[str]:
+    """The first row that is not empty."""
+    return next(filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)), [])
+
+
+def _check_columns(labels: Path, names: Sequence[str], asked: Mapping[str, str]) -> None:
+    """Raise unless each column asked for is there, once, and for one purpose."""
+    taken: dict[str, str] = {}
+    for option, name in asked.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            known = [*near, *(other for other in names if other not in near)]
+            raise ValueError(
+                f"{option} must be a column of {labels}, found {name!r}, not in "
+                f"{_some(known) or 'no columns'}"
+            )
+        if names.count(name) > 1:
+            raise ValueError(
+                f"{option} must be one column, found {names.count(name)} named {name!r}"
+            )
+        if name in taken:
+            raise ValueError(
+                f"{option} must be another column than the {taken[name]}, found {name!r} for both"
+            )
+        taken[name] = option
+
+
+def _check_groups(values: Sequence[str] | None, rows: Sequence[int], name: str | None) -> None:
+    wrong = [row for row in rows if values and values[row].lower() in MISSING]
+    if wrong:
+        raise ValueError(
+            f"group must be a column without missing values, found {len(wrong):,} in {name!r}, the "
+            f"first in row {wrong[0] + 1:,}: leave these rows out, or give each a group of its own"
+        )
+
+
+def _check_weights(values: Sequence[str] | None, rows: Sequence[int], name: str | None) -> None:
+    if values is None:
+        return
+    for row in rows:
+        if not 0 <= _number(values[row]) < math.inf:
+            raise ValueError(
+                f"weight must be a column of finite numbers of at least 0, found {values[row]!r} "
+                f"in row {row + 1:,} of {name!r}, the first being 1"
+            )
+    if not any(_number(values[row]) for row in rows):
+        raise ValueError(f"weight must be above 0 in some rows, found 0 in all of {name!r}")
+
+
+def _number(text: str) -> float:
+    """NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _find_files(values: Sequence[str], images: Path, notes: list[str]) -> list[str]:
+    """The name, relative to the folder if it is below it, of each file; all must be there."""
+    below = os.path.abspath(images) + os.sep
+    pictures_of = cache(_pictures_by_stem)
+    names, lost, completed = [], [], 0
+    for value in values:
+        name = os.path.normpath(value).removeprefix(below)
+        if not os.path.isfile(os.path.join(images, name)):
+            start, stem = os.path.split(name)
+            fitting = pictures_of(images / start).get(stem, [])
+            if len(fitting) > 1:
+                raise ValueError(f"path must name one file, found {_some(fitting)} for {value!r}")
+            lost += [] if fitting else [value]
+            completed += len(fitting)
+            name = os.path.join(start, *fitting)
+        names.append(name)
+    if lost:
+        raise ValueError(
+            f"path must name files in {images}, found {len(lost):,} of {len(values):,} that are "
+            f"not there: {_some(lost, 3)}"
+        )
+    if completed:
+        notes.append(f"files listed without their suffix: {completed:,}")
+    return names
+
+
+def _pictures_by_stem(folder: Path) -> dict[str, list[str]]:
+    """The pictures right in a folder by their names without suffix."""
+    stems: dict[str, list[str]] = {}
+    for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
+        stem, suffix = os.path.splitext(name)
+        if suffix.lower() in SUFFIXES:
+            stems.setdefault(stem, []).append(name)
+    return stems
+
+
+def _first_rows(
+    names: Sequence[str], columns: Mapping[str, Sequence[str]], notes: list[str]
+) -> list[int]:
+    """The first row of each file; the others must say the same of it."""
+    first: dict[str, int] = {}
+    for row, name in enumerate(names):
+        other = first.setdefault(name, row)
+        for option, values in columns.items():
+            if values[row] != values[other]:
+                raise ValueError(
+                    f"path must list each picture with one {option}, found {name!r} with "
+                    f"{values[other]!r} and {values[row]!r}"
+                )
+    if again := len(names) - len(first):
+        notes.append(f"rows that list a picture again, with the same label, left out: {again:,}")
+    return list(first.values())
+
+
+# ---- Labels --------------------------------------------------------------------------------------
+
+
+def _leave_missing_out(words: Sequence[str], target: str, notes: list[str]) -> list[str]:
+    """The words, empty where they stand for no label, such as "NA", if two labels remain."""
+    keys = {_key(word) for word in words}
+    left, none = len(keys - {""}), {""}
+    for mark in MISSING[1:]:
+        if mark in keys and left > 2:
+            none.add(mark)
+            left -= 1
+    rows = Counter(word for word in words if _key(word) in none)
+    if rows:
+        said = ", ".join(f"{count:,} {word!r}" for word, count in sorted(rows.items()) if word)
+        notes.append(
+            f"rows without {target!r}, left out: {rows.total():,}" + (f" ({said})" if said else "")
+        )
+    return ["" if word in rows else word for word in words]
+
+
+def _join_spellings(words: Sequence[str], notes: list[str]) -> list[str]:
+    """Each label as most pictures have it: those that differ in case or blanks are one."""
+    counts = Counter(words)
+    spellings: dict[str, list[str]] = {}
+    for word in sorted(counts, key=lambda word: (-counts[word], word)):
+        spellings.setdefault(_key(word), []).append(word)
+    joined = [
+        ", ".join(f"{counts[word]:,} {word!r}" for word in found) + f" as {_clean(found[0])!r}"
+        for found in spellings.values()
+        if len(found) > 1
+    ]
+    if joined:
+        notes.append(f"labels that differ in case, blanks or the like are joined: {joined[0]}")
+        notes[-1] += "".join(f"; {one}" for one in joined[1:MOST_SHOWN])
+    return [_clean(spellings[_key(word)][0]) for word in words]
+
+
+def _clean(word: str) -> str:
+    """Without blanks around it or twice within; a number as short as can be."""
+    word = " ".join(unicodedata.normalize("NFC", word).split())
+    if number := NUMBER.fullmatch(word):
+        whole, fraction = number.groups()
+        return f"{whole}.{fraction}" if fraction else whole
+    return word
+
+
+def _key(word: str) -> str:
+    """The same for all spellings of a label."""
+    return _clean(word).casefold()
+
+
+def _order_classes(
+    argument: str, labels: Sequence[str], positive: str | None, notes: list[str]
+) -> tuple[str, ...]:
+    """The distinct labels; of two the positive last, with a note if it had to be guessed."""
+    counts = Counter(labels)
+    classes = sorted(counts, key=_natural)
+    some = _some(classes)
+    if len(classes) < 2:
+        why = "".join(f"; {note}" for note in notes)
+        raise ValueError(
+            f"{argument} must have two classes or more, found {some or 'none'} alone{why}"
+        )
+    if len(classes) > MOST_CLASSES:
+        raise ValueError(
+            f"{argument} must have at most {MOST_CLASSES} classes, found {len(classes):,}: {some}"
+        )
+    if positive is not None:
+        same = [label for label in classes if _key(label) == _key(positive)]
+        if not same:
+            raise ValueError(f"positive must be one of {some}, found {positive!r}")
+        positive = same[0]
+    if len(classes) > 2:
+        if positive is None:
+            return tuple(classes)
+        raise ValueError(
+            f"{argument} must have two classes where positive is given, found {len(classes)}: "
+            f"{some}"
+        )
+    if positive is None:
+        positive = _guess_positive(classes, counts, notes)
+    return (*(label for label in classes if label != positive), positive)
+
+
+def _guess_positive(classes: Sequence[str], counts: Counter[str], notes: list[str]) -> str:
+    """The rarer of two labels, or the later."""
+    first, second = classes
+    if counts[first] == counts[second]:
+        notes.append(
+            f"{second!r} is taken as the positive label: both have {counts[second]:,} pictures, "
+            f"and it comes later"
+        )
+        return second
+    rarer = min(classes, key=counts.__getitem__)
+    notes.append(
+        f"{rarer!r} is taken as the positive label: {counts[rarer]:,} of "
+        f"{counts.total():,} pictures"
+    )
+    return rarer
+
+
+def _some(values: Sequence[str], most: int = MOST_SHOWN) -> str:
+    """The first of some values, for a message."""
+    return ", ".join(map(repr, values[:most])) + (", ..." if len(values) > most else "")

@@ -1,0 +1,120 @@
+"""The network for pictures: ResNet-20, one of timm's by its name, or one of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aucmax.models import Standardize, resnet20
+from aucmax.models.random_weights import drawing_from
+
+Factory = Callable[[int], nn.Module]
+"""Makes a network of so many scores per picture; it takes bytes (N, 3, size, size)."""
+
+SMALL, MIDDLE = 32, 64
+"""Sizes for ResNet-20: that of pictures which are hardly larger, and of all others."""
+
+
+def training_size(model: str | Factory, longest: Sequence[int]) -> int:
+    """The pixels of a side that pictures are scaled to, if nobody says.
+
+    Args:
+        model: its name; a function of the user's own has no say.
+        longest: the longer sides of the pictures.
+    """
+    if isinstance(model, str) and model != "resnet20":
+        size: int = _timm(model).get_pretrained_cfg(model).input_size[-1]
+        return size
+    middle = sorted(longest)[len(longest) // 2]
+    return SMALL if middle <= 1.5 * SMALL else MIDDLE
+
+
+def make_network(
+    model: str | Factory,
+    outputs: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    generator: torch.Generator,
+    weights: Path | None = None,
+) -> nn.Module:
+    """A network that takes bytes (N, 3, size, size) and gives raw scores (N, outputs).
+
+    Args:
+        model: "resnet20", a name that timm knows, or a function.
+        outputs: scores per picture.
+        mean: of each colour in the training pictures, from 0 to 255.
+        std: their deviations.
+        generator: of the first weights.
+        weights: a file of weights to begin with; those of another shape are left as they are.
+    """
+    if model == "resnet20":
+        network: nn.Module = resnet20(outputs=outputs, mean=mean, std=std, generator=generator)
+    else:
+        with drawing_from(generator):
+            if isinstance(model, str):
+                body = _timm(model).create_model(model, pretrained=False, num_classes=outputs)
+                network = nn.Sequential(Standardize(mean, std), body)
+            else:
+                network = model(outputs)
+    if not isinstance(network, nn.Module):
+        raise ValueError(f"model must give a torch.nn.Module, found {type(network).__name__}")
+    if weights is not None:
+        _begin_with(network, weights)
+    return network
+
+
+def head_of(network: nn.Module) -> nn.Module:
+    """Its last layer: the one that gives the scores."""
+    linear = [x for x in network.modules() if isinstance(x, nn.Linear)]
+    if not linear:
+        raise ValueError(f"model must end with a linear layer, found none in {type(network)}")
+    return linear[-1]
+
+
+def _timm(name: str) -> Any:
+    """The library, which knows the name."""
+    try:
+        import timm
+    except ImportError:
+        raise ValueError(
+            f"model must be resnet20 where timm is not installed, found {name!r}: "
+            f"pip install 'aucmax[images]'"
+        ) from None
+    if not timm.is_model(name):
+        like = ", ".join(timm.list_models(f"*{name}*")[:5])
+        near = f" (there are {like})" if like else ""
+        raise ValueError(f"model must be resnet20 or a name that timm knows, found {name!r}{near}")
+    return timm.models
+
+
+def _begin_with(network: nn.Module, path: Path) -> None:
+    """Load what fits; the last layer seldom does."""
+    found = _read_weights(path)
+    body = network[1] if isinstance(network, nn.Sequential) else network
+    own = body.state_dict()
+    fitting = {k: x for k, x in found.items() if k in own and x.shape == own[k].shape}
+    if len(fitting) < len(own) / 2:
+        raise ValueError(
+            f"weights must be those of the model, found {len(fitting)} of its {len(own)} in {path}"
+        )
+    body.load_state_dict({**own, **fitting})
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise ValueError(f"weights must be a file, found none at {path}")
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"weights must be a .safetensors or .pth file: {path}: {reason}") from None
+    found = found.get("state_dict", found) if isinstance(found, dict) else {}
+    return {k: x for k, x in found.items() if isinstance(x, Tensor)}

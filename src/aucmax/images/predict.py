@@ -1,0 +1,116 @@
+"""Predictions for pictures."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from aucmax import checks
+from aucmax.disk import atomic_write
+from aucmax.images.classifier import ImageClassifier, in_words
+from aucmax.images.listing import list_unlabeled
+from aucmax.images.reading import BrokenPicture, read_picture
+from aucmax.judge.threshold import Rule
+from aucmax.report.words import plural
+
+AT_ONCE = 256
+
+
+def predict_images(
+    folder: str | Path,
+    source: str | Path,
+    out: str | Path | None = None,
+    *,
+    threshold: str | float | None = None,
+    skip_broken: bool = False,
+    device: str = "auto",
+) -> tuple[str | None, list[str]]:
+    """Probabilities and labels for the pictures of a folder at any depth, or for one picture.
+
+    Args:
+        folder: of the model.
+        source: of the pictures.
+        out: a .csv or .parquet file; None gives CSV as text.
+        threshold: a probability, or "cost=R", instead of the model's own.
+        skip_broken: whether files that cannot be read get an empty prediction; otherwise they are
+            an error.
+        device: "auto" is the GPU if there is one.
+
+    Returns:
+        The text, if ``out`` is None, and notes, the last of how many have which prediction.
+    """
+    if out is not None:
+        checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
+    model = ImageClassifier.load(folder)
+    model.device = device
+    if threshold is not None:
+        rule = Rule.read(threshold)
+        if rule.needs_rows:
+            raise ValueError(
+                f"threshold must be a probability, proba or cost=R for new pictures, found "
+                f"{threshold!r}, which labels decide: fit-images --threshold chooses by it"
+            )
+        model.threshold_ = rule.threshold(np.empty(0), np.empty(0, np.int64))
+    files, names = list_unlabeled(Path(source))
+    scores, broken = _scores(model, files)
+    if broken and not skip_broken:
+        named = in_words({Path(names[k]): reason for k, reason in broken.items()})
+        raise ValueError(f"data must be pictures that can be read, found {named}: --skip-broken "
+                         f"leaves their predictions empty")  # fmt: skip
+    good = np.setdiff1d(np.arange(len(files)), [*broken])
+    table, labels = _table(model, names, scores, good)
+    notes = []
+    if broken:
+        notes.append(in_words({Path(names[k]): reason for k, reason in broken.items()}))
+    counts = Counter(labels)
+    told = ", ".join(f"{counts[str(label)]:,} {str(label)!r}" for label in model.classes_)
+    notes.append(f"{plural(len(good), 'picture')}: {told}")
+    if out is None:
+        buffer = io.BytesIO()
+        pa.csv.write_csv(table, buffer)
+        return buffer.getvalue().decode(), notes
+    write = pa.csv.write_csv if Path(out).suffix == ".csv" else pa.parquet.write_table
+    with atomic_write(Path(out)) as temporary:
+        write(table, temporary)
+    return None, notes
+
+
+def _scores(model: ImageClassifier, files: Any) -> tuple[Any, dict[int, str]]:
+    """Of all that can be read, and why others cannot."""
+    parts, broken = [], dict[int, str]()
+    for first in range(0, len(files), AT_ONCE):
+        pixels = []
+        for number, path in enumerate(files[first : first + AT_ONCE], first):
+            try:
+                pixels.append(read_picture(path, model.size_, depth=model.depth).pixels)
+            except BrokenPicture as error:
+                broken[number] = str(error)
+        if pixels:
+            parts.append(model.score_rows(np.stack(pixels), np.arange(len(pixels))))
+    outputs = () if len(model.classes_) == 2 else (len(model.classes_),)
+    return (np.concatenate(parts) if parts else np.empty((0, *outputs))), broken
+
+
+def _table(
+    model: ImageClassifier, names: Any, scores: Any, good: Any
+) -> tuple[pa.Table, list[str]]:
+    """A row per file; what was not read has no prediction."""
+    probabilities = model.probabilities(scores)
+    labels = [str(label) for label in model.labels_of(scores)]
+    place = {int(k): i for i, k in enumerate(good)}
+    which = [place.get(k) for k in range(len(names))]
+    shown = range(1, 2) if len(model.classes_) == 2 else range(len(model.classes_))
+    columns: dict[str, Any] = {"file": list(names)}
+    for k in shown:
+        values = [None if i is None else float(probabilities[i, k]) for i in which]
+        columns[f"probability of {model.classes_[k]}"] = pa.array(values, pa.float64())
+    predicted = [None if i is None else labels[i] for i in which]
+    columns["prediction"] = pa.array(predicted, pa.string())
+    return pa.table(columns), labels

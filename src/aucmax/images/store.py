@@ -1,0 +1,456 @@
+"""Pictures decoded once, into a file of bytes that runs share and map into memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import time
+import zlib
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from aucmax import checks
+from aucmax.disk import lock_folder, write_text
+from aucmax.images.duplicates import perceptual_hashes
+from aucmax.images.reading import BrokenPicture, read_picture
+from aucmax.processes import WorkerPool
+from aucmax.progress import ProgressBar
+from aucmax.signals import saying_so
+from aucmax.threads import cores
+
+FORMAT = 1
+"""Of the files, and of what is in them: pixels that are decoded otherwise need another one."""
+CHUNK_BYTES, CHUNK_PICTURES = 2**24, (16, 256)
+"""Pixels that a process writes at a time, and how many pictures at least and at most."""
+STARTING = 3.0
+"""Seconds that processes take to start, about; for less they are not worth it."""
+LOOK_AGAIN = 0.2
+"""Seconds between two looks at whether another run has ended."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """Pictures in the order of the files that they were decoded from, mapped into memory.
+
+    Attributes:
+        pixels: (N, size, size, 3), read-only; zeros for files that are broken.
+        broken: why, by row.
+        digests: the same for files of the same content.
+        hashes: the same, but for some bits, for pictures of the same; 0 for those of one colour.
+        widths: of the files, as are the others; 0 if broken.
+        heights: likewise.
+        modes: as Pillow names them, such as "RGB" or "I;16"; "" if broken.
+        frames: how many there are, of which the first is used.
+        brightest: the largest value of a picture of 16 bits.
+    """
+
+    pixels: NDArray[np.uint8]
+    broken: dict[int, str]
+    digests: NDArray[np.bytes_]
+    hashes: NDArray[np.uint64]
+    widths: NDArray[np.int64]
+    heights: NDArray[np.int64]
+    modes: list[str]
+    frames: NDArray[np.int64]
+    brightest: NDArray[np.int64]
+
+
+class PictureFiles(Dataset[tuple[Tensor, float]]):
+    """Pictures decoded from their files whenever they are asked for, with their labels.
+
+    For more of them than a store has room for: ``aucmax.fit(model, files, workers=2)`` decodes
+    batches in processes while others are trained on.
+
+    Args:
+        files: none of them broken.
+        targets: a number for each.
+        size: of the pictures, in pixels.
+        depth: see :func:`aucmax.images.reading.read_picture`.
+    """
+
+    def __init__(
+        self, files: Sequence[Path], targets: Sequence[float], size: int, *, depth: int = 16
+    ) -> None:
+        if len(files) != len(targets):
+            raise ValueError(
+                f"targets must have one number per file, found {len(targets)} of {len(files)}"
+            )
+        self.files, self.size, self.depth = list(files), checks.count("size", size), depth
+        self.targets = np.asarray(targets, np.float32)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, float]:
+        try:
+            picture = read_picture(self.files[index], self.size, depth=self.depth)
+        except BrokenPicture as error:
+            raise ValueError(
+                f"files must be pictures, found {self.files[index]}: {error}"
+            ) from None
+        pixels = torch.from_numpy(picture.pixels).permute(2, 0, 1).contiguous()
+        return pixels, float(self.targets[index])
+
+
+def build_store(
+    folder: Path,
+    files: Sequence[Path],
+    size: int,
+    *,
+    depth: int = 16,
+    workers: int | None = None,
+    progress: bool = True,
+) -> Store:
+    """The pictures in these files as bytes; decoded, if they are not in the folder already.
+
+    A folder has one store of a size and a depth. If another run makes it, it is waited for. If
+    files were changed, added or left out since, only what is new is decoded. Interrupted, however
+    roughly, the same call goes on.
+
+    Args:
+        folder: made if need be.
+        files: each must be there, though it need not be a picture.
+        size: of the pictures, in pixels.
+        depth: see :func:`aucmax.images.reading.read_picture`.
+        workers: processes that decode; None for one per core.
+        progress: a bar in a terminal, lines elsewhere.
+
+    Raises:
+        ValueError: if the disk has no room for the store, or its files were altered.
+        OSError: if a file is not there or must not be read.
+    """
+    checks.count("size", size)
+    workers = cores() if workers is None else checks.count("workers", workers)
+    wanted = [_file(path) for path in files]
+    if not wanted:
+        raise ValueError("files must be those of pictures, found none")
+    folder.mkdir(parents=True, exist_ok=True)
+    bar = ProgressBar(progress, "count", "time left", width=24)
+    with saying_so("the same command goes on"), bar:
+        with _lock(folder, bar):
+            place = _Place(folder, size, depth, wanted)
+            if not place.index.exists():
+                _build(place, wanted, workers, bar)
+            place.tidy()
+            entries, pixels = _map(place, len(wanted))
+        _check(entries, pixels, folder)  # what is mapped stays, whatever others do
+    return _store(entries, pixels)
+
+
+# ---- What the folder holds -----------------------------------------------------------------------
+
+
+class _File(NamedTuple):
+    """Where a picture is, and what tells whether it was changed."""
+
+    path: str
+    length: int
+    modified: int
+
+
+class _Entry(NamedTuple):
+    """What is known of a picture; the index has one for each row of pixels."""
+
+    path: str
+    length: int
+    modified: int
+    digest: str
+    checksum: int = 0
+    hash: int = 0
+    width: int = 0
+    height: int = 0
+    mode: str = ""
+    frames: int = 0
+    brightest: int = 0
+    broken: str = ""
+
+    @property
+    def file(self) -> _File:
+        return _File(self.path, self.length, self.modified)
+
+
+class _Place:
+    """Names of a store's files: of a size, a depth and files that are as they are now.
+
+    Attributes:
+        pixels: all rows, one after the other.
+        log: lines of rows that are done, while others are not.
+        index: of a store that is whole, and of no other.
+    """
+
+    def __init__(self, folder: Path, size: int, depth: int, wanted: Sequence[_File]) -> None:
+        self.folder, self.size, self.depth = folder, size, depth
+        self.kind = f"{size}px-{depth}bit-v{FORMAT}"
+        key = hashlib.blake2b(json.dumps(wanted).encode(), digest_size=8).hexdigest()
+        self.pixels, self.log, self.index = (
+            folder / f"{self.kind}-{key}.{part}" for part in ("pixels", "log", "index")
+        )
+
+    @property
+    def row_bytes(self) -> int:
+        return self.size * self.size * 3
+
+    def others(self) -> Iterator[Path]:
+        """Files of stores of the same kind, which may not be whole."""
+        own = (self.pixels, self.log, self.index)
+        return (path for path in sorted(self.folder.glob(f"{self.kind}-*")) if path not in own)
+
+    def tidy(self) -> None:
+        """Remove what a whole store does not need; other runs keep what they have mapped."""
+        for path in (self.log, *self.others()):
+            path.unlink(missing_ok=True)
+
+
+def _file(path: Path) -> _File:
+    about = os.stat(path)
+    return _File(os.path.abspath(path), about.st_size, about.st_mtime_ns)
+
+
+def _seal(content: Any) -> str:
+    """A line that tells whether it is whole."""
+    text = json.dumps(content, separators=(",", ":"))
+    return f"{zlib.crc32(text.encode()):08x} {text}"
+
+
+def _unseal(line: str) -> Any:
+    """What :func:`_seal` was given; None if the line was changed or cut off."""
+    checksum, _, text = line.partition(" ")
+    return json.loads(text) if checksum == f"{zlib.crc32(text.encode()):08x}" else None
+
+
+def _read_log(path: Path) -> dict[int, _Entry]:
+    """The rows that are done; a line that was cut off is none."""
+    lines = path.read_text(encoding="ascii", errors="replace").split("\n") if path.exists() else ()
+    chunks = (_unseal(line) or {} for line in lines)
+    return {int(row): _Entry(*entry) for chunk in chunks for row, entry in chunk.items()}
+
+
+def _read_index(path: Path) -> list[_Entry] | None:
+    """An entry for each row; None if it was changed."""
+    entries = _unseal(path.read_text(encoding="ascii", errors="replace"))
+    return None if entries is None else [_Entry(*entry) for entry in entries]
+
+
+def _lock(folder: Path, bar: ProgressBar) -> IO[str]:
+    """The folder for this process alone until the file is closed; waits for another's end."""
+    said = False
+    while True:
+        try:
+            return lock_folder(folder, "")
+        except ValueError:
+            if not said:
+                bar.say(f"another run decodes pictures to {folder}: waiting for it")
+            said = True
+            time.sleep(LOOK_AGAIN)
+
+
+# ---- Decoding ------------------------------------------------------------------------------------
+
+
+class _Known(NamedTuple):
+    """A row of another store."""
+
+    entry: _Entry
+    pixels: Path
+    row: int
+
+
+class _Task(NamedTuple):
+    """A row to be filled: from the file, or from a row that is known of it."""
+
+    row: int
+    file: _File
+    known: _Known | None
+
+
+def _build(place: _Place, wanted: Sequence[_File], workers: int, bar: ProgressBar) -> None:
+    """Fill the rows that are not done, and write the index."""
+    total = len(wanted) * place.row_bytes
+    _check_room(place, total)
+    with place.pixels.open("ab") as file:
+        file.truncate(total)
+    pixels = np.memmap(place.pixels, np.uint8, "r").reshape(len(wanted), -1)
+    done = {  # after a power failure a line may be there without its rows
+        row: entry for row, entry in _read_log(place.log).items() if _is_whole(entry, pixels[row])
+    }
+    known = _known_rows(place)
+    missing = [
+        _Task(row, file, known.get(file.path)) for row, file in enumerate(wanted) if row not in done
+    ]
+    if not bar.live:
+        fresh = sum(task.known is None or task.known.entry.file != task.file for task in missing)
+        bar.say(f"decoding {fresh:,} of {len(wanted):,} pictures")
+    bar.begin("decoding", len(wanted), len(done))
+    filling = _fill_all(place, missing, workers)
+    with closing(filling), place.log.open("a", encoding="ascii") as log:
+        for filled in filling:
+            log.write(f"\n{_seal(filled)}")  # the last line may have been cut off
+            log.flush()
+            done |= filled
+            bar.update(len(done))
+    with place.pixels.open("ab") as file:
+        os.fsync(file.fileno())
+    write_text(place.index, _seal([done[row] for row in range(len(wanted))]))
+
+
+def _check_room(place: _Place, total: int) -> None:
+    """Raise unless the disk can hold what is not written yet."""
+    written = place.pixels.stat().st_blocks * 512 if place.pixels.exists() else 0
+    needed, free = max(0, total - written), shutil.disk_usage(place.folder).free
+    if needed > free:
+        raise ValueError(
+            f"store must fit on the disk of {place.folder}, found {free:,} bytes free of the "
+            f"{needed:,} that it needs"
+        )
+
+
+def _known_rows(place: _Place) -> dict[str, _Known]:
+    """Rows of other files' stores, by the path of the picture."""
+    known = dict[str, _Known]()
+    for path in place.others():
+        rows: Iterable[tuple[int, _Entry]] = ()
+        if path.suffix == ".log":
+            rows = _read_log(path).items()
+        elif path.suffix == ".index":
+            rows = enumerate(_read_index(path) or ())
+        pixels = path.with_suffix(".pixels")
+        known |= {entry.path: _Known(entry, pixels, row) for row, entry in rows}
+    return known
+
+
+def _fill_all(
+    place: _Place, tasks: Sequence[_Task], workers: int
+) -> Generator[dict[int, _Entry], None, None]:
+    """Entries of the rows, chunk by chunk; from several processes if that saves time."""
+    least, most = CHUNK_PICTURES
+    share = math.ceil(len(tasks) / (4 * workers))  # so that none is at work long after the others
+    size = max(least, min(most, share, CHUNK_BYTES // place.row_bytes))
+    chunks = deque(tasks[k : k + size] for k in range(0, len(tasks), size))
+    about, saved = (place.pixels, place.size, place.depth), 0.0
+    while chunks and saved <= STARTING:
+        began = time.perf_counter()
+        filled = _fill(*about, chunks.popleft())
+        saved = (time.perf_counter() - began) * len(chunks) * (1 - 1 / workers)
+        yield filled
+    if not chunks:
+        return
+    with WorkerPool(min(workers, len(chunks)), 1, lambda: None) as pool:
+        calls = (
+            (f"the decoding of {len(x)} pictures from {x[0].file.path} on", _fill, (*about, x))
+            for x in chunks
+        )
+        yield from (filled for _, filled in pool.run(calls))
+
+
+def _fill(path: Path, size: int, depth: int, tasks: Sequence[_Task]) -> dict[int, _Entry]:
+    """Write rows of pixels; what is known of each."""
+    pixels = np.zeros((len(tasks), size, size, 3), np.uint8)
+    entries = [_read(task, row, depth) for task, row in zip(tasks, pixels, strict=True)]
+    hashes = perceptual_hashes(pixels).tolist()
+    with path.open("r+b") as file:
+        for task, row in zip(tasks, pixels, strict=True):
+            file.seek(task.row * row.nbytes)
+            file.write(row.data)
+    return {
+        task.row: entry._replace(checksum=zlib.crc32(row.data), hash=number)
+        for task, entry, row, number in zip(tasks, entries, pixels, hashes, strict=True)
+    }
+
+
+def _read(task: _Task, pixels: NDArray[np.uint8], depth: int) -> _Entry:
+    """Fill a row, by decoding unless the file is the one that is known."""
+    file, known = task.file, task.known
+    if known is not None and known.entry.file == file and _copy(known, pixels):
+        return known.entry
+    content = Path(file.path).read_bytes()
+    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+    if known is not None and known.entry.digest == digest and _copy(known, pixels):
+        return known.entry._replace(**file._asdict())
+    try:
+        picture = read_picture(content, len(pixels), depth=depth)
+    except BrokenPicture as error:
+        pixels[:] = 0  # a row that could not be taken over may be in it
+        return _Entry(*file, digest, broken=str(error))
+    pixels[:] = picture.pixels
+    about = {name: getattr(picture, name) for name in ("width", "height", "frames", "brightest")}
+    return _Entry(*file, digest, mode=picture.mode, **about)
+
+
+def _copy(known: _Known, pixels: NDArray[np.uint8]) -> bool:
+    """Whether the row that is known could be taken over."""
+    try:
+        with known.pixels.open("rb") as file:
+            file.seek(known.row * pixels.nbytes)
+            file.readinto(pixels.data)
+    except OSError:
+        return False
+    return _is_whole(known.entry, pixels)
+
+
+# ---- Reading -------------------------------------------------------------------------------------
+
+
+def _map(place: _Place, count: int) -> tuple[list[_Entry], NDArray[np.uint8]]:
+    """The entries and pixels of a store that is whole."""
+    entries, shape = _read_index(place.index), (count, place.size, place.size, 3)
+    length = place.pixels.stat().st_size if place.pixels.exists() else 0
+    if entries is None or length != math.prod(shape):
+        raise _altered(place.folder)
+    return entries, np.memmap(place.pixels, np.uint8, "r", shape=shape)
+
+
+def _is_whole(entry: _Entry, pixels: NDArray[np.uint8]) -> bool:
+    """Whether a row is as it was written."""
+    return zlib.crc32(pixels.data) == entry.checksum
+
+
+def _check(entries: Sequence[_Entry], pixels: NDArray[np.uint8], folder: Path) -> None:
+    """Raise unless every row is as it was written."""
+
+    def are_whole(begin: int) -> bool:
+        rows = range(begin, min(begin + CHUNK_PICTURES[1], len(entries)))
+        return all(_is_whole(entries[row], pixels[row]) for row in rows)
+
+    with ThreadPoolExecutor(cores()) as threads:
+        if not all(threads.map(are_whole, range(0, len(entries), CHUNK_PICTURES[1]))):
+            raise _altered(folder)
+
+
+def _altered(folder: Path) -> ValueError:
+    return ValueError(
+        f"store must be as it was written, found other bytes in {folder}: delete it, and the "
+        f"pictures are decoded anew"
+    )
+
+
+def _store(entries: Sequence[_Entry], pixels: NDArray[np.uint8]) -> Store:
+    columns = dict(zip(_Entry._fields, zip(*entries, strict=True), strict=True))
+
+    def numbers(name: str) -> NDArray[np.int64]:
+        return np.array(columns[name], np.int64)
+
+    return Store(
+        pixels=pixels,
+        broken={row: entry.broken for row, entry in enumerate(entries) if entry.broken},
+        digests=np.array(columns["digest"], np.bytes_),
+        hashes=np.array(columns["hash"], np.uint64),
+        widths=numbers("width"),
+        heights=numbers("height"),
+        modes=list(columns["mode"]),
+        frames=numbers("frames"),
+        brightest=numbers("brightest"),
+    )

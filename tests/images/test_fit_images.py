@@ -1,0 +1,300 @@
+"""From pictures on disk to a model with its report, by the command and by the classifier."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+import aucmax
+from aucmax.cli import main
+from aucmax.images import ImageClassifier, fit_images
+from aucmax.images.split import join, keep_apart
+from aucmax.judge.evaluation import Evaluation
+
+SMALL = ["--size", "8", "--quality", "fast", "--device", "cpu"]
+
+
+def write(path, level, random):
+    """Noise around a level of grey, brighter to the right."""
+    slope = np.linspace(0, 60, 8)[None, :, None]
+    pixels = level + slope + random.integers(0, 60, size=(8, 8, 3))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """60 healthy and 20 sick, the sick a little brighter."""
+    random, place = np.random.default_rng(0), tmp_path_factory.mktemp("data") / "scans"
+    for label, count, level in (("healthy", 60, 80), ("sick", 20, 110)):
+        for number in range(count):
+            write(place / label / f"{number}.png", level, random)
+    return place
+
+
+@pytest.fixture(scope="module")
+def fitted(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "model"
+    store = out.with_name("store")
+    options = {"size": 8, "quality": "fast", "device": "cpu"}
+    return fit_images(folder, out=out, store=store, progress=False, **options)
+
+
+def run(*arguments):
+    main([str(x) for x in arguments])
+
+
+# ---- What belongs together -----------------------------------------------------------------------
+
+
+def test_sets_that_share_a_row_are_one():
+    assert join([1, 2, 3, 4, 4], ["a", "a", "b", "b", "c"]).tolist() == [0, 0, 1, 1, 1]
+    assert join([3, 1, 3], None).tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_share_of_every_class_is_kept_apart_and_no_set_is_cut(seed):
+    random = np.random.default_rng(seed)
+    together = random.integers(0, 120, size=400)
+    classes = (random.uniform(size=400) < 0.1).astype(int)
+    train, held = keep_apart(classes, together, 0.25, seed, ["no", "yes"])
+    assert sorted([*train, *held]) == list(range(400))
+    assert not {*together[train]} & {*together[held]}
+    for label in (0, 1):
+        of_label = (classes == label).sum()
+        assert (classes[held] == label).sum() == pytest.approx(0.25 * of_label, abs=4)
+
+
+def test_a_class_of_one_set_cannot_be_on_both_sides():
+    with pytest.raises(ValueError, match="found 2 of 'yes', 1 of them that differ"):
+        keep_apart(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 3, 3]), 0.4, 0, ["no", "yes"])
+
+
+# ---- The command ---------------------------------------------------------------------------------
+
+
+def test_the_model_ranks_pictures_that_it_has_not_seen(fitted):
+    assert fitted.evaluation.labels == ("healthy", "sick")
+    assert fitted.evaluation.parts["test"].counts == (12, 4)
+    assert fitted.evaluation.auc.value > 0.8
+    names = {path.name for path in fitted.folder.iterdir()}
+    assert {"model.json", "model.safetensors", "report.html", "pictures.safetensors"} <= names
+
+
+def test_the_report_shows_pictures_and_is_written_again_alike(fitted, capsys):
+    page = fitted.report.read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") > 20
+    assert "Labelled “healthy”, scored highest" in page
+    assert "Where the network looked" in page
+    assert len(page) < 5_000_000
+    fitted.report.unlink()
+    run("report", fitted.folder)
+    assert "The report is" in capsys.readouterr().out
+    assert fitted.report.read_text(encoding="utf-8") == page
+
+
+def test_predictions_are_those_of_the_classifier(fitted, folder, tmp_path, capsys):
+    run("predict-images", fitted.folder, folder, "--out", tmp_path / "p.csv")
+    assert re.search(r"80 pictures: \d+ 'healthy', \d+ 'sick'", capsys.readouterr().err)
+    lines = (tmp_path / "p.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == '"file","probability of sick","prediction"'
+    assert lines[1].startswith('"healthy/0.png",')
+    paths = [folder / name.split(",")[0].strip('"') for name in lines[1:]]
+    model = ImageClassifier.load(fitted.folder)
+    expected = model.predict_proba(paths)[:, 1]
+    assert [float(x.split(",")[1]) for x in lines[1:]] == pytest.approx(expected, abs=1e-6)
+    assert [x.split(",")[2].strip('"') for x in lines[1:]] == list(model.predict(paths))
+
+
+def test_a_table_names_files_groups_and_weights(folder, tmp_path, capsys):
+    files = sorted(folder.rglob("*.png"))
+    rows = [
+        f"{path.relative_to(folder)},{int(path.parent.name == 'sick')},p{k % 30},{1 + k % 2}"
+        for k, path in enumerate(files)
+    ]
+    table = tmp_path / "labels.csv"
+    table.write_text("\n".join(["file,ill,patient,w", *rows]) + "\n", encoding="utf-8")
+    out = tmp_path / "model"
+    options = ["--group", "patient", "--weight", "w", "--time-limit", "1", "--out", out, *SMALL]
+    run("fit-images", table, "--images", folder, "--target", "ill", *options)
+    said = capsys.readouterr().out
+    assert re.search(r"^AUC [01]\.\d{4}, 95% interval", said, re.MULTILINE)
+    evaluation = Evaluation.read(out)
+    assert evaluation.labels == ("0", "1")
+    assert evaluation.weight_column == "w"
+    assert {*evaluation.weight.tolist()} == {1.0, 2.0}
+
+
+def test_several_classes(folder, tmp_path):
+    random = np.random.default_rng(1)
+    for label, level in (("a", 20), ("b", 90), ("c", 160)):
+        for number in range(20):
+            write(tmp_path / "three" / label / f"{number}.png", level, random)
+    options = {"size": 8, "quality": "fast", "time_limit": 3, "device": "cpu", "progress": False}
+    fitted = fit_images(tmp_path / "three", out=tmp_path / "model", **options)
+    assert fitted.evaluation.probability.shape == (12, 3)
+    assert fitted.evaluation.auc.value > 0.8
+    assert "Labelled “c”, but least like it" in fitted.report.read_text(encoding="utf-8")
+
+
+def test_copies_are_kept_on_one_side(tmp_path):
+    random, place = np.random.default_rng(0), tmp_path / "scans"
+    for label, level in (("no", 80), ("yes", 110)):
+        for number in range(20):
+            write(place / label / f"{number}.png", level, random)
+            copy = (place / label / f"{number}.png").read_bytes()
+            (place / label / f"copy{number}.png").write_bytes(copy)
+    options = {"size": 8, "quality": "fast", "time_limit": 0.5, "progress": False}
+    fitted = fit_images(place, out=tmp_path / "model", device="cpu", **options)
+    (note,) = (x for x in fitted.evaluation.notes if "show the same" in x)
+    assert note.startswith("80 pictures show the same as another, 40 sets")
+    assert all(count % 2 == 0 for part in fitted.evaluation.parts.values() for count in part.counts)
+
+
+def test_broken_files_are_named_and_left_out_only_if_asked(folder, tmp_path, capsys):
+    place = tmp_path / "scans"
+    for path in folder.rglob("*.png"):
+        (place / path.parent.name).mkdir(parents=True, exist_ok=True)
+        (place / path.parent.name / path.name).write_bytes(path.read_bytes())
+    (place / "sick" / "cut.png").write_bytes((folder / "sick" / "0.png").read_bytes()[:60])
+    options = ["--out", tmp_path / "model", "--time-limit", "0.5", *SMALL]
+    with pytest.raises(SystemExit) as stop:
+        run("fit-images", place, *options)
+    assert stop.value.code == 2
+    assert "found 1 broken (sick/cut.png: " in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
+    run("fit-images", place, "--skip-broken", *options)
+    assert "note: left out: 1 broken (sick/cut.png: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none"], "source must be a folder or a table of labels, found none at none"),
+        (["scans/sick"], "folder"),
+        (["scans", "--target", "ill"], "target must go with a table of labels"),
+        (["scans", "--size", "4"], "size must be an integer >= 8, found 4"),
+        (["scans", "--model", "resnet999"], "model must be resnet20"),
+        (["scans", "--positive", "ill"], "positive must be"),
+        (["scans", "--test-share", "1.5"], "test_share must be a share between 0 and 1"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, said, folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(SystemExit) as stop:
+        run("fit-images", *arguments, "--out", tmp_path / "model")
+    error = capsys.readouterr().err.strip().splitlines()
+    assert (stop.value.code, len(error)) == (2, 1)
+    assert error[0].startswith("aucmax: error: ")
+    assert said in error[0]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(fitted, folder, tmp_path):
+    out = tmp_path / "model"
+    options = [folder, "--out", out, "--store", tmp_path / "store", *SMALL]
+    command = [sys.executable, "-m", "aucmax", "fit-images", *map(str, options)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not [*tmp_path.glob("model.unfinished/*/2/*.safetensors")]:  # in the second phase
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+    assert not out.exists()
+    run("fit-images", *options, "--quiet")
+    assert not [*tmp_path.glob("model.unfinished")]
+    name = "model.safetensors"
+    assert (out / name).read_bytes() == (fitted.folder / name).read_bytes()
+
+
+# ---- The classifier ------------------------------------------------------------------------------
+
+
+def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path):
+    paths = sorted(folder.rglob("*.png"))
+    y = np.array([path.parent.name == "sick" for path in paths])
+    model = clone(ImageClassifier(size=8, quality="fast", time_limit=3, device="cpu"))
+    assert model.fit(paths, y) is model
+    p = model.predict_proba(paths)
+    assert p.shape == (80, 2)
+    assert p.sum(axis=1) == pytest.approx(1)
+    assert roc_auc_score(y, p[:, 1]) > 0.8
+    model.save(tmp_path / "model")
+    again = ImageClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.decision_function(paths), model.decision_function(paths))
+    assert again.classes_.tolist() == [False, True]
+    assert aucmax.ImageClassifier is ImageClassifier
+
+
+def test_a_changed_byte_of_a_model_is_an_error(fitted, tmp_path):
+    for name in ("model.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((fitted.folder / name).read_bytes())
+    content = bytearray((tmp_path / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match=r"model\.safetensors"):
+        ImageClassifier.load(tmp_path)
+
+
+def test_a_network_and_weights_of_your_own(folder, tmp_path):
+    from torch import nn
+
+    def make(outputs):
+        return nn.Sequential(
+            aucmax.models.Standardize(128, 64), nn.Flatten(), nn.Linear(192, outputs)
+        )
+
+    paths = sorted(folder.rglob("*.png"))
+    y = [path.parent.name for path in paths]
+    options = {"size": 8, "quality": "fast", "time_limit": 1, "device": "cpu"}
+    model = ImageClassifier(make, **options).fit(paths, y)
+    model.save(tmp_path)
+    with pytest.raises(ValueError, match="model must be given"):
+        ImageClassifier.load(tmp_path)
+    again = ImageClassifier.load(tmp_path, make)
+    np.testing.assert_array_equal(again.predict(paths), model.predict(paths))
+
+
+def test_weights_to_begin_with(fitted, folder, tmp_path):
+    paths = sorted(folder.rglob("*.png"))
+    y = [path.parent.name for path in paths]
+    options = {"size": 8, "quality": "fast", "time_limit": 1, "device": "cpu"}
+    with pytest.raises(ValueError, match="weights must be a file, found none"):
+        ImageClassifier(weights=tmp_path / "none.pth", **options).fit(paths, y)
+    begun = ImageClassifier(weights=fitted.folder / "model.safetensors", **options).fit(paths, y)
+    sizes = [x["lr"] for x in begun.history_]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 10 * sizes[1] == 0.1
+    assert begun.history_[0]["valid_auc_last"] > 0.8
+
+
+def test_another_runtime_gives_the_same_probabilities(fitted, folder, tmp_path, capsys):
+    pytest.importorskip("onnxscript")
+    from onnx.reference import ReferenceEvaluator
+
+    run("export", fitted.folder, "--onnx", tmp_path / "m.onnx")
+    assert "The model is in" in capsys.readouterr().out
+    paths = sorted(folder.rglob("*.png"))[::16]
+    pixels = np.stack([np.asarray(Image.open(path)) for path in paths]).astype(np.float32)
+    session = ReferenceEvaluator(str(tmp_path / "m.onnx"))
+    (found,) = session.run(None, {"pixels": pixels.transpose(0, 3, 1, 2)})
+    expected = ImageClassifier.load(fitted.folder).predict_proba(paths)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_model_files_hold_no_code(fitted):
+    content = json.loads((fitted.folder / "model.json").read_text(encoding="utf-8"))
+    assert content["classifier"] == "images"
+    assert not [*Path(fitted.folder).glob("*.p*kl*")]

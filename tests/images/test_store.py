@@ -1,0 +1,309 @@
+"""Decoded pictures on disk: right, whole or not there, and the same however often interrupted."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import aucmax
+from aucmax.images import store as store_module
+from aucmax.images.duplicates import perceptual_hashes
+from aucmax.images.reading import read_picture
+from aucmax.images.store import PictureFiles, build_store
+
+SIZE = 16
+CHILD = """
+import sys
+from pathlib import Path
+from aucmax.images import store
+from aucmax.signals import raising
+
+if __name__ == "__main__":
+    store.STARTING = 0  # processes from the second chunk on, however few pictures
+    files = sorted(Path(sys.argv[2]).iterdir())
+    with raising():
+        store.build_store(Path(sys.argv[1]), files, 200, workers=int(sys.argv[3]))
+"""
+
+
+def write_pictures(folder, count, side=24, seed=0):
+    """Shapes of noise, no two alike; PNG, or JPEG if they are many."""
+    random = np.random.default_rng(seed)
+    folder.mkdir(exist_ok=True)
+    kind = "png" if count < 50 else "jpg"
+    files = [folder / f"{number:03}.{kind}" for number in range(count)]
+    for path in files:
+        coarse = Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=np.uint8))
+        coarse.resize((side, side)).save(path)
+    return files
+
+
+def make(folder, files, **options):
+    return build_store(folder, files, SIZE, **{"workers": 1, "progress": False, **options})
+
+
+def content(folder):
+    """Every byte of a store, whose names tell of what files it is."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def file_of(folder, kind):
+    (path,) = folder.glob(f"*.{kind}")
+    return path
+
+
+def unfinish(folder, rows):
+    """Make it a store of which only these rows are done."""
+    index = file_of(folder, "index")
+    entries = store_module._read_index(index)
+    done = store_module._seal({row: entries[row] for row in rows})
+    index.with_suffix(".log").write_text(f"\n{done}")
+    index.unlink()
+
+
+# ---- What is in it -------------------------------------------------------------------------------
+
+
+def test_rows_are_the_pictures_and_broken_files_leave_zeros(tmp_path):
+    a, b, c = write_pictures(tmp_path / "pictures", 3)
+    text, empty, copy, scan = (a.with_name(name) for name in ("text.png", "empty", "copy", "scan"))
+    text.write_text("no picture")
+    empty.touch()
+    shutil.copy(a, copy)
+    levels = np.arange(20 * 30, dtype=np.uint16).reshape(20, 30)
+    Image.fromarray(levels).save(scan, "TIFF")
+    files = [a, text, b, empty, scan, c, copy]
+    store = make(tmp_path / "store", files, depth=10)
+    for row, path in enumerate(files):
+        if row in (1, 3):
+            assert not store.pixels[row].any()
+        else:
+            picture = read_picture(path, SIZE, depth=10)
+            assert (store.pixels[row] == picture.pixels).all()
+            assert (store.widths[row], store.heights[row]) == (picture.width, picture.height)
+            assert (store.modes[row], store.frames[row]) == (picture.mode, picture.frames)
+    assert store.broken == {1: "not a picture", 3: "empty"}
+    assert store.brightest.tolist() == [255, 0, 255, 0, 599, 255, 255]
+    assert store.digests[0] == store.digests[6]
+    assert len(set(store.digests)) == 6
+    assert store.hashes.tolist() == perceptual_hashes(store.pixels).tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        store.pixels[0] = 1
+
+
+def test_files_must_be_there(tmp_path):
+    with pytest.raises(ValueError, match="files must be those of pictures, found none"):
+        make(tmp_path / "store", [])
+    with pytest.raises(FileNotFoundError, match=r"absent\.png"):
+        make(tmp_path / "store", [tmp_path / "absent.png"])
+    assert not (tmp_path / "store").exists()
+
+
+# ---- Interruptions -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Enough pictures, large enough, that decoding them takes a while."""
+    return write_pictures(tmp_path_factory.mktemp("many"), 200, side=700)
+
+
+@pytest.fixture
+def child(tmp_path, many):
+    """Starts a process that makes the store in a folder."""
+    script, processes = tmp_path / "child.py", []
+    script.write_text(CHILD)
+
+    def start(folder, workers):
+        command = [sys.executable, script, folder, many[0].parent, str(workers)]
+        processes.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def logged(folder, lines):
+    """Wait until more lines are there; the first one is empty."""
+    deadline = time.monotonic() + 60
+    while True:
+        logs = [path.read_text() for path in folder.glob("*.log")]
+        if logs and len(logs[0].splitlines()) > lines:
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_stopped_killed_and_taken_over_by_one_that_waits(tmp_path, child, many, capfd):
+    """The same bytes as undisturbed, and nothing that was done is done again."""
+    folder = tmp_path / "store"
+    first = child(folder, 2)
+    logged(folder, 2)
+    first.send_signal(signal.SIGTERM)
+    said = first.communicate(timeout=60)[1]
+    assert first.returncode == 128 + signal.SIGTERM
+    assert said.splitlines() == [
+        "decoding 200 of 200 pictures",
+        "aucmax: stopped by SIGTERM; the same command goes on",
+    ]
+    before = len(file_of(folder, "log").read_text().splitlines())
+    second = child(folder, 2)
+
+    def kill():
+        logged(folder, before + 1)
+        second.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    second.stderr.readline()  # it has begun
+    store = build_store(folder, many, 200, workers=1)
+    killer.join()
+    assert second.wait() == -signal.SIGKILL
+    waits, goes_on = capfd.readouterr().err.splitlines()
+    assert waits == f"another run decodes pictures to {folder}: waiting for it"
+    assert int(goes_on.split()[1]) <= 200 - 16 * before
+    build_store(tmp_path / "undisturbed", many, 200, workers=1, progress=False)
+    assert content(folder) == content(tmp_path / "undisturbed")
+    assert (store.pixels[77] == read_picture(many[77], 200).pixels).all()
+
+
+def test_two_at_once_decode_once(tmp_path, child, many, capfd):
+    folder = tmp_path / "store"
+    other = child(folder, 1)
+    assert other.stderr.readline() == "decoding 200 of 200 pictures\n"
+    store = build_store(folder, many, 200, workers=1)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.endswith("waiting for it")
+    assert other.wait(60) == 0
+    assert store.pixels.shape == (200, 200, 200, 3)
+    assert not store.broken
+
+
+def test_lines_that_were_cut_off_or_lost_their_rows_do_not_count(tmp_path, capfd):
+    """As after a power failure; nor do they spoil the lines that come after them."""
+    files = write_pictures(tmp_path / "pictures", 40)
+    folder = tmp_path / "store"
+    make(folder, files)
+    whole = content(folder)
+    unfinish(folder, rows=[0, 1, 2])
+    with file_of(folder, "log").open("a") as file:
+        file.write('\n0badc0de {"3":["a')
+    pixels = file_of(folder, "pixels")
+    pixels.write_bytes(pixels.read_bytes()[: 2 * SIZE * SIZE * 3])
+    make(folder, files, progress=True)
+    assert capfd.readouterr().err == "decoding 38 of 40 pictures\n"
+    assert content(folder) == whole
+
+
+# ---- Changes -------------------------------------------------------------------------------------
+
+
+def test_only_what_is_new_is_decoded(tmp_path, capfd):
+    a, b, c, _ = files = write_pictures(tmp_path / "pictures", 4)
+    (new,) = write_pictures(tmp_path / "more", 1, seed=1)
+    before = make(tmp_path / "store", files)
+    rows = before.pixels.copy()
+    about = a.stat()
+    a.write_bytes(bytes(about.st_size))  # not to be looked at, as its time is what it was
+    os.utime(a, ns=(about.st_atime_ns, about.st_mtime_ns))
+    os.utime(b)
+    c.write_bytes(new.read_bytes())
+    after = make(tmp_path / "store", [new, a, c, b], progress=True)
+    assert capfd.readouterr().err == "decoding 3 of 4 pictures\n"
+    fresh = read_picture(new, SIZE).pixels
+    assert (after.pixels == np.stack([fresh, rows[0], fresh, rows[1]])).all()
+    assert not after.broken
+    assert (before.pixels == rows).all()  # a run that still uses it is not disturbed
+    assert sorted(path.suffix for path in (tmp_path / "store").iterdir()) == [
+        "",
+        ".index",
+        ".pixels",
+    ]
+    make(tmp_path / "store", [new, a, c, b], progress=True)
+    assert capfd.readouterr().err == ""
+
+
+def test_rows_of_an_unfinished_store_of_other_files_are_taken_over(tmp_path, capfd):
+    files = write_pictures(tmp_path / "pictures", 5)
+    folder = tmp_path / "store"
+    rows = make(folder, files[:4]).pixels.copy()
+    unfinish(folder, rows=[2, 3])
+    store = make(folder, files, progress=True)
+    assert capfd.readouterr().err == "decoding 3 of 5 pictures\n"
+    assert (store.pixels[:4] == rows).all()
+
+
+def test_an_altered_row_is_not_taken_over(tmp_path):
+    files = write_pictures(tmp_path / "pictures", 3)
+    rows = make(tmp_path / "store", files).pixels.copy()
+    pixels = file_of(tmp_path / "store", "pixels")
+    pixels.write_bytes(bytes(byte ^ 1 for byte in pixels.read_bytes()))
+    about = files[1].stat()
+    files[1].write_bytes(b"x" * about.st_size)  # decoded again, it is none
+    os.utime(files[1], ns=(about.st_atime_ns, about.st_mtime_ns))
+    store = make(tmp_path / "store", files[:2])
+    assert (store.pixels[0] == rows[0]).all()
+    assert store.broken == {1: "not a picture"}
+    assert not store.pixels[1].any()
+
+
+@pytest.mark.parametrize("kind", ["pixels", "index", "shorter"])
+def test_an_altered_store_is_an_error(tmp_path, kind):
+    files, folder = write_pictures(tmp_path / "pictures", 3), tmp_path / "store"
+    make(folder, files)
+    path = file_of(folder, "pixels" if kind == "shorter" else kind)
+    altered = bytearray(path.read_bytes())
+    altered[-9] ^= 1
+    path.write_bytes(altered[:-1] if kind == "shorter" else altered)
+    with pytest.raises(ValueError, match=f"found other bytes in {folder}: delete it"):
+        make(folder, files)
+
+
+def test_a_disk_without_room_is_found_before_decoding(tmp_path, monkeypatch):
+    files = write_pictures(tmp_path / "pictures", 3)
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2303))
+    with pytest.raises(ValueError, match=r"store must fit .* 2,303 bytes free of the 2,304"):
+        make(tmp_path / "store", files)
+    assert not list((tmp_path / "store").glob("*px*"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2304))
+    make(tmp_path / "store", files)
+
+
+# ---- Straight from the files ---------------------------------------------------------------------
+
+
+class Mean(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.last(x.float().mean(dim=(2, 3)) / 255)
+
+
+def test_files_can_be_trained_on_as_they_are(tmp_path):
+    files = write_pictures(tmp_path / "pictures", 8)
+    data = PictureFiles(files, [0, 1] * 4, SIZE)
+    x, y = data[3]
+    assert (x.permute(1, 2, 0).numpy() == read_picture(files[3], SIZE).pixels).all()
+    assert (x.dtype, x.is_contiguous(), y) == (torch.uint8, True, 1.0)
+    result = aucmax.fit(Mean(), data, steps=3, batch_size=4, progress=False)
+    assert result.step == 3
+    files[3].write_bytes(b"")
+    with pytest.raises(ValueError, match=r"003\.png: empty"):
+        data[3]
+    with pytest.raises(ValueError, match="one number per file, found 2 of 8"):
+        PictureFiles(files, [0, 1], SIZE)
