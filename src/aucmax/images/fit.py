@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aucmax import checks
+from aucmax import checks, disk
 from aucmax.images import sheets
 from aucmax.images.classifier import ImageClassifier, in_words, same
 from aucmax.images.listing import Listed, list_folder, list_labels
@@ -82,32 +82,52 @@ def fit_images(
         random_state=seed, verbose=progress,
     )  # fmt: skip
     model.check_options()
-    settings = {
-        "command": "fit-images", "pictures": _digest(listed), "test_share": test_share,
-        "seed": seed, **{k: v for k, v in options.items() if k not in MAY_DIFFER},
-    }  # fmt: skip
-    with work_folder(folder, settings, progress) as work, model.opened_store(listed.files) as kept:
-        used = np.setdiff1d(np.arange(len(listed.files)), [*kept.broken])
-        notes = [*listed.notes, *_about(kept, listed, used, model)]
-        together = _together(kept, listed, used, notes)
-        classes = _class_numbers(listed)
-        model.classes_ = np.array(listed.classes)
-        train, test = keep_apart(classes[used], together, test_share, seed, listed.classes)
-        weights = None if listed.weight is None else listed.weight[used[train]]
-        model.train_on(
-            kept.pixels, used[train], classes[used[train]], weights, together[train], work
-        )
-        scores = model.score_rows(kept.pixels, used[test])
-        evaluation = _judge(
-            model, listed, scores, used[test], notes, target=target or source.name, group=group,
-            weight=weight, command=command,
-        )  # fmt: skip
-        shown = sheets.make(
-            model, kept.pixels, used[test], [listed.names[k] for k in used[test]], evaluation
-        )
-        return model_folder.write(
-            folder, model, evaluation, lambda fresh: sheets.write(fresh, shown)
-        )
+    model_folder.check_free(folder)
+    with model.opened_store(listed.files) as kept:
+        settings = {
+            "command": "fit-images", "labels": _digest(listed), "test_share": test_share,
+            "pictures": hashlib.sha256(kept.digests.tobytes()).hexdigest(), "size": model.size_,
+            "seed": seed, **{k: v for k, v in options.items() if k not in MAY_DIFFER},
+        }  # fmt: skip
+        if model.weights is not None:
+            settings["weights"] = disk.sha256(Path(model.weights))
+        with work_folder(folder, settings, progress) as work:
+            evaluation, shown = _fit(
+                model, kept, listed, test_share, seed, work, target=target or source.name,
+                weight=weight, command=command,
+            )  # fmt: skip
+            return model_folder.write(
+                folder, model, evaluation, lambda fresh: sheets.write(fresh, shown)
+            )
+
+
+def _fit(
+    model: ImageClassifier,
+    store: Store,
+    listed: Listed,
+    test_share: float,
+    seed: int,
+    work: Path,
+    **about: Any,
+) -> tuple[Evaluation, sheets.Sheets]:
+    """Train the model on some pictures, and judge it by the others."""
+    used = np.setdiff1d(np.arange(len(listed.files)), [*store.broken])
+    notes = [*listed.notes, *_about(store, listed, used, model)]
+    if listed.weight is not None:
+        counted = used[listed.weight[used] > 0]
+        if len(counted) < len(used):
+            notes.append(f"{plural(len(used) - len(counted), 'picture')} of weight 0 left out")
+        used = counted
+    together = _together(store, listed, used, notes)
+    classes = _class_numbers(listed)
+    model.classes_ = np.array(listed.classes)
+    train, test = keep_apart(classes[used], together, test_share, seed, listed.classes)
+    weights = None if listed.weight is None else listed.weight[used[train]]
+    model.train_on(store.pixels, used[train], classes[used[train]], weights, together[train], work)
+    scores = model.score_rows(store.pixels, used[test])
+    evaluation = _judge(model, listed, scores, used[test], notes, **about)
+    names = [listed.names[k] for k in used[test]]
+    return evaluation, sheets.make(model, store.pixels, used[test], names, evaluation)
 
 
 def default_store(source: Path) -> Path:
@@ -211,7 +231,6 @@ def _judge(
     notes: list[str],
     *,
     target: str,
-    group: str | None,
     weight: str | None,
     command: str,
 ) -> Evaluation:

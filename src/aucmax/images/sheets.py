@@ -23,7 +23,7 @@ from aucmax.report.words import percent, quoted, short
 
 NAME = "pictures"
 TEMPLATES = Path(__file__).parent / "templates"
-MOST_MISTAKES, QUANTILES, PER_QUANTILE, LOOKED = 10, 6, 8, 6
+MOST_MISTAKES, QUANTILES, PER_QUANTILE, LOOKED = 9, 6, 9, 6
 LARGEST = 128
 """Pixels of a side in the report."""
 COPIES, NOISE = 8, 12.0
