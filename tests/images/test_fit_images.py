@@ -267,6 +267,17 @@ def test_a_network_and_weights_of_your_own(folder, tmp_path):
     np.testing.assert_array_equal(again.predict(paths), model.predict(paths))
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_more_pictures_than_memory_is_for_are_read_as_they_come(weighted, folder, monkeypatch):
+    paths = sorted(folder.rglob("*.png"))
+    y = [path.parent.name for path in paths]
+    monkeypatch.setattr("aucmax.images.classifier.MOST_BYTES", 0)
+    monkeypatch.setattr("aucmax.images.classifier.cores", lambda: 0)  # in this process
+    model = ImageClassifier(size=8, quality="fast", time_limit=1, device="cpu")
+    weight = np.ones(80) if weighted else None
+    assert model.fit(paths, y, weight).validation_score_ > 0.7
+
+
 def test_weights_to_begin_with(fitted, folder, tmp_path):
     paths = sorted(folder.rglob("*.png"))
     y = [path.parent.name for path in paths]

@@ -25,11 +25,11 @@ from aucmax.images.duplicates import same_pictures
 from aucmax.images.networks import Factory, head_of, make_network, training_size
 from aucmax.images.reading import BrokenPicture, read_picture
 from aucmax.images.split import Rows, join, keep_apart
-from aucmax.images.store import Store, build_store
+from aucmax.images.store import Store, StoredPictures, build_store
 from aucmax.judge import calibration
 from aucmax.judge.threshold import Rule
 from aucmax.stages import Stage
-from aucmax.threads import threads
+from aucmax.threads import cores, threads
 from aucmax.train import FitResult, fit
 from aucmax.train.metrics import find_metric
 from aucmax.train.options import find_device
@@ -44,6 +44,8 @@ FROZEN = 0.1
 DROP = 3.0
 """What the step size is divided by when the objective takes over."""
 SCORED = 256
+MOST_BYTES = 4 * 2**30
+"""Of training pictures that are taken into memory, or onto the GPU; more are read as they come."""
 
 
 class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -284,6 +286,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 batch_size=batch, positives=0.5 if is_binary else None, seed=seed + number,
                 augment=CropAndFlip(padding=max(1, self.size_ // 8)),
                 eval_every=max(20, length // 10), amp="bf16" if on_gpu else None,
+                workers=min(4, cores()) if isinstance(data["train"], StoredPictures) else 0,
                 time_limit=limit, out=None if work is None else work / str(number + 1),
                 device=self.device, progress=self.verbose,
             )  # fmt: skip
@@ -442,7 +445,7 @@ def in_words(broken: Mapping[Path, str]) -> str:
 
 def same(store: Store, rows: Rows) -> Rows:
     """Numbers of the sets of pictures that show the same."""
-    return same_pictures(store.digests[rows], store.hashes[rows], store.pixels[rows])
+    return same_pictures(store.digests, store.hashes, store.pixels, store.broken)[rows]
 
 
 def longest_sides(files: Sequence[Path], most: int = 200) -> list[int]:
@@ -465,13 +468,14 @@ def _data(
     part: Rows,
     classes: Rows,
     weight: NDArray[np.float64] | None,
-) -> tuple[Any, ...]:
-    """As :func:`aucmax.fit` takes it."""
+) -> Any:
+    """As :func:`aucmax.fit` takes it: arrays, or what reads batches from the store."""
+    weights = None if weight is None else weight[part]
+    if len(part) * pixels[0].nbytes > MOST_BYTES:
+        return StoredPictures(pixels, rows[part], classes[part], weights)
     x = torch.from_numpy(np.asarray(pixels[rows[part]])).permute(0, 3, 1, 2)
     y = torch.from_numpy(classes[part])
-    if weight is None:
-        return x, y
-    return x, y, torch.from_numpy(weight[part]).float()
+    return (x, y) if weights is None else (x, y, torch.from_numpy(weights).float())
 
 
 def _moments(pixels: NDArray[np.uint8], rows: Rows) -> tuple[list[float], list[float]]:

@@ -69,6 +69,34 @@ class Store:
     brightest: NDArray[np.int64]
 
 
+class StoredPictures(Dataset[tuple[Any, ...]]):
+    """Rows of a store with their labels, read whenever they are asked for.
+
+    Args:
+        pixels: of all pictures.
+        rows: those that are used.
+        targets: a number for each.
+        weight: how much each counts; None for alike.
+    """
+
+    def __init__(
+        self,
+        pixels: NDArray[np.uint8],
+        rows: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        weight: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.pixels, self.rows, self.targets, self.weight = pixels, rows, targets, weight
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        picture = torch.from_numpy(np.array(self.pixels[self.rows[index]])).permute(2, 0, 1)
+        item = picture, int(self.targets[index])
+        return item if self.weight is None else (*item, float(self.weight[index]))
+
+
 class PictureFiles(Dataset[tuple[Tensor, float]]):
     """Pictures decoded from their files whenever they are asked for, with their labels.
 
