@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -72,9 +73,11 @@ def lock_folder(folder: Path, refusal: str) -> IO[str]:
     lock = (folder / ".lock").open("w")
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
         lock.close()
-        raise ValueError(refusal) from None
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            raise ValueError(refusal) from None
+        raise
     return lock
 
 

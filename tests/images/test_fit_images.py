@@ -1,22 +1,27 @@
 """From pictures on disk to a model with its report, by the command and by the classifier."""
 
-import json
 import re
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import load_file
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
+from torch import nn
 
 import aucmax
 from aucmax.cli import main
 from aucmax.images import ImageClassifier, fit_images
+from aucmax.images.classifier import moments
+from aucmax.images.networks import make_network
 from aucmax.images.split import join, keep_apart
 from aucmax.judge.evaluation import Evaluation
 
@@ -180,7 +185,7 @@ def test_broken_files_are_named_and_left_out_only_if_asked(folder, tmp_path, cap
     ("arguments", "said"),
     [
         (["none"], "source must be a folder or a table of labels, found none at none"),
-        (["scans/sick"], "folder"),
+        (["scans/sick"], "folder must hold a folder for each class"),
         (["scans", "--target", "ill"], "target must go with a table of labels"),
         (["scans", "--size", "4"], "size must be an integer >= 8, found 4"),
         (["scans", "--model", "resnet999"], "model must be resnet20"),
@@ -205,7 +210,7 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(fitted, folder, tmp_pa
     command = [sys.executable, "-m", "aucmax", "fit-images", *map(str, options)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 120
-    while not [*tmp_path.glob("model.unfinished/*/2/*.safetensors")]:  # in the second phase
+    while not [*tmp_path.glob("model.unfinished/*/*/2/*.safetensors")]:  # in the second phase
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -248,9 +253,7 @@ def test_a_changed_byte_of_a_model_is_an_error(fitted, tmp_path):
         ImageClassifier.load(tmp_path)
 
 
-def test_a_network_and_weights_of_your_own(folder, tmp_path):
-    from torch import nn
-
+def test_a_network_of_your_own(folder, tmp_path):
     def make(outputs):
         return nn.Sequential(
             aucmax.models.Standardize(128, 64), nn.Flatten(), nn.Linear(192, outputs)
@@ -279,16 +282,105 @@ def test_more_pictures_than_memory_is_for_are_read_as_they_come(weighted, folder
 
 
 def test_weights_to_begin_with(fitted, folder, tmp_path):
+    path, saved = (
+        fitted.folder / "model.safetensors",
+        load_file(fitted.folder / "model.safetensors"),
+    )
+    about = ([0.0] * 3, [1.0] * 3, torch.Generator().manual_seed(1))
+    for outputs, differ in ((1, set()), (3, {"head.weight", "head.bias"})):
+        with warnings.catch_warnings(record=True, action="always") as said:
+            state = make_network("resnet20", outputs, *about, path).state_dict()
+        assert {k for k in state if not torch.equal(state[k].cpu(), saved[k])} == differ
+        begin = [f"{len(differ)} of {len(state)} weights are not in"] if differ else []
+        assert [str(x.message).split(" in ")[0] + " in" for x in said] == begin
+    with pytest.raises(ValueError, match="weights must be those of the model, found 0 of its 2"):
+        make_network(lambda n: nn.Sequential(nn.Flatten(), nn.Linear(192, n)), 1, *about, path)
     paths = sorted(folder.rglob("*.png"))
     y = [path.parent.name for path in paths]
     options = {"size": 8, "quality": "fast", "time_limit": 1, "device": "cpu"}
     with pytest.raises(ValueError, match="weights must be a file, found none"):
         ImageClassifier(weights=tmp_path / "none.pth", **options).fit(paths, y)
-    begun = ImageClassifier(weights=fitted.folder / "model.safetensors", **options).fit(paths, y)
-    sizes = [x["lr"] for x in begun.history_]
+    sizes = [x["lr"] for x in ImageClassifier(weights=path, **options).fit(paths, y).history_]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == 10 * sizes[1] == 0.1
-    assert begun.history_[0]["valid_auc_last"] > 0.8
+
+
+def test_layers_that_are_frozen_stay_as_they_are_and_scores_may_be_flat(folder):
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(192, 4).requires_grad_(False)
+            self.last = nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.last(self.first(x.flatten(1) / 255).relu()).reshape(-1)
+
+    made = Frozen()
+    before = made.first.weight.clone()
+    paths = sorted(folder.rglob("*.png"))
+    y = [path.parent.name for path in paths]
+    options = {"size": 8, "quality": "fast", "time_limit": 1, "device": "cpu"}
+    model = ImageClassifier(lambda outputs: made, **options).fit(paths, y)
+    assert torch.equal(model.network_.first.weight.cpu(), before)
+    assert model.network_.last.weight.requires_grad
+    assert model.decision_function(paths).shape == (80,)
+
+
+def test_moments_are_exact(tmp_path):
+    pixels = np.random.default_rng(0).integers(200, 231, size=(300, 64, 64, 3)).astype(np.uint8)
+    mean, std = moments(pixels, np.arange(300))
+    assert mean == pytest.approx(pixels.mean((0, 1, 2), dtype=np.float64))
+    assert std == pytest.approx(pixels.std((0, 1, 2), dtype=np.float64))
+
+
+def test_groups_of_a_column_are_rows_not_labels_of_its_index(folder, monkeypatch):
+    seen = {}
+    monkeypatch.setattr(ImageClassifier, "train_on", lambda self, *a: seen.update(together=a[4]))
+    paths = pd.Series(sorted(folder.rglob("*.png")))
+    y = np.array([path.parent.name for path in paths])
+    order = np.random.default_rng(0).permutation(80)
+    groups = pd.Series([f"p{k // 4}" for k in range(80)], index=order)
+    ImageClassifier(size=8, device="cpu").fit(paths, y, groups=groups)
+    assert seen["together"].tolist() == (np.arange(80) // 4).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"y": ["a"] * 79 + [None]}, "y must have no missing values"),
+        ({"y": ["a"] * 80}, "y must hold two labels or more"),
+        ({"y": ["a", "b"]}, "y must have a label per picture"),
+        ({"sample_weight": [1.0] * 79}, "sample_weight must have a finite number"),
+        ({"sample_weight": [-1.0] * 80}, "sample_weight must have a finite number"),
+        ({"groups": [1] * 81}, "groups must have a value for each of 80 rows"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(change, said, folder):
+    paths = sorted(folder.rglob("*.png"))
+    given = {"y": [path.parent.name for path in paths], **change}
+    with pytest.raises(ValueError, match=said):
+        ImageClassifier(size=8, device="cpu").fit(paths, **given)
+
+
+def test_few_pictures_to_judge_by(tmp_path):
+    random = np.random.default_rng(0)
+    for label, count, level in (("no", 10, 80), ("yes", 5, 120)):
+        for number in range(count):
+            write(tmp_path / "few" / label / f"{number}.png", level, random)
+    options = {"size": 8, "quality": "fast", "time_limit": 0.5, "device": "cpu", "progress": False}
+    with warnings.catch_warnings(action="ignore"):  # of how little there is to go by
+        fitted = fit_images(tmp_path / "few", out=tmp_path / "model", **options)
+    assert fitted.evaluation.parts["test"].rows == 3
+
+
+def test_a_kill_while_the_model_is_written_is_put_right(fitted, folder, tmp_path):
+    (tmp_path / "model.partial").mkdir()  # as a killed command leaves it
+    (tmp_path / "model.partial" / "model.json.tmp").touch()
+    (tmp_path / "model.unfinished").mkdir()
+    options = {"size": 8, "quality": "fast", "time_limit": 0.5, "device": "cpu", "progress": False}
+    again = fit_images(folder, out=tmp_path / "model", store=tmp_path / "store", **options)
+    assert again.report.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "store"}
 
 
 def test_another_runtime_gives_the_same_probabilities(fitted, folder, tmp_path, capsys):
@@ -303,9 +395,3 @@ def test_another_runtime_gives_the_same_probabilities(fitted, folder, tmp_path, 
     (found,) = session.run(None, {"pixels": pixels.transpose(0, 3, 1, 2)})
     expected = ImageClassifier.load(fitted.folder).predict_proba(paths)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_model_files_hold_no_code(fitted):
-    content = json.loads((fitted.folder / "model.json").read_text(encoding="utf-8"))
-    assert content["classifier"] == "images"
-    assert not [*Path(fitted.folder).glob("*.p*kl*")]

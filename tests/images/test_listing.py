@@ -319,12 +319,14 @@ def test_tables_and_folders_that_are_not_there(images):
 
 def test_pictures_to_predict(tmp_path):
     touch(tmp_path, "10.png", "9.png", "a/b/1.webp", "a/notes.txt", ".hidden.png")
-    files, names = list_unlabeled(tmp_path)
+    files, names, notes = list_unlabeled(tmp_path)
+    assert "1 .txt" in notes[0]
     assert names == ("9.png", "10.png", "a/b/1.webp")
     assert files == tuple(tmp_path / name for name in names)
     assert list_unlabeled(tmp_path / "a" / "notes.txt") == (
         (tmp_path / "a" / "notes.txt",),
         ("notes.txt",),
+        (),
     )
 
 

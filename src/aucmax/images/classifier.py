@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,10 +27,12 @@ from aucmax.images.split import Rows, join, keep_apart
 from aucmax.images.store import Store, StoredPictures, build_store
 from aucmax.judge import calibration
 from aucmax.judge.threshold import Rule
+from aucmax.row_groups import number_groups
 from aucmax.stages import Stage
 from aucmax.threads import cores, threads
 from aucmax.train import FitResult, fit
 from aucmax.train.metrics import find_metric
+from aucmax.train.objectives import names_of
 from aucmax.train.options import find_device
 
 EPOCHS = {"fast": 20, "good": 80, "best": 250}
@@ -43,7 +44,7 @@ FROZEN = 0.1
 """Of weights that were trained before: the share of the steps that only move the last layer."""
 DROP = 3.0
 """What the step size is divided by when the objective takes over."""
-SCORED = 256
+SCORED, MOST_AVERAGED = 256, 4000
 MOST_BYTES = 4 * 2**30
 """Of training pictures that are taken into memory, or onto the GPU; more are read as they come."""
 
@@ -172,17 +173,17 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups: N values, such as patients: those of one are never on both sides of a split.
         """
         files = [Path(path) for path in X]
-        labels = np.asarray(y)
-        if labels.shape != (len(files),):
-            raise ValueError(f"y must have a label per picture, found shape {labels.shape}")
-        self.classes_, classes = np.unique(labels, return_inverse=True)
-        weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        self.classes_, classes = _class_numbers(y, len(files))
+        weight = _weights(sample_weight, len(files))
+        group = None
+        if groups is not None:
+            group = number_groups(groups, "groups", rows=len(files)).numpy()
         with self.opened_store(files) as store:
             used = usable(store, files, self.skip_broken)
-            together = join(
-                same(store, used), None if groups is None else [groups[k] for k in used]
-            )
-            weight = None if weight is None else weight[used]
+            if weight is not None:
+                used = used[weight[used] > 0]
+                weight = weight[used]
+            together = join(same(store, used), None if group is None else group[used])
             self.train_on(store.pixels, used, classes[used], weight, together)
         return self
 
@@ -204,19 +205,26 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def check_options(self) -> None:
         """Raise for what cannot be right, before anything is read."""
         checks.choice("quality", self.quality, tuple(EPOCHS))
+        names_of(self.objective)
         checks.positive("lr", self.lr)
+        checks.non_negative("weight_decay", self.weight_decay)
         checks.count("batch_size", self.batch_size)
-        checks.number(
-            "validation_fraction", self.validation_fraction, "a share between 0 and 1",
-            lambda x: 0 < x < 1,
-        )  # fmt: skip
+        share = self.validation_fraction
+        allowed = "a share between 0 and 1"
+        checks.number("validation_fraction", share, allowed, lambda x: 0 < x < 1)
+        checks.number("depth", self.depth, "bits from 8 to 16", lambda x: 8 <= x <= 16)
         if self.size is not None:
             checks.count("size", self.size, least=8)
         if self.time_limit is not None:
             checks.positive("time_limit", self.time_limit)
-        Rule.read(self.threshold)
+        if not isinstance(self.metric, str | None):
+            raise ValueError(f"metric must be a name, found {self.metric!r}")
         find_metric(self.metric or "roc_auc")
+        Rule.read(self.threshold)
         find_device(self.device)
+        if self.weights is not None and not Path(self.weights).is_file():
+            raise ValueError(f"weights must be a file, found none at {self.weights}")
+        training_size(self.model, [0])  # whether there is such a model
 
     def train_on(
         self,
@@ -230,10 +238,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on rows of decoded pictures, whose classes are numbers, and go on from ``work``."""
         seed = checks.count("random_state", self.random_state or 0, least=0)
         labels = [str(label) for label in self.classes_]
-        if len(labels) < 2:
-            raise ValueError(f"y must hold two labels or more, found {labels}")
-        share = self.validation_fraction
-        train, valid = keep_apart(classes, together, share, seed, labels)
+        train, valid = keep_apart(classes, together, self.validation_fraction, seed, labels)
         self.counts_ = {
             name: np.bincount(classes[part], minlength=len(labels)).tolist()
             for name, part in (("train", train), ("valid", valid))
@@ -243,14 +248,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for name, part in (("train", train), ("valid", valid))
         }
         outputs = 1 if len(labels) == 2 else len(labels)
-        mean, std = _moments(pixels, rows[train])
+        mean, std = moments(pixels, rows[train])
         generator = torch.Generator().manual_seed(seed)
         weights = None if self.weights is None else Path(self.weights)
         self.network_ = make_network(self.model, outputs, mean, std, generator, weights)
-        began = time.perf_counter()
         with threads(None):
             self.history_ = self._train_network(data, len(train), seed, work)
-        self.seconds_ = time.perf_counter() - began
+        self.seconds_ = float(self.history_[-1]["seconds"])
         self.network_.eval()
         scores = self.score_rows(pixels, rows[valid])
         known = classes[valid], None if weight is None else weight[valid]
@@ -266,19 +270,20 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _train_network(
         self, data: Mapping[str, Any], count: int, seed: int, work: Path | None
     ) -> list[dict[str, Any]]:
-        """Phase after phase, each from the weights that validation liked best in the one before."""
+        """Phase after phase, each from the weights that validation liked best until then."""
         batch = min(self.batch_size, max(16, count // 8))
         epochs, least = EPOCHS[self.quality], LEAST_STEPS[self.quality]
-        steps = max(least, epochs * count // batch)
-        began, history = time.monotonic(), list[dict[str, Any]]()
+        phases = self._phases(max(least, epochs * count // batch))
         is_binary, on_gpu = len(self.classes_) == 2, find_device(self.device).type == "cuda"
-        phases = self._phases(steps)
+        trainable = [p for p in self.network_.parameters() if p.requires_grad]
+        history, best = list[dict[str, Any]](), (-math.inf, dict[str, Tensor]())
         for number, (objective, lr, length, only_head) in enumerate(phases):
+            steps, spent = (history[-1][x] if history else 0 for x in ("step", "seconds"))
             limit = None
             if self.time_limit is not None:
-                left = self.time_limit - (time.monotonic() - began)
-                limit = max(0.1, left * length / sum(x[2] for x in phases[number:]))
-            _freeze(self.network_, only_head)
+                share = length / sum(x[2] for x in phases[number:])
+                limit = max(0.1, (self.time_limit - spent) * share)
+            _train_only(trainable, head_of(self.network_) if only_head else self.network_)
             result: FitResult = fit(
                 self.network_, **data, method="sgd", objective=objective, steps=length,
                 stages=[Stage(index=1, lr=lr, steps=length, dual_samples=0)], metric=self.metric,
@@ -290,10 +295,17 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 time_limit=limit, out=None if work is None else work / str(number + 1),
                 device=self.device, progress=self.verbose,
             )  # fmt: skip
-            first = history[-1]["step"] if history else 0
-            history += [{**x, "step": x["step"] + first} for x in result.history]
-        _freeze(self.network_, only_head=False)
-        self.metric_, self.validation_score_ = result.metric, result.score
+            history += [
+                {**x, "step": x["step"] + steps, "seconds": x["seconds"] + spent}
+                for x in result.history
+            ]
+            if not result.score < best[0]:
+                state = self.network_.state_dict()
+                best = result.score, {name: x.clone() for name, x in state.items()}
+            else:  # the phase before had done better
+                self.network_.load_state_dict(best[1])
+        _train_only(trainable, self.network_)
+        self.metric_, self.validation_score_ = result.metric, best[0]
         return history
 
     def _phases(self, steps: int) -> list[tuple[str, float, int, bool]]:
@@ -319,7 +331,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network = self.network_.to(device).eval()
         with torch.inference_mode():
             scores: Tensor = (network(x) + network(x.flip(3))) / 2
-        return scores.double().cpu()
+        return scores.double().cpu().reshape(len(x), -1)
 
     def _joined(self, scores: Sequence[Tensor]) -> NDArray[np.float64]:
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
@@ -329,21 +341,26 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Sequence[str | Path]) -> NDArray[np.float64]:
         """Raw scores of picture files: (N,) of two classes, (N, c) of more."""
+        scores, broken = self.score_files([Path(path) for path in X])
+        if broken:
+            named = in_words({Path(X[k]): reason for k, reason in broken.items()})
+            raise ValueError(f"X must be pictures that can be read, found {named}")
+        return scores
+
+    def score_files(self, files: Sequence[Path]) -> tuple[NDArray[np.float64], dict[int, str]]:
+        """Raw scores of the files that can be read, and by their number why others cannot."""
         check_is_fitted(self, "network_")
-        files = [Path(path) for path in X]
-        scores, broken = [], dict[Path, str]()
-        for k in range(0, len(files), SCORED):
+        scores, broken = [], dict[int, str]()
+        for first in range(0, len(files), SCORED):
             pixels = []
-            for path in files[k : k + SCORED]:
+            for number, path in enumerate(files[first : first + SCORED], first):
                 try:
                     pixels.append(read_picture(path, self.size_, depth=self.depth).pixels)
                 except BrokenPicture as error:
-                    broken[path] = str(error)
-            if pixels and not broken:
+                    broken[number] = str(error)
+            if pixels:
                 scores.append(self._score(np.stack(pixels)))
-        if broken:
-            raise ValueError(f"X must be pictures that can be read, found {in_words(broken)}")
-        return self._joined(scores)
+        return self._joined(scores), broken
 
     def predict_proba(self, X: Sequence[str | Path]) -> NDArray[np.float64]:
         """Of each picture the probability of every class, (N, c)."""
@@ -372,8 +389,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "network_")
         Path(folder).mkdir(parents=True, exist_ok=True)
         known = isinstance(self.model, str)
-        options = {**self.get_params(), "model": self.model if known else None, "store": None}
-        options["weights"] = None
+        options = {**self.get_params(), "model": self.model if known else None}
+        options |= {"store": None, "weights": None}
+        options = {k: x.item() if isinstance(x, np.generic) else x for k, x in options.items()}
         notes = {
             "classifier": "images",
             "options": options,
@@ -429,8 +447,7 @@ def usable(store: Store, files: Sequence[Path], skip_broken: bool) -> Rows:
         named = in_words({files[row]: reason for row, reason in store.broken.items()})
         if not skip_broken or len(store.broken) == len(files):
             raise ValueError(
-                f"pictures must be files that can be read, found {named}; "
-                f"skip_broken leaves them out"
+                f"X must be pictures that can be read, found {named}; skip_broken leaves them out"
             )
         warnings.warn(f"left out: {named}", UserWarning, stacklevel=3)
     return np.setdiff1d(np.arange(len(files)), [*store.broken])
@@ -478,15 +495,44 @@ def _data(
     return (x, y) if weights is None else (x, y, torch.from_numpy(weights).float())
 
 
-def _moments(pixels: NDArray[np.uint8], rows: Rows) -> tuple[list[float], list[float]]:
+def moments(pixels: NDArray[np.uint8], rows: Rows) -> tuple[list[float], list[float]]:
     """Each colour's mean and deviation, of some thousand pictures."""
-    some = np.asarray(pixels[rows[:: max(1, len(rows) // 4000)]], dtype=np.float32)
-    mean, std = some.mean((0, 1, 2)), some.std((0, 1, 2)).clip(1.0)
-    return mean.tolist(), std.tolist()
+    some = rows[:: -(-len(rows) // MOST_AVERAGED)]
+    total, squares = np.zeros((2, 3), np.int64)
+    for first in range(0, len(some), SCORED):
+        x = pixels[some[first : first + SCORED]].astype(np.int64)
+        total, squares = total + x.sum((0, 1, 2)), squares + np.square(x).sum((0, 1, 2))
+    count = len(some) * pixels[0, :, :, 0].size
+    mean = total / count
+    return mean.tolist(), np.sqrt(squares / count - mean**2).clip(1.0).tolist()
 
 
-def _freeze(network: nn.Module, only_head: bool) -> None:
-    """Let all weights be trained, or those of the last layer alone."""
-    network.requires_grad_(not only_head)
-    if only_head:
-        head_of(network).requires_grad_(True)
+def _train_only(trainable: Sequence[nn.Parameter], part: nn.Module) -> None:
+    """Let those of the weights be trained that are in a part of the network."""
+    own = {id(p) for p in part.parameters()}
+    for p in trainable:
+        p.requires_grad_(id(p) in own)
+
+
+def _class_numbers(y: ArrayLike, count: int) -> tuple[NDArray[Any], Rows]:
+    """The labels, and of each picture the place of its own."""
+    labels = np.asarray(y)
+    if labels.shape != (count,):
+        raise ValueError(f"y must have a label per picture, found shape {labels.shape}")
+    classes = number_groups(labels, "y").numpy()
+    names = np.array([labels[classes == k][0] for k in range(classes.max() + 1)])
+    if len(names) < 2:
+        raise ValueError(f"y must hold two labels or more, found {names.tolist()}")
+    return names, classes
+
+
+def _weights(weight: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
+    if weight is None:
+        return None
+    numbers = np.asarray(weight, np.float64)
+    if numbers.shape != (count,) or not np.isfinite(numbers).all() or (numbers < 0).any():
+        raise ValueError(
+            f"sample_weight must have a finite number >= 0 per picture, found shape "
+            f"{numbers.shape} for {count} pictures, the smallest {numbers.min(initial=0):g}"
+        )
+    return numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ def export_onnx(model: ImageClassifier | str | Path, path: str | Path) -> Path:
 
     Its input ``pixels`` (pictures, 3, size, size) float32 are bytes from 0 to 255, RGB, of pictures
     that are scaled whole to a square with black around them; its output ``probabilities`` is
-    (pictures, classes) float32. The metadata hold ``size``, ``threshold`` and, as JSON,
+    (pictures, classes) float32. The metadata hold ``size``, ``depth``, ``threshold`` and, as JSON,
     ``classes``.
 
     Args:
@@ -40,6 +41,7 @@ def export_onnx(model: ImageClassifier | str | Path, path: str | Path) -> Path:
     example = {"pixels": torch.zeros(PICTURES, 3, model.size_, model.size_)}
     metadata = {
         "size": str(model.size_),
+        "depth": str(model.depth),
         "threshold": repr(float(model.threshold_)),
         "classes": json.dumps(model.classes_.tolist()),
     }
@@ -53,7 +55,7 @@ class Served(nn.Module):
 
     def __init__(self, model: ImageClassifier) -> None:
         super().__init__()
-        self.network, scale = model.network_.cpu().eval(), model.calibration_
+        self.network, scale = deepcopy(model.network_).cpu().eval(), model.calibration_
         self.slope = scale.slope
         shift = scale.shifts if isinstance(scale, Temperature) else scale.shift
         self.register_buffer("shift", torch.tensor(shift, dtype=torch.float32))

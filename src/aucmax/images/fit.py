@@ -23,8 +23,9 @@ from aucmax.report import model_folder
 from aucmax.report.model_folder import Fitted
 from aucmax.report.unfinished import work_folder
 from aucmax.report.words import plural
+from aucmax.train.options import find_device
 
-MAY_DIFFER = ("device", "workers", "verbose", "time_limit", "threshold", "store")
+MAY_DIFFER = ("workers", "verbose", "time_limit", "threshold", "store")
 """Options of the classifier that do not decide what its training comes to."""
 
 
@@ -76,29 +77,28 @@ def fit_images(
     checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
     source = Path(source)
     listed = _list(source, images, path, target, positive, group, weight)
-    folder = Path(out or f"{source.resolve().name.split('.')[0]}-model").resolve()
+    folder = Path(out or f"{_name(source)}-model").resolve()
     model = ImageClassifier(
         **{"threshold": "balanced", **options}, store=store or default_store(source),
         random_state=seed, verbose=progress,
     )  # fmt: skip
     model.check_options()
-    model_folder.check_free(folder)
-    with model.opened_store(listed.files) as kept:
-        settings = {
-            "command": "fit-images", "labels": _digest(listed), "test_share": test_share,
-            "pictures": hashlib.sha256(kept.digests.tobytes()).hexdigest(), "size": model.size_,
-            "seed": seed, **{k: v for k, v in options.items() if k not in MAY_DIFFER},
-        }  # fmt: skip
-        if model.weights is not None:
-            settings["weights"] = disk.sha256(Path(model.weights))
-        with work_folder(folder, settings, progress) as work:
-            evaluation, shown = _fit(
-                model, kept, listed, test_share, seed, work, target=target or source.name,
-                weight=weight, command=command,
-            )  # fmt: skip
-            return model_folder.write(
-                folder, model, evaluation, lambda fresh: sheets.write(fresh, shown)
-            )
+    settings = {
+        **{k: v for k, v in options.items() if k not in MAY_DIFFER}, "command": "fit-images",
+        "labels": _digest(listed), "test_share": test_share, "seed": seed,
+        "device": find_device(model.device).type,  # decides the precision
+    }  # fmt: skip
+    if model.weights is not None:
+        settings["weights"] = disk.sha256(Path(model.weights))
+    with work_folder(folder, settings, progress) as work, model.opened_store(listed.files) as kept:
+        content = hashlib.sha256(kept.digests.tobytes()).hexdigest()[:12]
+        evaluation, shown = _fit(
+            model, kept, listed, test_share, seed, work / f"{content}-{model.size_}",
+            target=target or source.name, group=group, weight=weight, command=command,
+        )  # fmt: skip
+        return model_folder.write(
+            folder, model, evaluation, lambda fresh: sheets.write(fresh, shown)
+        )
 
 
 def _fit(
@@ -108,6 +108,8 @@ def _fit(
     test_share: float,
     seed: int,
     work: Path,
+    *,
+    group: str | None,
     **about: Any,
 ) -> tuple[Evaluation, sheets.Sheets]:
     """Train the model on some pictures, and judge it by the others."""
@@ -125,6 +127,11 @@ def _fit(
     weights = None if listed.weight is None else listed.weight[used[train]]
     model.train_on(store.pixels, used[train], classes[used[train]], weights, together[train], work)
     scores = model.score_rows(store.pixels, used[test])
+    if group is not None:
+        notes.append(
+            f"no {group!r} is on both sides of a split; the interval takes pictures as drawn one "
+            f"by one, and is too narrow where those of one are alike"
+        )
     evaluation = _judge(model, listed, scores, used[test], notes, **about)
     names = [listed.names[k] for k in used[test]]
     return evaluation, sheets.make(model, store.pixels, used[test], names, evaluation)
@@ -132,8 +139,13 @@ def _fit(
 
 def default_store(source: Path) -> Path:
     """Beside the pictures."""
+    return source.resolve().with_name(f"{_name(source)}-pictures")
+
+
+def _name(source: Path) -> str:
+    """Of a folder, or of a table without its suffix."""
     source = source.resolve()
-    return source.with_name(f"{source.name.split('.')[0]}-pictures")
+    return source.name if source.is_dir() else source.stem
 
 
 def _list(
@@ -165,7 +177,7 @@ def _list(
 
 def _digest(listed: Listed) -> str:
     """Of which files have which labels; what is in them, the store knows."""
-    rows = [listed.names, listed.labels, listed.group]
+    rows = [listed.names, listed.labels, listed.classes, listed.group]
     rows.append(None if listed.weight is None else tuple(listed.weight.tolist()))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
@@ -180,8 +192,9 @@ def _together(store: Store, listed: Listed, used: Rows, notes: list[str]) -> Row
     alike = same(store, used)
     repeated = np.bincount(alike) > 1
     if repeated.any():
-        labels = np.array(listed.labels)[used]
-        torn = sum(len({*labels[alike == k]}) > 1 for k in np.flatnonzero(repeated))
+        labels = np.zeros((len(repeated), len(listed.classes)), bool)
+        labels[alike, _class_numbers(listed)[used]] = True
+        torn = int((labels.sum(axis=1) > 1).sum())
         said = f", {torn:,} of them with several labels: check these" if torn else ""
         notes.append(
             f"{plural(int(np.bincount(alike)[repeated].sum()), 'picture')} show the same as "
@@ -198,7 +211,7 @@ def _about(store: Store, listed: Listed, used: Rows, model: ImageClassifier) -> 
         named = in_words(broken)
         if not model.skip_broken or not len(used):
             raise ValueError(
-                f"pictures must be files that can be read, found {named}: --skip-broken leaves "
+                f"source must hold pictures that can be read, found {named}: skip_broken leaves "
                 f"them out"
             )
         notes.append(f"left out: {named}")

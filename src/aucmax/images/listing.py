@@ -164,8 +164,10 @@ def list_labels(
     )
 
 
-def list_unlabeled(source: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """The pictures of a folder, at any depth, or one picture: files, and names as people know them.
+def list_unlabeled(
+    source: Path,
+) -> tuple[tuple[Path, ...], tuple[str, ...], tuple[str, ...]]:
+    """The pictures of a folder, at any depth, or one picture: files, names and notes.
 
     Raises:
         ValueError: if there are none.
@@ -174,14 +176,14 @@ def list_unlabeled(source: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
         ...     (Path(folder) / "x-ray.png").touch()
-        ...     files, names = list_unlabeled(Path(folder))
+        ...     files, names, notes = list_unlabeled(Path(folder))
         >>> names
         ('x-ray.png',)
     """
     if source.is_file():
-        return (source,), (_readable(source.name),)
-    found, _ = _pictures("source", source)
-    return tuple(source / name for name in found), tuple(map(_readable, found))
+        return (source,), (_readable(source.name),), ()
+    found, notes = _pictures("source", source)
+    return tuple(source / name for name in found), tuple(map(_readable, found)), tuple(notes)
 
 
 # ---- Folders -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -92,25 +93,42 @@ def _timm(name: str) -> Any:
 
 
 def _begin_with(network: nn.Module, path: Path) -> None:
-    """Load what fits; the last layer seldom does."""
-    found = _read_weights(path)
-    body = network[1] if isinstance(network, nn.Sequential) else network
-    own = body.state_dict()
-    fitting = {k: x for k, x in found.items() if k in own and x.shape == own[k].shape}
-    if len(fitting) < len(own) / 2:
+    """Load what fits, and warn of what does not: of the last layer that is usual.
+
+    The names may be those of the network, or of a part of it, such as a network of timm's own file.
+    """
+    own, found = network.state_dict(), _read_weights(path)
+    prefixes = {"", *(f"{name}." for name, _ in network.named_children())}
+
+    def fitting(prefix: str) -> dict[str, Tensor]:
+        renamed = {prefix + name: x for name, x in found.items()}
+        return {k: x for k, x in renamed.items() if k in own and x.shape == own[k].shape}
+
+    best = max(map(fitting, sorted(prefixes)), key=len)
+    if len(best) < len(own) / 2 or not best:
         raise ValueError(
-            f"weights must be those of the model, found {len(fitting)} of its {len(own)} in {path}"
+            f"weights must be those of the model, found {len(best)} of its {len(own)} in {path}"
         )
-    body.load_state_dict({**own, **fitting})
+    network.load_state_dict({**own, **best})
+    if missing := [name for name in own if name not in best]:
+        warnings.warn(
+            f"{len(missing)} of {len(own)} weights are not in {path}, or of another shape, and "
+            f"begin at random: {', '.join(missing[:5])}",
+            UserWarning, stacklevel=2,
+        )  # fmt: skip
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ValueError(f"weights must be a file, found none at {path}")
     if path.suffix == ".safetensors":
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        return load_file(path)
+        try:
+            return load_file(path)
+        except SafetensorError as error:
+            raise ValueError(f"weights must be a whole file, found {path}: {error}") from None
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:

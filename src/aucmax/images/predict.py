@@ -16,11 +16,8 @@ from aucmax import checks
 from aucmax.disk import atomic_write
 from aucmax.images.classifier import ImageClassifier, in_words
 from aucmax.images.listing import list_unlabeled
-from aucmax.images.reading import BrokenPicture, read_picture
 from aucmax.judge.threshold import Rule
 from aucmax.report.words import plural
-
-AT_ONCE = 256
 
 
 def predict_images(
@@ -58,15 +55,17 @@ def predict_images(
                 f"{threshold!r}, which labels decide: fit-images --threshold chooses by it"
             )
         model.threshold_ = rule.threshold(np.empty(0), np.empty(0, np.int64))
-    files, names = list_unlabeled(Path(source))
-    scores, broken = _scores(model, files)
+    files, names, skipped = list_unlabeled(Path(source))
+    scores, broken = model.score_files(files)
     if broken and not skip_broken:
         named = in_words({Path(names[k]): reason for k, reason in broken.items()})
-        raise ValueError(f"data must be pictures that can be read, found {named}: --skip-broken "
-                         f"leaves their predictions empty")  # fmt: skip
+        raise ValueError(
+            f"source must hold pictures that can be read, found {named}: skip_broken leaves their "
+            f"predictions empty"
+        )
     good = np.setdiff1d(np.arange(len(files)), [*broken])
     table, labels = _table(model, names, scores, good)
-    notes = []
+    notes = [*skipped]
     if broken:
         notes.append(in_words({Path(names[k]): reason for k, reason in broken.items()}))
     counts = Counter(labels)
@@ -80,22 +79,6 @@ def predict_images(
     with atomic_write(Path(out)) as temporary:
         write(table, temporary)
     return None, notes
-
-
-def _scores(model: ImageClassifier, files: Any) -> tuple[Any, dict[int, str]]:
-    """Of all that can be read, and why others cannot."""
-    parts, broken = [], dict[int, str]()
-    for first in range(0, len(files), AT_ONCE):
-        pixels = []
-        for number, path in enumerate(files[first : first + AT_ONCE], first):
-            try:
-                pixels.append(read_picture(path, model.size_, depth=model.depth).pixels)
-            except BrokenPicture as error:
-                broken[number] = str(error)
-        if pixels:
-            parts.append(model.score_rows(np.stack(pixels), np.arange(len(pixels))))
-    outputs = () if len(model.classes_) == 2 else (len(model.classes_),)
-    return (np.concatenate(parts) if parts else np.empty((0, *outputs))), broken
 
 
 def _table(

@@ -24,6 +24,8 @@ from aucmax.report.words import percent, quoted, short
 NAME = "pictures"
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_MISTAKES, QUANTILES, PER_QUANTILE, LOOKED = 9, 6, 9, 6
+MOST_IN_ALL = 120
+"""Likely mistakes of all labels."""
 LARGEST = 128
 """Pixels of a side in the report."""
 COPIES, NOISE = 8, 12.0
@@ -90,18 +92,26 @@ def make(
     mistakes = []
     for label in range(len(labels)):
         wrong = np.flatnonzero(classes == label)
-        wrong = wrong[own[wrong].argsort(kind="stable")][:MOST_MISTAKES]
+        wrong = wrong[own[wrong].argsort(kind="stable")][: _per_label(len(labels))]
         mistakes.append([shown(k) for k in wrong.tolist()])
     quantiles = []
     if binary:
         order = p.argsort(kind="stable")
-        for part in np.array_split(order, QUANTILES):
+        for part in np.array_split(order, min(QUANTILES, len(order))):
             places = np.linspace(0, len(part) - 1, min(PER_QUANTILE, len(part))).round().astype(int)
             quantiles.append([shown(k) for k in part[np.unique(places)].tolist()])
+    predicted = (p >= (evaluation.threshold or 0.5)).astype(int) if binary else p.argmax(axis=1)
     surest = own.argsort(kind="stable")[::-1]
-    first = [k for label in range(len(labels)) for k in surest[classes[surest] == label][:3]]
-    looked = [shown(k, _heat(model, pixels[rows[k]], int(classes[k]))) for k in first[:LOOKED]]
+    right = surest[predicted[surest] == classes[surest]]
+    nth = np.array([(classes[right[:place]] == classes[k]).sum() for place, k in enumerate(right)])
+    first = right[nth.argsort(kind="stable")][:LOOKED].tolist()  # of each label in turn
+    looked = [shown(k, _heat(model, pixels[rows[k]], int(classes[k]))) for k in first]
     return Sheets(mistakes, quantiles, looked)
+
+
+def _per_label(labels: int) -> int:
+    """Likely mistakes of each label, fewer if there are many."""
+    return max(1, min(MOST_MISTAKES, MOST_IN_ALL // labels))
 
 
 def _smaller(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -122,6 +132,7 @@ def _heat(model: ImageClassifier, pixels: NDArray[np.uint8], label: int) -> NDAr
     x = copies + NOISE * torch.randn(copies.shape, generator=generator)
     x = x.to(device).requires_grad_()
     scores = model.network_(x)
+    scores = scores.reshape(len(x), -1)
     of_label = scores[:, label if scores.shape[1] > 1 else 0].sum()
     (gradient,) = torch.autograd.grad(of_label, x)
     heat = (gradient * x).detach().abs().sum(1, keepdim=True).mean(0, keepdim=True)
@@ -204,16 +215,17 @@ def sections(sheets: Sheets) -> list[Section]:
             "pairs": [(_figure(x, evaluation), _uri(_lit(x)), x) for x in sheets.looked],
         }
 
-    return [mistakes, *([by_score] if sheets.quantiles else []), looked]
+    more = [*([by_score] if sheets.quantiles else []), *([looked] if sheets.looked else [])]
+    return [mistakes, *more]
 
 
-def _figure(x: Shown, evaluation: Evaluation) -> dict[str, str]:
+def _figure(x: Shown, evaluation: Evaluation) -> dict[str, Any]:
     """A picture for a template: its bytes, and what is said of it."""
     label = evaluation.labels[x.label]
     said = f"{percent(x.probability)}"
     alt = f"{short(x.name)}, labelled {quoted(label)}, {said}"
     return {"uri": _uri(x.pixels), "name": short(x.name, 40), "label": short(label), "alt": alt,
-            "probability": said}  # fmt: skip
+            "probability": said, "framed": x.label == 1}  # fmt: skip
 
 
 def _lit(x: Shown) -> NDArray[np.uint8]:

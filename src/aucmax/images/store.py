@@ -91,6 +91,15 @@ class StoredPictures(Dataset[tuple[Any, ...]]):
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For other processes: where the pixels are, not all of them."""
+        pixels: Any = self.pixels
+        return {**vars(self), "pixels": (pixels.filename, pixels.shape)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        path, shape = state["pixels"]
+        vars(self).update({**state, "pixels": np.memmap(path, np.uint8, "r", shape=shape)})
+
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         picture = torch.from_numpy(np.array(self.pixels[self.rows[index]])).permute(2, 0, 1)
         item = picture, int(self.targets[index])

@@ -52,7 +52,7 @@ def train_by_turns(
 
     def configs() -> Iterator[dict[str, Any]]:
         for number, run in enumerate(runs):
-            rows = run.setting.condition, run.seed
+            rows = run.setting.dataset, run.setting.condition, run.seed
             if rows not in problems:
                 problems.clear()
                 problems[rows] = _problem(run, regime, folder)
