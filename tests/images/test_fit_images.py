@@ -80,7 +80,7 @@ def test_a_share_of_every_class_is_kept_apart_and_no_set_is_cut(seed):
 
 
 def test_a_class_of_one_set_cannot_be_on_both_sides():
-    with pytest.raises(ValueError, match="found 2 of 'yes', 1 of them that differ"):
+    with pytest.raises(ValueError, match=r"found 2 of 'yes'; copies .* count once: 1"):
         keep_apart(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 3, 3]), 0.4, 0, ["no", "yes"])
 
 
@@ -234,6 +234,10 @@ def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path):
     assert model.fit(paths, y) is model
     p = model.predict_proba(paths)
     assert p.shape == (80, 2)
+    assert model.score(paths, y) == pytest.approx(roc_auc_score(y, p[:, 1]))
+    for wrong in (str(paths[0]), paths[0], pd.DataFrame({"p": paths}), [1.5]):
+        with pytest.raises(ValueError, match="X must be a list of paths"):
+            model.predict(wrong)
     assert p.sum(axis=1) == pytest.approx(1)
     assert roc_auc_score(y, p[:, 1]) > 0.8
     model.save(tmp_path / "model")
@@ -241,6 +245,18 @@ def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path):
     np.testing.assert_array_equal(again.decision_function(paths), model.decision_function(paths))
     assert again.classes_.tolist() == [False, True]
     assert aucmax.ImageClassifier is ImageClassifier
+
+
+def test_models_of_tables_and_pictures_are_told_apart(fitted, tmp_path, capsys):
+    with pytest.raises(ValueError, match=r"found one of pictures in .*: predict-images"):
+        aucmax.AUCClassifier.load(fitted.folder)
+    with pytest.raises(SystemExit) as stop:
+        run("predict-images", tmp_path, tmp_path)
+    assert stop.value.code == 2
+    assert (
+        "model must be a folder that fit-images made, found no model.json"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_changed_byte_of_a_model_is_an_error(fitted, tmp_path):
@@ -347,7 +363,8 @@ def test_groups_of_a_column_are_rows_not_labels_of_its_index(folder, monkeypatch
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"y": ["a"] * 79 + [None]}, "y must have no missing values"),
+        ({"y": ["a"] * 79 + [None]}, "y must have no missing labels, found 1 of 80"),
+        ({"y": np.r_[np.zeros(79), np.nan]}, "y must have no missing labels, found 1 of 80"),
         ({"y": ["a"] * 80}, "y must hold two labels or more"),
         ({"y": ["a", "b"]}, "y must have a label per picture"),
         ({"sample_weight": [1.0] * 79}, "sample_weight must have a finite number"),

@@ -40,6 +40,7 @@ from aucmax.cli._words import (
     summary,
     tell,
 )
+from aucmax.disk import read_json
 from aucmax.judge.binary import BinaryRows
 from aucmax.report import words
 from aucmax.tables.read_options import ReadOptions
@@ -368,8 +369,12 @@ def report(model: Model) -> None:
 
 
 def _is_of_pictures(model: Path) -> bool:
-    """Whether fit-images has made a model's folder."""
-    return (model / "pictures.json").exists()
+    """Whether a folder holds a model of pictures; whoever reads it says what is wrong with it."""
+    try:
+        content = read_json(model / "model.json")
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("classifier") == "images"
 
 
 def export(model: Model, onnx: Annotated[Path, tyro.conf.arg(metavar="FILE")]) -> None:

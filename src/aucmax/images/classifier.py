@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from aucmax import checkpoint, checks
+from aucmax import checkpoint, checks, metrics
 from aucmax.data.augment import CropAndFlip
 from aucmax.images.duplicates import same_pictures
 from aucmax.images.networks import Factory, head_of, make_network, training_size
@@ -73,7 +73,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: pictures per step, fewer if there are few.
         validation_fraction: share of the pictures to choose weights by.
         time_limit: seconds for the training.
-        skip_broken: whether files that cannot be read are left out; otherwise they are an error.
+        skip_broken: whether ``fit`` leaves out files that cannot be read; otherwise, and in
+            predictions, they are an error.
         depth: bits of the values in files of 16 bits.
         store: a folder for the decoded pictures, which other fits of the same files share; None
             for one that is removed.
@@ -172,7 +173,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight: N numbers, none negative.
             groups: N values, such as patients: those of one are never on both sides of a split.
         """
-        files = [Path(path) for path in X]
+        files = _paths(X)
         self.classes_, classes = _class_numbers(y, len(files))
         weight = _weights(sample_weight, len(files))
         group = None
@@ -341,9 +342,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Sequence[str | Path]) -> NDArray[np.float64]:
         """Raw scores of picture files: (N,) of two classes, (N, c) of more."""
-        scores, broken = self.score_files([Path(path) for path in X])
+        files = _paths(X)
+        scores, broken = self.score_files(files)
         if broken:
-            named = in_words({Path(X[k]): reason for k, reason in broken.items()})
+            named = in_words({files[k]: reason for k, reason in broken.items()})
             raise ValueError(f"X must be pictures that can be read, found {named}")
         return scores
 
@@ -382,6 +384,23 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels: NDArray[Any] = self.classes_[places]
         return labels
 
+    def score(
+        self, X: Sequence[str | Path], y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """The AUC, of more than two classes Hand and Till's mean over pairs of classes."""
+        scores = self.decision_function(X)
+        place = {label: number for number, label in enumerate(self.classes_.tolist())}
+        numbers = np.array([place.get(label, -1) for label in np.asarray(y).tolist()])
+        if len(numbers) != len(scores) or (numbers < 0).any():
+            raise ValueError(
+                f"y must have a label of {[*place]} per picture, found {len(numbers)} for "
+                f"{len(scores)} pictures, {(numbers < 0).sum()} of them others"
+            )
+        weight = _weights(sample_weight, len(scores))
+        if scores.ndim == 1:
+            return metrics.roc_auc(scores, numbers, weight)
+        return metrics.hand_till(self.probabilities(scores), numbers, weight)
+
     # --- files ------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
@@ -416,9 +435,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             folder: of the model.
             model: the function that makes the network, if it was one of your own.
         """
+        if not (Path(folder) / "model.json").exists():
+            raise ValueError(
+                f"model must be a folder that fit-images made, found no model.json in {folder}"
+            )
         tensors, notes = checkpoint.load_tensors(Path(folder), "model")
         if notes.get("classifier") != "images":
-            raise ValueError(f"folder must hold a model of pictures, found another in {folder}")
+            raise ValueError(f"model must be one of pictures, found another in {folder}")
         options = dict(notes["options"])
         if options["model"] is None and model is None:
             raise ValueError("model must be given: the network was made by a function of your own")
@@ -514,11 +537,25 @@ def _train_only(trainable: Sequence[nn.Parameter], part: nn.Module) -> None:
         p.requires_grad_(id(p) in own)
 
 
+def _paths(X: Any) -> list[Path]:
+    """As they can be opened."""
+    given = None if isinstance(X, str | Path) or np.ndim(X) > 1 else list(X)
+    if given is None or not all(isinstance(path, str | Path) for path in given):
+        raise ValueError(
+            f"X must be a list of paths, or another column of them, found {type(X).__name__} "
+            f"{str(X)[:40]!r}"
+        )
+    return [Path(path) for path in given]
+
+
 def _class_numbers(y: ArrayLike, count: int) -> tuple[NDArray[Any], Rows]:
     """The labels, and of each picture the place of its own."""
     labels = np.asarray(y)
     if labels.shape != (count,):
         raise ValueError(f"y must have a label per picture, found shape {labels.shape}")
+    missing = sum(x is None or x != x or x == "" for x in labels.tolist())
+    if missing:
+        raise ValueError(f"y must have no missing labels, found {missing} of {count}")
     classes = number_groups(labels, "y").numpy()
     names = np.array([labels[classes == k][0] for k in range(classes.max() + 1)])
     if len(names) < 2:

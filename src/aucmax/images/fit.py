@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aucmax import checks, disk
 from aucmax.images import sheets
 from aucmax.images.classifier import ImageClassifier, in_words, same
-from aucmax.images.listing import Listed, list_folder, list_labels
+from aucmax.images.listing import SUFFIXES, Listed, list_folder, list_labels
 from aucmax.images.split import Rows, join, keep_apart
 from aucmax.images.store import Store
 from aucmax.judge.evaluation import Evaluation, Part, versions
@@ -25,6 +25,8 @@ from aucmax.report.unfinished import work_folder
 from aucmax.report.words import plural
 from aucmax.train.options import find_device
 
+MOST_NAMED = 10
+"""Sets of the same picture with several labels that are named."""
 MAY_DIFFER = ("workers", "verbose", "time_limit", "threshold", "store")
 """Options of the classifier that do not decide what its training comes to."""
 
@@ -74,6 +76,7 @@ def fit_images(
     Raises:
         ValueError: for what cannot be right; nothing is written then.
     """
+    checks.count("seed", seed, least=0)
     checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
     source = Path(source)
     listed = _list(source, images, path, target, positive, group, weight)
@@ -167,6 +170,8 @@ def _list(
         return list_folder(source, positive=positive)
     if not source.is_file():
         raise ValueError(f"source must be a folder or a table of labels, found none at {source}")
+    if source.suffix.lower() in SUFFIXES:
+        raise ValueError(f"source must be a folder or a table of labels, found a picture, {source}")
     if target is None:
         raise ValueError(f"target must name the column of labels in {source}, found none")
     where = source.parent if images is None else Path(images)
@@ -194,8 +199,13 @@ def _together(store: Store, listed: Listed, used: Rows, notes: list[str]) -> Row
     if repeated.any():
         labels = np.zeros((len(repeated), len(listed.classes)), bool)
         labels[alike, _class_numbers(listed)[used]] = True
-        torn = int((labels.sum(axis=1) > 1).sum())
-        said = f", {torn:,} of them with several labels: check these" if torn else ""
+        torn = np.flatnonzero(labels.sum(axis=1) > 1)
+        said = ""
+        if len(torn):
+            names = np.array(listed.names)[used]
+            some = "; ".join(" = ".join(names[alike == k][:3]) for k in torn[:MOST_NAMED])
+            more = ", ..." if len(torn) > MOST_NAMED else ""
+            said = f", {len(torn):,} of them with several labels, to be checked ({some}{more})"
         notes.append(
             f"{plural(int(np.bincount(alike)[repeated].sum()), 'picture')} show the same as "
             f"another, {plural(int(repeated.sum()), 'set')}{said}; no set is cut by a split"

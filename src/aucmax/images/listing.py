@@ -267,6 +267,7 @@ def _read_columns(labels: Path, asked: Mapping[str, str]) -> dict[str, list[str]
         _check_columns(labels, [name.strip() for name in names], asked)
         table = pyarrow.csv.read_csv(
             io.BytesIO(text.encode()),
+            read_options=pyarrow.csv.ReadOptions(use_threads=False),  # which may outlive an error
             parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string())

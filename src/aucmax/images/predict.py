@@ -49,6 +49,11 @@ def predict_images(
     model.device = device
     if threshold is not None:
         rule = Rule.read(threshold)
+        if len(model.classes_) > 2:
+            raise ValueError(
+                f"threshold must go with a model of two labels, found {threshold!r} with "
+                f"{len(model.classes_)}"
+            )
         if rule.needs_rows:
             raise ValueError(
                 f"threshold must be a probability, proba or cost=R for new pictures, found "

@@ -67,8 +67,8 @@ def keep_apart(
             sets = int((counts[:, label] > 0).sum())
             raise ValueError(
                 f"every label must have pictures to train on and others to keep apart, found "
-                f"{counts[:, label].sum()} of {labels[label]!r}, {sets} of them that differ and "
-                f"are of different groups"
+                f"{counts[:, label].sum()} of {labels[label]!r}; copies of a picture and pictures "
+                f"of a group count once: {sets}"
             )
     held = apart[together]
     return np.flatnonzero(~held), np.flatnonzero(held)

@@ -86,8 +86,13 @@ def read(folder: Path, backbone: Factory | None = None) -> tuple[Record, Ensembl
     if not (folder / f"{NAME}.json").exists():
         raise ValueError(f"folder must be that of a model, found no {NAME}.json in {folder}")
     tensors, notes = checkpoint.load_tensors(folder, NAME)
-    state: dict[str, Any] | None = notes.get("classifier")
-    if state is None:
+    state = notes.get("classifier")
+    if state == "images":
+        raise ValueError(
+            f"folder must be that of a table's model, found one of pictures in {folder}: "
+            f"predict-images and ImageClassifier take it"
+        )
+    if not isinstance(state, dict):
         raise ValueError(f"folder must be that of an AUCClassifier, found another in {folder}")
     if state["format"] > FORMAT:
         raise ValueError(
