@@ -100,6 +100,7 @@ def test_the_report_shows_pictures_and_is_written_again_alike(fitted, capsys):
     assert page.count("data:image/png;base64,") > 20
     assert "Labelled “healthy”, scored highest" in page
     assert "Where the network looked" in page
+    assert "<code>aucmax predict-images</code>" in page
     assert len(page) < 5_000_000
     fitted.report.unlink()
     run("report", fitted.folder)
@@ -118,6 +119,18 @@ def test_predictions_are_those_of_the_classifier(fitted, folder, tmp_path, capsy
     expected = model.predict_proba(paths)[:, 1]
     assert [float(x.split(",")[1]) for x in lines[1:]] == pytest.approx(expected, abs=1e-6)
     assert [x.split(",")[2].strip('"') for x in lines[1:]] == list(model.predict(paths))
+
+
+def test_another_threshold_is_looked_up_on_the_pictures_that_judged(fitted, folder, capsys):
+    run("predict-images", fitted.folder, folder, "--threshold", "recall=1")
+    lines = [x.split(",") for x in capsys.readouterr().out.splitlines()[1:]]
+    judged = fitted.evaluation
+    least = judged.probability[judged.classes == 1].min()
+    below = judged.probability[judged.probability < least].max(initial=0.0)
+    threshold = (least + below) / 2
+    assert threshold != pytest.approx(judged.threshold)
+    assert all((label == '"sick"') == (float(p) >= threshold) for _, p, label in lines)
+    assert len(lines) == 80
 
 
 def test_a_table_names_files_groups_and_weights(folder, tmp_path, capsys):

@@ -127,7 +127,7 @@ def predict_images(
         source: A folder, whose pictures at any depth are predicted, or one picture.
         out: A .csv or .parquet file; by default CSV on standard output.
         threshold: From which probability on a picture gets the positive label, instead of the one
-            that fit-images chose and printed: a number, proba or cost=5.
+            that fit-images chose and printed, as in aucmax predict.
         skip_broken: Leave the predictions of files that cannot be read empty; otherwise they are
             an error.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.

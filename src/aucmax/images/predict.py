@@ -16,6 +16,7 @@ from aucmax import checks
 from aucmax.disk import atomic_write
 from aucmax.images.classifier import ImageClassifier, in_words
 from aucmax.images.listing import list_unlabeled
+from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.threshold import Rule
 from aucmax.report.words import plural
 
@@ -35,7 +36,9 @@ def predict_images(
         folder: of the model.
         source: of the pictures.
         out: a .csv or .parquet file; None gives CSV as text.
-        threshold: a probability, or "cost=R", instead of the model's own.
+        threshold: as in :class:`aucmax.ImageClassifier`, instead of the model's own. "balanced",
+            "recall=" and "precision=" are looked up on the pictures that judged the model: new ones
+            may have less than these.
         skip_broken: whether files that cannot be read get an empty prediction; otherwise they are
             an error.
         device: "auto" is the GPU if there is one.
@@ -54,12 +57,11 @@ def predict_images(
                 f"threshold must go with a model of two labels, found {threshold!r} with "
                 f"{len(model.classes_)}"
             )
-        if rule.needs_rows:
-            raise ValueError(
-                f"threshold must be a probability, proba or cost=R for new pictures, found "
-                f"{threshold!r}, which labels decide: fit-images --threshold chooses by it"
-            )
-        model.threshold_ = rule.threshold(np.empty(0), np.empty(0, np.int64))
+        judged = Evaluation.read(Path(folder)) if rule.needs_rows else None
+        known = (np.empty(0), np.empty(0, np.int64)) if judged is None else (
+            judged.probability, judged.classes, judged.weight
+        )  # fmt: skip
+        model.threshold_ = rule.threshold(*known)
     files, names, skipped = list_unlabeled(Path(source))
     scores, broken = model.score_files(files)
     if broken and not skip_broken:

@@ -181,7 +181,7 @@ def write_report(folder: str | Path) -> Path:
     """Write ``report.html`` of a model's folder again."""
     folder = Path(folder)
     path, evaluation = folder / "report.html", Evaluation.read(folder)
-    write_model_page(path, evaluation, sections(read(folder)), TEMPLATES)
+    write_model_page(path, evaluation, sections(read(folder)), TEMPLATES, "-images")
     return path
 
 

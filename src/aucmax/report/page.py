@@ -11,7 +11,11 @@ from aucmax.report.sections import Section
 
 
 def write_model_page(
-    path: Path, evaluation: Evaluation, more: Sequence[Section] = (), templates: Path | None = None
+    path: Path,
+    evaluation: Evaluation,
+    more: Sequence[Section] = (),
+    templates: Path | None = None,
+    commands: str = "",
 ) -> None:
     """Write the page of a classifier: how well it ranks, which threshold to take, what it used.
 
@@ -24,8 +28,9 @@ def write_model_page(
         evaluation: of the classifier.
         more: sections of what is judged, such as pictures, after those of how good it is.
         templates: the folder of their templates.
+        commands: what the names of the commands for such a model end with.
     """
-    rows, shared = evaluation.rows, sections.shared(evaluation)
+    rows, shared = evaluation.rows, sections.shared(evaluation, commands)
     layout = sections.layout(evaluation, more)
     folders = [] if templates is None else [templates]
     bodies = {

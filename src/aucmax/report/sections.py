@@ -61,14 +61,15 @@ def section(name: str, title: str) -> Callable[[Callable[[Evaluation, Any], Cont
     return lambda content: Section(content.__name__, name, title, content)
 
 
-def shared(evaluation: Evaluation) -> Content:
-    """What every section's template knows."""
+def shared(evaluation: Evaluation, commands: str = "") -> Content:
+    """What every section's template knows; the names of commands may end with something."""
     rows, (auc, interval) = evaluation.rows, words.auc_texts(evaluation.auc)
     names = {}
     if isinstance(rows, BinaryRows):
         names = {"yes": quoted(rows.yes), "no": quoted(rows.no)}
     return {
         "rows": rows,
+        "commands": commands,
         "enough": evaluation.is_enough,
         "weight_column": evaluation.weight_column,
         "within": evaluation.groups if evaluation.compared_auc is not evaluation.auc else None,
