@@ -20,10 +20,10 @@ from torch import nn
 import aucmax
 from aucmax.cli import main
 from aucmax.images import ImageClassifier, fit_images
-from aucmax.images.classifier import moments
 from aucmax.images.networks import make_network
 from aucmax.images.split import join, keep_apart
 from aucmax.judge.evaluation import Evaluation
+from aucmax.models.standardize import moments
 
 SMALL = ["--size", "8", "--quality", "fast", "--device", "cpu"]
 
@@ -357,7 +357,7 @@ def test_layers_that_are_frozen_stay_as_they_are_and_scores_may_be_flat(folder):
 
 def test_moments_are_exact(tmp_path):
     pixels = np.random.default_rng(0).integers(200, 231, size=(300, 64, 64, 3)).astype(np.uint8)
-    mean, std = moments(pixels, np.arange(300))
+    mean, std = moments(torch.from_numpy(pixels).permute(0, 3, 1, 2))
     assert mean == pytest.approx(pixels.mean((0, 1, 2), dtype=np.float64))
     assert std == pytest.approx(pixels.std((0, 1, 2), dtype=np.float64))
 

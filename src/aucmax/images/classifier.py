@@ -27,6 +27,7 @@ from aucmax.images.split import Rows, join, keep_apart
 from aucmax.images.store import Store, StoredPictures, build_store
 from aucmax.judge import calibration
 from aucmax.judge.threshold import Rule
+from aucmax.models.standardize import moments
 from aucmax.row_groups import number_groups
 from aucmax.stages import Stage
 from aucmax.threads import cores, threads
@@ -248,11 +249,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             name: _data(pixels, rows, part, classes, weight)
             for name, part in (("train", train), ("valid", valid))
         }
-        outputs = 1 if len(labels) == 2 else len(labels)
-        mean, std = moments(pixels, rows[train])
+        some = rows[train][:: -(-len(train) // MOST_AVERAGED)]
+        mean, std = moments(torch.from_numpy(pixels[some]).permute(0, 3, 1, 2))
+        std = [max(x, 1.0) for x in std]  # of a colour that is nowhere
         generator = torch.Generator().manual_seed(seed)
         weights = None if self.weights is None else Path(self.weights)
-        self.network_ = make_network(self.model, outputs, mean, std, generator, weights)
+        self.network_ = make_network(self.model, self._outputs, mean, std, generator, weights)
         with threads(None):
             self.history_ = self._train_network(data, len(train), seed, work)
         self.seconds_ = float(self.history_[-1]["seconds"])
@@ -318,6 +320,11 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         head = max(1, round(FROZEN * steps))
         return [("ce", lr, head, True), *((x, y / 10, n, False) for x, y, n, _ in phases)]
 
+    @property
+    def _outputs(self) -> int:
+        """Scores per picture."""
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
     # --- use --------------------------------------------------------------------------------------
 
     def score_rows(self, pixels: NDArray[np.uint8], rows: Rows) -> NDArray[np.float64]:
@@ -335,8 +342,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return scores.double().cpu().reshape(len(x), -1)
 
     def _joined(self, scores: Sequence[Tensor]) -> NDArray[np.float64]:
-        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        whole = torch.cat([*scores]) if scores else torch.empty(0, outputs, dtype=torch.float64)
+        empty = torch.empty(0, self._outputs, dtype=torch.float64)
+        whole = torch.cat([empty, *scores])
         numbers: NDArray[np.float64] = whole.numpy()
         return numbers[:, 0] if numbers.shape[1] == 1 else numbers
 
@@ -453,9 +460,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.metric_, score = notes["metric"], notes["validation_score"]
         self.validation_score_ = math.nan if score is None else score
         self.counts_, self.history_ = notes["counts"], []
-        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         generator = torch.Generator().manual_seed(0)
-        self.network_ = make_network(self.model, outputs, [0.0] * 3, [1.0] * 3, generator)
+        self.network_ = make_network(self.model, self._outputs, [0.0] * 3, [1.0] * 3, generator)
         self.network_.load_state_dict(tensors)
         self.network_.eval()
         return self
@@ -516,18 +522,6 @@ def _data(
     x = torch.from_numpy(np.asarray(pixels[rows[part]])).permute(0, 3, 1, 2)
     y = torch.from_numpy(classes[part])
     return (x, y) if weights is None else (x, y, torch.from_numpy(weights).float())
-
-
-def moments(pixels: NDArray[np.uint8], rows: Rows) -> tuple[list[float], list[float]]:
-    """Each colour's mean and deviation, of some thousand pictures."""
-    some = rows[:: -(-len(rows) // MOST_AVERAGED)]
-    total, squares = np.zeros((2, 3), np.int64)
-    for first in range(0, len(some), SCORED):
-        x = pixels[some[first : first + SCORED]].astype(np.int64)
-        total, squares = total + x.sum((0, 1, 2)), squares + np.square(x).sum((0, 1, 2))
-    count = len(some) * pixels[0, :, :, 0].size
-    mean = total / count
-    return mean.tolist(), np.sqrt(squares / count - mean**2).clip(1.0).tolist()
 
 
 def _train_only(trainable: Sequence[nn.Parameter], part: nn.Module) -> None:

@@ -123,8 +123,9 @@ def _fit(
         if len(counted) < len(used):
             notes.append(f"{plural(len(used) - len(counted), 'picture')} of weight 0 left out")
         used = counted
-    together = _together(store, listed, used, notes)
-    classes = _class_numbers(listed)
+    place = {label: number for number, label in enumerate(listed.classes)}
+    classes = np.array([place[label] for label in listed.labels])
+    together = _together(store, listed, used, classes[used], notes)
     model.classes_ = np.array(listed.classes)
     train, test = keep_apart(classes[used], together, test_share, seed, listed.classes)
     weights = None if listed.weight is None else listed.weight[used[train]]
@@ -135,7 +136,7 @@ def _fit(
             f"no {group!r} is on both sides of a split; the interval takes pictures as drawn one "
             f"by one, and is too narrow where those of one are alike"
         )
-    evaluation = _judge(model, listed, scores, used[test], notes, **about)
+    evaluation = _judge(model, listed, scores, used[test], classes[used[test]], notes, **about)
     names = [listed.names[k] for k in used[test]]
     return evaluation, sheets.make(model, store.pixels, used[test], names, evaluation)
 
@@ -187,18 +188,13 @@ def _digest(listed: Listed) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _class_numbers(listed: Listed) -> Rows:
-    place = {label: number for number, label in enumerate(listed.classes)}
-    return np.array([place[label] for label in listed.labels])
-
-
-def _together(store: Store, listed: Listed, used: Rows, notes: list[str]) -> Rows:
+def _together(store: Store, listed: Listed, used: Rows, classes: Rows, notes: list[str]) -> Rows:
     """Sets that no split cuts: pictures that show the same, and groups; odd ones are noted."""
     alike = same(store, used)
     repeated = np.bincount(alike) > 1
     if repeated.any():
         labels = np.zeros((len(repeated), len(listed.classes)), bool)
-        labels[alike, _class_numbers(listed)[used]] = True
+        labels[alike, classes] = True
         torn = np.flatnonzero(labels.sum(axis=1) > 1)
         said = ""
         if len(torn):
@@ -251,6 +247,7 @@ def _judge(
     listed: Listed,
     scores: NDArray[np.float64],
     rows: Rows,
+    classes: Rows,
     notes: list[str],
     *,
     target: str,
@@ -258,7 +255,6 @@ def _judge(
     command: str,
 ) -> Evaluation:
     """All that the report says of the model but for pictures, by the scores of the test ones."""
-    classes = _class_numbers(listed)[rows]
     probability = model.calibration_(scores)
     weights = None if listed.weight is None else listed.weight[rows]
     counts = {**model.counts_, "test": np.bincount(classes, minlength=len(listed.classes)).tolist()}

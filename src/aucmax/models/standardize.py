@@ -68,3 +68,13 @@ class Standardize(nn.Module):
 
 def _numbers(x: Tensor) -> Any:
     return [round(v, 6) for v in x.tolist()] if x.ndim else round(x.item(), 6)
+
+
+def moments(images: Tensor) -> tuple[list[float], list[float]]:
+    """Each channel's mean and deviation, from how often each of the 256 values occurs."""
+    counts = torch.stack(
+        [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]
+    ).double()
+    share, values = counts / counts.sum(1, keepdim=True), torch.arange(256, dtype=torch.float64)
+    mean = share @ values
+    return mean.tolist(), (share @ values**2 - mean**2).sqrt().tolist()

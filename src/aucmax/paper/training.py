@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from aucmax import stages
 from aucmax.data.augment import CropAndFlip
 from aucmax.models import mlp, resnet20
+from aucmax.models.standardize import moments
 from aucmax.paper.datasets import ImageData
 from aucmax.paper.libauc import with_libauc
 from aucmax.paper.prepare import binarize, halves, mislabel, random_halves, split, thin
@@ -78,16 +79,6 @@ def make_model(run: Run, images: Tensor) -> nn.Module:
     if run.options["model"] == "mlp":
         return mlp(images[0].numel(), mean=mean, std=std, generator=generator)
     return resnet20(channels=images.shape[1], mean=mean, std=std, generator=generator)
-
-
-def moments(images: Tensor) -> tuple[list[float], list[float]]:
-    """Each channel's mean and deviation, from how often each of the 256 values occurs."""
-    counts = torch.stack(
-        [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]
-    ).double()
-    share, values = counts / counts.sum(1, keepdim=True), torch.arange(256, dtype=torch.float64)
-    mean = share @ values
-    return mean.tolist(), (share @ values**2 - mean**2).sqrt().tolist()
 
 
 def fit_arguments(run: Run, model: nn.Module, device: str) -> dict[str, Any]:

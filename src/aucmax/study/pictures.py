@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from aucmax.data.augment import CropAndFlip
 from aucmax.models import resnet20
+from aucmax.models.standardize import moments
 from aucmax.paper import datasets
 from aucmax.paper.prepare import binarize, mislabel, split, thin
-from aucmax.paper.training import moments
 from aucmax.study.problems import Labels, Part, Problem, wrong_shares
 from aucmax.study.settings import Run, plan
 
