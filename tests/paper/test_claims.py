@@ -145,7 +145,7 @@ def test_seeds_are_paired_and_the_iterate_shown_is_compared():
     assert (found.protocol, found.dataset, found.ratio) == ("paper", "cifar10", "91/9")
     assert found.difference().mean == pytest.approx(0.07)
     row = cells_of(claims_page.page(runs, None), 2)[1]
-    assert row[5] == "2 of 4"  # the page tells what is missing
+    assert row[6] == "2 of 4"  # the page tells what is missing
 
 
 def test_a_diverged_run_makes_no_pair_but_is_counted():
@@ -308,6 +308,15 @@ def test_pretraining_is_judged_by_figure_2_alone():
     found = only(PRETRAINING.compare([*first, *second]))
     assert found.by_seed == pytest.approx({0: 0.01, 1: 0.03})
     assert [claim for claim in CLAIMS if claim.compare(second)] == [PRETRAINING]
+
+
+def test_longer_runs_of_the_same_ratio_are_a_setting_of_their_own():
+    short = make_pairs("ppd-sg", "sgd", [0.01, 0.03])
+    long = make_pairs("ppd-sg", "sgd", [-0.05], experiment="figure1-long", steps=800)
+    found = AUC_WINS.compare([*short, *long])
+    assert [(x.steps, len(x.by_seed)) for x in found] == [(400, 2), (800, 1)]
+    pooled = judge(found).difference
+    assert (pooled.n, pooled.mean) == (2, pytest.approx(((0.01 - 0.05) / 2 + 0.03) / 2))
 
 
 COURSES = [FASTER, FASTER_BY_SECONDS]
@@ -514,9 +523,9 @@ def test_the_page_has_a_row_per_claim_and_what_it_rests_on():
     assert rows[-1][3].startswith("| **holds**\n       | slope −1.04")
     assert rows[-1][4] == "–"
     heads, *rows = cells_of(page, 2)
-    where = ["1", "CIFAR-10", "91/9"]
+    where = ["1", "CIFAR-10", "91/9", "400"]
     lines = "| PPD-SG\n       | minus SGD"
-    assert [row[:7] for row in rows if row[0] == "1"] == [
+    assert [row[:8] for row in rows if row[0] == "1"] == [
         [*where, "paper", lines, "2 of 3", "+0.1050"],
         [*where, "strong", lines, "3", "−0.1000"],
     ]

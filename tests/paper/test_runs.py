@@ -69,6 +69,7 @@ def digits():
     ("experiment", "curves", "ratios", "seeds"),
     [
         ("figure1", 6 + 7, ["50/50", "71/29", "83/17", "91/9"], 3),
+        ("figure1-long", 5, ["91/9"], 3),
         ("figure2", 3 + 4, ["50/50", "71/29", "83/17", "91/9"], 3),
         ("figure3", 6 + 5, ["10:1", "20:1"], 5),
         ("readings", 3 + 3 + 3, ["91/9"], 3),
@@ -89,7 +90,7 @@ def test_every_experiment_has_its_curves_at_every_ratio_for_every_seed(
 
 
 def test_the_lists_of_experiments_and_lines_are_whole():
-    assert EXPERIMENTS == ("figure1", "figure2", "figure3", "readings")
+    assert EXPERIMENTS == ("figure1", "figure1-long", "figure2", "figure3", "readings")
     for line in EVERY_LINE:
         assert one_run(line).line == line
 

@@ -10,7 +10,7 @@ import tyro
 
 from aucmax.cli._options import Count, Folder, Seconds
 
-Experiment = Literal["figure1", "figure2", "figure3", "readings", "study"]
+Experiment = Literal["figure1", "figure1-long", "figure2", "figure3", "readings", "study"]
 Regime = Literal[
     "clean", "small", "noise", "few", "top", "budget", "groups",
     "pictures-clean", "pictures-noise", "pictures-sources",

@@ -123,7 +123,7 @@ class Claim:
     measured: str
     lines: LinePairs
     gain: Gain
-    figures: tuple[str, ...] = ("figure1", "figure3")
+    figures: tuple[str, ...] = ("figure1", "figure1-long", "figure3")
     balanced: bool | None = None
     datasets: tuple[str, ...] = ()
     timed: bool = False

@@ -70,15 +70,15 @@ Digits, on which ``aucmax reproduce`` runs without files, are no data set of the
 out.{_first_stages(runs)}
 
 A difference is the test AUC of one line minus that of another with the same seed, that is with the
-same data and initial weights; a setting is a data set at a ratio. Where several lines could be
-compared, validation data chooses and never the test: by the mean AUC at the end of the runs, of the
-weights whose test AUC is compared, over the seeds that all these lines have. Under the paper's
-protocol AUC methods are the four of the paper as they are printed; under the strong one variants of
+same data and initial weights; a setting is a data set at a ratio, trained for so many steps. Where
+several lines could be compared, validation data chooses and never the test: by the mean AUC at the
+end of the runs, of the weights whose test AUC is compared, over the seeds that all these lines have.
+Under the paper's protocol AUC methods are the four of the paper as they are printed; under the strong one variants of
 them count too, but in claims 4 and 5, which name both lines. Cross-entropy has its variants under
 both. A seed makes no pair if a run diverged or is missing.
 
 The 95 % interval is a t interval over the seeds of each data set. Where a data set has several
-ratios, the differences of a seed are averaged over them first, since its runs share the initial
+settings, the differences of a seed are averaged over them first, since its runs share the initial
 weights, the split and many images. It covers what comes with a seed: which images are removed and
 held out, the initial weights, the batches. It does not cover that all seeds of a data set share its
 test images, and it says nothing about other data sets.
@@ -237,6 +237,7 @@ def _settings_table(compared: Sequence[Sequence[Comparison]]) -> str:
             str(index),
             rst_text(dataset_name(x.dataset)).replace(" ", NO_BREAK),
             rst_text(x.ratio),
+            f"{x.steps:,}",
             x.protocol,
             _block(rst_text(x.line), f"minus {rst_text(x.rival)}"),
             str(x.seeds) if len(x.by_seed) == x.seeds else f"{len(x.by_seed)} of {x.seeds}",
@@ -252,13 +253,14 @@ def _settings_table(compared: Sequence[Sequence[Comparison]]) -> str:
         "No.",
         "Data set",
         "Ratio",
+        "Steps",
         "Protocol",
         "Lines",
         "Pairs",
         "Difference",
         "95 % interval",
     ]
-    return _list_table([heads, *lines], (4, 13, 8, 10, 27, 7, 12, 19))
+    return _list_table([heads, *lines], (4, 12, 7, 8, 9, 25, 7, 11, 17))
 
 
 def signed(value: float, digits: int = 4) -> str:

@@ -59,7 +59,8 @@ def reproduce(
     finished is a JSON file in ``out/runs``, and one that is not goes on from its last checkpoint.
 
     Args:
-        experiment: "figure1", "figure2", "figure3", or "readings" of the paper's split.
+        experiment: "figure1", "figure1-long", "figure2", "figure3", or "readings" of the paper's
+            split.
         dataset: "cifar10", "cifar100", "stl10", "catdog", or "digits", which needs no files.
         protocols: some of the experiment's; None for all, "paper" and "strong" of a figure.
         removed: fractions of the training negatives to remove; None for the experiment's.

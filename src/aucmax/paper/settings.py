@@ -13,7 +13,7 @@ from aucmax import checks, stages
 from aucmax.checks import choice
 
 HERE = Path(__file__).parent
-EXPERIMENTS = ("figure1", "figure2", "figure3", "readings")
+EXPERIMENTS = ("figure1", "figure1-long", "figure2", "figure3", "readings")
 
 
 @dataclass(frozen=True)
