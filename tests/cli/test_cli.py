@@ -55,7 +55,7 @@ def test_the_help_of_a_command_names_every_option(capfd, word):
     names = [name.replace("_", "-") for name in inspect.signature(reproduce).parameters]
     names.remove("experiment")
     assert [name for name in names if f"--{name} " not in out] == []
-    assert "{figure1,figure2,figure3,readings,study}" in out
+    assert "{figure1,figure1-long,figure2,figure3,readings,study}" in out
     assert "None" not in out
 
 
@@ -79,8 +79,8 @@ def test_the_installed_command_is_this_one():
     [
         ("train", "command must be one of .*reproduce, found 'train'"),
         ("--quiet", "command must be one of .*reproduce, found '--quiet'"),
-        ("reproduce", "figure1,figure2,figure3"),
-        ("reproduce figure4", "figure4.*'figure1', 'figure2', 'figure3'"),
+        ("reproduce", "figure1,figure1-long,figure2,figure3"),
+        ("reproduce figure4", "figure4.*'figure1', 'figure1-long', 'figure2', 'figure3'"),
         ("reproduce figure1 figure2", "figure2"),
         ("reproduce figure1 --dataset mnist", "mnist.*--dataset.*'digits'"),
         ("reproduce figure1 --protocol weak", "weak.*--protocol.*'paper', .*'strong'"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import replace
 from typing import get_args
 
@@ -46,8 +47,8 @@ from aucmax.train._candidates import CANDIDATES, RANKS_ALL
 @pytest.mark.parametrize("name", regimes())
 def test_ranking_objectives_and_likelihoods_are_as_many_and_have_as_many_trials(name):
     regime = find_regime(name)
-    for lines in regime.lines.values():
-        ranks = [bool(line.get("ranks")) for line in lines.values()]
+    for model, lines in regime.lines.items():
+        ranks = [bool(x.get("ranks")) for x in regime.objectives.lines[model].values()]
         assert sum(ranks) * 2 == len(ranks)
         assert len({math.prod(map(len, line["grid"].values())) for line in lines.values()}) == 1
 
@@ -248,7 +249,7 @@ def test_a_regime_goes_on_after_a_kill_and_gives_the_same(tables, tmp_path):
     summary = write_report("clean", whole.parent).read_text(encoding="utf-8")
     assert "1 of 23 data sets" in summary
     assert (whole.parent / "forest.svg").read_text(encoding="utf-8").startswith("<svg")
-    results = Results(find_regime("clean"), whole.parent)
+    results = Results(find_regime("clean").objectives, whole.parent)
     (comparison,) = results.comparisons()
     values = results.values[comparison.setting]
     own = [values["pairwise"].test[k] - values["ce"].test[k] for k in (0, 1)]
@@ -285,7 +286,7 @@ def made_up(run):
 
 
 def test_what_is_not_whole_is_not_compared(tmp_path):
-    regime = replace(find_regime("clean"), datasets=("haberman",))
+    regime = replace(find_regime("clean").objectives, datasets=("haberman",))
     write_records(tmp_path, regime, made_up)
     assert len(Results(regime, tmp_path).values) == 1
     path = tmp_path / "haberman.jsonl"
@@ -381,7 +382,7 @@ def test_auto_chooses_from_what_fit_tries():
 
 
 def test_what_was_added_is_kept_apart(tmp_path):
-    regime = find_regime("noise")
+    regime = find_regime("noise").objectives
     later = {name for name, line in regime.lines["mlp"].items() if line.get("added")}
     assert later == set(regime.lines["mlp"]) - set(regime.planned.lines["mlp"]) != set()
     write_records(tmp_path, regime.planned, made_up)
@@ -398,13 +399,51 @@ def test_what_was_added_is_kept_apart(tmp_path):
     assert "find_regime" not in when_page([found])
 
 
+def test_lines_beside_count_neither_as_ours_nor_as_theirs(tmp_path):
+    regime = replace(find_regime("clean"), datasets=("haberman", "phoneme"))
+
+    def value(run):
+        better = 0.01 if run.setting.dataset == "phoneme" else 0.03
+        return {"libauc": 0.8 + better, "auto": 0.9, "auc-ce": 0.85}.get(run.line, 0.8)
+
+    write_records(tmp_path, regime.objectives, value)
+    before = RegimeResults.read("clean", tmp_path)
+    assert before.planned.values
+    assert before.whole is None  # its runs are missing
+    write_records(tmp_path, regime, value)
+    found = RegimeResults.read("clean", tmp_path)
+    assert found.planned.comparisons() == before.planned.comparisons()
+    assert found.later is None
+    shown = [
+        (x.line, x.other, x.is_best, round(x.difference.mean, 9), x.ahead, x.datasets, x.diverged)
+        for x in found.whole.besides()
+    ]
+    assert shown == [
+        ("libauc", "auc", False, 0.02, 2, 2, 0),
+        ("libauc", "auc-ce", False, -0.03, 0, 2, 0),
+        ("auto", "auc-ce", True, 0.05, 2, 2, 0),
+    ]
+    page = rst_page(found, "study-clean")
+    assert '"LibAUC: AUCM with PESG" minus "AUC saddle, sigmoid", two hidden' in page
+    assert 'minus "AUC saddle + cross-entropy", the best line of all, two hidden' in page
+    assert "LibAUC" not in rst_page(before, "study-clean")
+
+
+def test_lines_beside_are_asked_for_and_need_libauc(tables, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "libauc", None)
+    with pytest.raises(ValueError, match="beside must be False for small"):
+        run_study("small", data=tables, out=tmp_path, beside=True)
+    with pytest.raises(ValueError, match="needs the package libauc"):
+        run_study("clean", data=tables, out=tmp_path, beside=True)
+
+
 @pytest.mark.parametrize("name", regimes())
 def test_what_a_user_is_told_to_type_runs(name):
     random = torch.Generator().manual_seed(0)
     x, group = torch.randn(80, 3, generator=random), torch.arange(80) % 4
     y = (x[:, 0] + torch.randn(80, generator=random) > 0.5).float()
     names = {"aucmax": aucmax, "AUCObjective": AUCObjective, "x": x, "y": y, "group": group}
-    regime = find_regime(name)
+    regime = find_regime(name).objectives
     rows = (x, y, None, group) if regime.columns else (x, y)
     names |= {"train": rows, "valid": rows, "model": mlp(3, [4], generator=random)}
     for lines in regime.lines.values():
@@ -483,7 +522,7 @@ def test_a_partial_auc_is_a_share_of_the_whole(tmp_path):
 
 
 def test_a_record_of_another_plan_is_not_taken(tmp_path, monkeypatch):
-    regime = replace(find_regime("clean"), datasets=("haberman",))
+    regime = replace(find_regime("clean").objectives, datasets=("haberman",))
     write_records(tmp_path, regime, made_up)
     monkeypatch.setitem(plan()["models"]["mlp"], "steps", 20)
     assert Results(replace(find_regime("clean"), datasets=("haberman",)), tmp_path).values == {}
@@ -497,6 +536,17 @@ def test_trees_and_linear_models_learn(tables, line):
     regime = find_regime("small", ["haberman"])
     run = next(x for x in regime.trials("haberman") if x.line == line)
     assert train_run(run, regime, tables)["test"]["roc_auc"] > 0.7
+
+
+@pytest.mark.parametrize("line", ["libauc", "libauc-partial", "libauc-ap", "auto"])
+def test_lines_beside_learn(tables, line, monkeypatch):
+    if line != "auto":
+        pytest.importorskip("libauc", reason="LibAUC is installed by hand, for comparisons alone")
+    name = "top" if line in ("libauc-partial", "libauc-ap") else "clean"
+    regime = find_regime(name)
+    monkeypatch.setitem(regime.models["mlp"], "steps", 60)
+    run = next(x for x in regime.trials("haberman") if x.line == line and x.options["lr"] == 0.01)
+    assert train_run(run, regime, tables)["test"]["roc_auc"] > 0.6
 
 
 def test_an_optimum_has_no_slope_and_is_below_its_start(tables):

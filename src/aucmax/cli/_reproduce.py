@@ -48,6 +48,7 @@ def reproduce(
     time_limit: Seconds = None,
     time_alone: bool = False,
     regime: Regimes = (),
+    beside: bool = False,
 ) -> None:
     """Run an experiment of the paper, or a part of the study of when it helps.
 
@@ -55,7 +56,8 @@ def reproduce(
 
     Args:
         experiment: The figure, how the paper's text on the split can be read, or the study, which
-            has of the other options --regime, --data, --out, --workers, --device and --time-limit.
+            has of the other options --regime, --beside, --data, --out, --workers, --device and
+            --time-limit.
         dataset: The data; digits needs no files, the others theirs in --data.
         protocol: The paper's own way to train, a strong present-day one, or the experiment's.
         removed: Fractions of the training negatives to remove, instead of the experiment's.
@@ -77,12 +79,14 @@ def reproduce(
         time_limit: Begin no more runs after so many seconds.
         time_alone: Then time steps of every curve alone, for the figure by seconds.
         regime: The parts of the study to run.
+        beside: Of the study, also LibAUC's losses, where it is installed, and objective="auto".
     """
     if experiment == "study":
         _study(locals())
         return
-    if regime:
-        raise ValueError(f"regime must go with study, found it with {experiment}")
+    for name, value in (("regime", regime), ("beside", beside)):
+        if value:
+            raise ValueError(f"{name} must go with study, found it with {experiment}")
     from aucmax.paper import reproduce as run
 
     grid = {"lr": tune_lr, "gamma": tune_gamma, "first_stage": tune_first_stage}
@@ -101,7 +105,8 @@ def _study(given: dict[str, Any]) -> None:
     """The options that it has, refusing others."""
     from aucmax.study import run_study, write_report
 
-    own = {name: given[name] for name in ("data", "out", "workers", "device", "time_limit")}
+    names = ("data", "out", "workers", "device", "time_limit", "beside")
+    own = {name: given[name] for name in names}
     defaults = inspect.signature(reproduce).parameters
     others = [x for x in given if x not in own and given[x] != defaults[x].default]
     if wrong := [f"--{x.replace('_', '-')}" for x in others if x not in ("experiment", "regime")]:

@@ -71,11 +71,11 @@ out.{_first_stages(runs)}
 
 A difference is the test AUC of one line minus that of another with the same seed, that is with the
 same data and initial weights; a setting is a data set at a ratio, trained for so many steps. Where
-several lines could be compared, validation data chooses and never the test: by the mean AUC at the
-end of the runs, of the weights whose test AUC is compared, over the seeds that all these lines have.
-Under the paper's protocol AUC methods are the four of the paper as they are printed; under the strong one variants of
-them count too, but in claims 4 and 5, which name both lines. Cross-entropy has its variants under
-both. A seed makes no pair if a run diverged or is missing.
+several lines could be compared, validation data chooses and never the test: by the mean AUC at
+the end of the runs, of the weights whose test AUC is compared, over the seeds that all these lines
+have. Under the paper's protocol AUC methods are the four of the paper as they are printed; under
+the strong one variants of them count too, but in claims 4 and 5, which name both lines.
+Cross-entropy has its variants under both. A seed makes no pair if a run diverged or is missing.
 
 The 95 % interval is a t interval over the seeds of each data set. Where a data set has several
 settings, the differences of a seed are averaged over them first, since its runs share the initial

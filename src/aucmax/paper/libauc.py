@@ -13,15 +13,16 @@ import torch
 from torch import Tensor, nn
 
 
-class _OnScores(nn.Module):
-    """LibAUC's loss takes probabilities."""
+class OnScores(nn.Module):
+    """A loss of LibAUC, which takes probabilities, and of some the rows' numbers."""
 
-    def __init__(self, loss: nn.Module) -> None:
+    def __init__(self, loss: nn.Module, needs_index: bool = False) -> None:
         super().__init__()
-        self.loss = loss
+        self.loss, self.needs_index = loss, needs_index
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        value: Tensor = self.loss(torch.sigmoid(scores.reshape(-1, 1)), target)
+    def forward(self, scores: Tensor, target: Tensor, **index: Tensor) -> Tensor:
+        """The mean over the batch."""
+        value: Tensor = self.loss(torch.sigmoid(scores.reshape(-1, 1)), target, **index)
         return value.reshape(())
 
 
@@ -63,4 +64,4 @@ def with_libauc(options: dict[str, Any], model: nn.Module, device: str) -> dict[
         )  # fmt: skip
     dropped = ("method", "lr", "loss_options", "optimizer_options", "save_every")
     kept = {key: value for key, value in options.items() if key not in dropped}
-    return {**kept, "loss": _OnScores(loss), "optimizer": optimizer, "out": None}
+    return {**kept, "loss": OnScores(loss), "optimizer": optimizer, "out": None}

@@ -13,6 +13,7 @@ from aucmax import checks, history
 from aucmax.disk import lock_folder
 from aucmax.history import History, Record
 from aucmax.paper.datasets import data_folder
+from aucmax.paper.libauc import require_libauc
 from aucmax.paper.provenance import commit
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
@@ -33,6 +34,7 @@ def run_study(
     workers: int | None = None,
     device: str = "auto",
     time_limit: float | None = None,
+    beside: bool = False,
     progress: bool = True,
 ) -> Path:
     """Run what is missing of a regime of the study.
@@ -49,6 +51,8 @@ def run_study(
         workers: runs at once, each on one core; None for one per core, or eight on a GPU.
         device: of networks for pictures, "auto" for the GPU if there is one; tables take the CPU.
         time_limit: begin no more runs after so many seconds.
+        beside: whether to run the lines beside those that are compared, too: LibAUC's losses, for
+            which it must be installed, and ``objective="auto"``.
         progress: a bar in a terminal, lines elsewhere.
 
     Returns:
@@ -58,6 +62,12 @@ def run_study(
         ValueError: for arguments that cannot be right, or tables that are not there.
     """
     plan = find_regime(regime, datasets)
+    if not beside:
+        plan = plan.objectives
+    elif plan.lines == plan.objectives.lines:
+        raise ValueError(f"beside must be False for {regime}, which has no such lines")
+    else:
+        require_libauc()
     pictures = set(plan.datasets) <= set(named_pictures())
     where = str(find_device(device)) if pictures else "cpu"
     on_gpu = where.startswith("cuda")

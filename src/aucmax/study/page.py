@@ -18,6 +18,7 @@ from aucmax.study.settings import Setting, find_regime, made, plan
 from aucmax.study.summary import (
     Aim,
     Auto,
+    Beside,
     Comparison,
     Recommendation,
     Results,
@@ -28,22 +29,30 @@ from aucmax.study.training import JUDGED
 from aucmax.train.metrics import find_metric
 
 ADDED = "Added when this was known, the data sets that confirm among it:"
+BESIDE = "Beside these, with as many trials, steps and seeds, each compared with one of them:"
 
 
 class RegimeResults(NamedTuple):
-    """The results of a regime: of what was planned, and with what was added, if that is there."""
+    """The results of a regime: of what was planned, and with what was added, if that is there.
+
+    ``whole`` has the lines beside those that are compared, too.
+    """
 
     planned: Results
     later: Results | None = None
+    whole: Results | None = None
 
     @classmethod
     def read(cls, name: str, folder: Path) -> RegimeResults:
         """Those in the regime's folder."""
-        regime = find_regime(name)
-        planned, later = Results(regime.planned, folder), Results(regime, folder)
-        return cls(
-            planned, later if later.values and regime.lines != regime.planned.lines else None
-        )
+        whole = find_regime(name)
+        regimes = whole.planned, whole.objectives, whole
+        planned, *others = (Results(regime, folder) for regime in regimes)
+        more = [
+            results if results.values and regime.lines != less.lines else None
+            for less, regime, results in zip(regimes[:-1], regimes[1:], others, strict=True)
+        ]
+        return cls(planned, *more)
 
     def later_recommendations(self) -> list[Recommendation]:
         """Of the models that have more lines than planned."""
@@ -99,12 +108,29 @@ def sentences(results: Results) -> list[str]:
 
 def later_sentences(found: RegimeResults) -> list[str]:
     """What came out of what was added: its aims, and what is recommended where there is more."""
-    planned, later = found
+    planned, later = found.planned, found.later
     if later is None:
         return []
     known = {aim["title"] for aim in planned.regime.aims}
     said = [_hoped(x) for x in later.aims() if x.title not in known]
     return said + [_recommended(later, x) for x in found.later_recommendations()]
+
+
+def beside_sentences(found: RegimeResults) -> list[str]:
+    """What came out of the lines beside those that are compared."""
+    whole = found.whole
+    return [] if whole is None else [_beside(whole, x) for x in whole.besides()]
+
+
+def _beside(results: Results, x: Beside) -> str:
+    line, other = (f'"{results.title(x.model, name)}"' for name in (x.line, x.other))
+    best = ", the best line of all" if x.is_best else ""
+    lost = f" Of it {plural(x.diverged, 'run')} diverged." if x.diverged else ""
+    return (
+        f"{line} minus {other}{best}, {results.regime.models[x.model]['title']}, is "
+        f"{difference_text(x.difference)}, and above zero on {x.ahead} of "
+        f"{plural(x.datasets, 'data set')}.{lost}"
+    )
 
 
 def _hoped(x: Aim) -> str:
@@ -187,6 +213,7 @@ def text_page(found: RegimeResults) -> str:
     """What a terminal shows."""
     said = sentences(found.planned) or ["No data set is done yet: the same command goes on."]
     said += [ADDED, *added] if (added := later_sentences(found)) else []
+    said += [BESIDE, *beside] if (beside := beside_sentences(found)) else []
     return "\n\n".join([title_of(found.planned), *said]) + "\n"
 
 
@@ -196,7 +223,9 @@ def rst_page(found: RegimeResults, name: str) -> str:
     said = list_items(sentences(results))
     if added := later_sentences(found):
         said += f"\n\n{ADDED}\n\n{list_items(added)}"
-    whole = found.later or results
+    if beside := beside_sentences(found):
+        said += f"\n\n{BESIDE}\n\n{list_items(beside)}"
+    whole = found.whole or found.later or results
     seconds = sum(record["seconds"] for record in whole.records)
     versions = listed(dict.fromkeys(x["versions"]["torch"] for x in whole.records))
     commits = listed(dict.fromkeys(str(x["commit"]) for x in whole.records))
@@ -274,16 +303,14 @@ def _line_table(results: Results) -> str:
     for model, about in results.regime.models.items():
         for line in results.regime.lines[model]:
             means = [_mean(results, model, line, part) for part in ("choosing", "confirming")]
+            own = results.regime.lines[model][line]
             ranks = "yes" if results.ranks(model, line) else "no"
-            ranks += ", added" if about.get("added") or _is_added(results, model, line) else ""
+            ranks += ", added" if "added" in about or "added" in own else ""
+            ranks = "beside" if "beside" in own else ranks
             rows.append([about["title"], results.title(model, line), ranks, *means])
     return list_table(
         "Mean over settings and seeds, of data sets for choosing and for confirming", rows
     )
-
-
-def _is_added(results: Results, model: str, line: str) -> bool:
-    return bool(results.regime.lines[model][line].get("added"))
 
 
 def _mean(results: Results, model: str, line: str, part: str, metric: str = "") -> str:

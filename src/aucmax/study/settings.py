@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from aucmax import checks
 
-UNIMPORTANT = ("title", "grid", "ranks", "added")
+UNIMPORTANT = ("title", "grid", "ranks", "added", "beside")
 """What the file says of a line that no run depends on."""
 PLAN = Path(__file__).parent / "study.toml"
 
@@ -89,13 +89,20 @@ class Regime:
     @property
     def planned(self) -> Regime:
         """Without what was added when results were known."""
-        models = {name: x for name, x in self.models.items() if not x.get("added")}
+        return self._with(lambda x: "added" not in x and "beside" not in x)
+
+    @property
+    def objectives(self) -> Regime:
+        """Without the lines that stand beside those that are compared."""
+        return self._with(lambda x: "beside" not in x)
+
+    def _with(self, keep: Callable[[Mapping[str, Any]], bool]) -> Regime:
+        """Those of its models, lines and aims that are wanted."""
+        models = {name: x for name, x in self.models.items() if keep(x)}
         lines = {
-            model: {name: x for name, x in self.lines[model].items() if not x.get("added")}
-            for model in models
+            model: {name: x for name, x in self.lines[model].items() if keep(x)} for model in models
         }
-        aims = [aim for aim in self.aims if not aim.get("added")]
-        return replace(self, models=models, lines=lines, aims=aims)
+        return replace(self, models=models, lines=lines, aims=[x for x in self.aims if keep(x)])
 
     def trials(self, dataset: str) -> Iterator[Run]:
         """Every line at every point of its grid: seed 0, in the first condition."""
@@ -182,9 +189,11 @@ def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
 
 
 def _lines(model: Mapping[str, Any], regime: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Those of the model's kind, its own and the regime's, each with its kind and grid."""
+    """Those of the model's kind, its own, the regime's and beside, each with its kind and grid."""
     usual = {"kind": model["kind"], "grid": regime.get("grid", model["grid"])}
-    parts = (plan()["lines"][model["kind"]], model.get("lines", {}), regime.get("lines", {}))
+    parts = [plan()["lines"][model["kind"]], model.get("lines", {}), regime.get("lines", {})]
+    if regime.get("beside"):
+        parts.append(plan()["beside"][regime["metric"]])
     return {name: {**usual, **about} for part in parts for name, about in part.items()}
 
 

@@ -90,6 +90,30 @@ class Auto(NamedTuple):
     chosen: dict[str, int]
 
 
+class Beside(NamedTuple):
+    """A line that stands beside those that are compared, and one of these.
+
+    Attributes:
+        model: whose lines they are.
+        line: the one beside.
+        other: one of these.
+        is_best: whether that is the one with the highest mean, test rows looked at.
+        difference: the mean over data sets of the line minus the other.
+        ahead: on how many data sets the line is.
+        datasets: how many there are.
+        diverged: how many of its runs did; their settings and seeds count for neither.
+    """
+
+    model: str
+    line: str
+    other: str
+    is_best: bool
+    difference: Difference
+    ahead: int
+    datasets: int
+    diverged: int
+
+
 class Aim(NamedTuple):
     """What the plan hoped for, and what came out.
 
@@ -295,6 +319,32 @@ class Results:
         verdict = reached(from_best, plan()["auto"]["least"])
         counts = dict(chosen.most_common())
         return Auto(model, best, from_best, from_ce, verdict, len(auto), counts)
+
+    def besides(self) -> list[Beside]:
+        """The lines that the plan has beside the others, each with those that it names."""
+        return [
+            self._beside(model, line, other)
+            for model, lines in self.regime.lines.items()
+            for line, about in lines.items()
+            for other in about.get("beside", ())
+        ]
+
+    def _beside(self, model: str, line: str, other: str) -> Beside:
+        is_best = other == "best"
+        if is_best:
+            means = self.means(model)
+            among = [x for x in means if "beside" not in self.regime.lines[model][x]]
+            other = max(among, key=lambda x: _mean(means[x]))
+        own = {
+            setting: _pairs(lines[line].test, lines[other].test)
+            for setting, lines in self.values.items()
+            if setting.model == model and setting.dataset not in made()
+        }
+        gains = _by_dataset({setting: mean_of(pairs) for setting, pairs in own.items() if pairs})
+        diverged = len(own) * self.regime.seeds - sum(map(len, own.values()))
+        ahead = sum(x > 0 for x in gains.values())
+        mean = over_datasets([*gains.values()])
+        return Beside(model, line, other, is_best, mean, ahead, len(gains), diverged)
 
     def _of_kind(self, model: str, lines: Iterable[str], ranks: bool) -> list[str]:
         return [line for line in lines if self.ranks(model, line) == ranks]

@@ -17,6 +17,7 @@ from aucmax.history import Record
 from aucmax.loss import PairwiseAUCLoss
 from aucmax.models import mlp
 from aucmax.paper.provenance import provenance
+from aucmax.study.libauc import libauc_parts
 from aucmax.study.pictures import fit_arguments, make_pictures, picture_scores
 from aucmax.study.problems import Part, Problem, make_problem
 from aucmax.study.settings import Regime, Run, named_pictures
@@ -125,20 +126,26 @@ def train_network(
     options = run.options
     positives = options.get("positives", "natural")
 
-    def trained(objective: str, steps: int, loss_options: Mapping[str, Any]) -> None:
+    def trained(steps: int, **how: Any) -> None:
         fit(
-            network, train.for_fit, problem.valid.for_fit, method="adamw", objective=objective,
-            loss_options=loss_options or None, steps=steps, lr=options["lr"], metric=metric,
+            network, train.for_fit, problem.valid.for_fit, steps=steps, metric=metric,
             batch_size=min(BATCH, len(train.y)), eval_every=max(1, steps // 20),
             positives=None if positives == "natural" else positives, seed=run.seed,
-            optimizer_options={"weight_decay": options["decay"]} if "decay" in options else None,
-            progress=False, device="cpu",
+            progress=False, device="cpu", **how,
         )  # fmt: skip
 
+    adamw: dict[str, Any] = {"method": "adamw", "lr": options["lr"]}
+    if "decay" in options:
+        adamw["optimizer_options"] = {"weight_decay": options["decay"]}
     first = about["steps"] // 2 if line.get("pretrained") else 0
     if first:
-        trained("ce", first, {})
-    trained(line["objective"], about["steps"] - first, {x: line[x] for x in OF_LOSS if x in line})
+        trained(first, objective="ce", **adamw)
+    if "libauc" in line:
+        how = libauc_parts(line["libauc"], network, options["lr"], train.y)
+    else:
+        loss_options = {x: line[x] for x in OF_LOSS if x in line}
+        how = {"objective": line["objective"], "loss_options": loss_options or None, **adamw}
+    trained(about["steps"] - first, **how)
     model.eval()
     with torch.no_grad():
         valid, test = (model(part.x).reshape(-1) for part in (problem.valid, problem.test))
