@@ -159,3 +159,11 @@ def test_flaws_of_files_are_shown_as_a_tree_sees_them(module, capsys):
     assert labels[1].startswith("2 labels: '0', '1'; note: ")
     assert "'workbook.csv' is a ZIP file" in workbook[1]
     assert real_files.cell("a|b" + "c" * 500).startswith("a\\|bcc")
+
+
+def test_the_wait_for_pictures_is_timed(module):
+    device = module("_device").Device(torch.device("cpu"), tiny=True)
+    found = module("gpu_pictures").measure(device, 32, 16, 8, (1, 2))
+    assert not found["errors"]
+    whole, near_by, _ = found["seconds"].values()
+    assert found["waited"] == pytest.approx((whole - near_by) / whole)
