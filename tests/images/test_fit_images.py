@@ -1,6 +1,8 @@
 """From pictures on disk to a model with its report, by the command and by the classifier."""
 
+import collections
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -308,6 +310,26 @@ def test_more_pictures_than_memory_is_for_are_read_as_they_come(weighted, folder
     model = ImageClassifier(size=8, quality="fast", time_limit=1, device="cpu")
     weight = np.ones(80) if weighted else None
     assert model.fit(paths, y, weight).validation_score_ > 0.7
+
+
+@pytest.mark.parametrize("most_bytes", [0, 2**30])
+def test_without_room_on_the_disk_training_ends_with_the_same_bits(most_bytes, folder, monkeypatch):
+    paths = sorted(folder.rglob("*.png"))
+    y = [path.parent.name for path in paths]
+    monkeypatch.setattr("aucmax.images.classifier.MOST_BYTES", most_bytes)
+    monkeypatch.setattr("aucmax.images.classifier.cores", lambda: 0)  # in this process
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 8})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    options = {"size": 8, "quality": "fast", "device": "cpu", "random_state": 1}
+    stored = ImageClassifier(**options).fit(paths, y)
+    usage = collections.namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0))
+    with pytest.warns(UserWarning, match=r"no room to keep 80 decoded pictures: .* 15,360 bytes"):
+        streamed = ImageClassifier(**options).fit(paths, y)
+    for name, x in stored.network_.state_dict().items():
+        assert torch.equal(x, streamed.network_.state_dict()[name])
+    scores = stored.decision_function(paths)
+    np.testing.assert_array_equal(streamed.decision_function(paths), scores)
 
 
 def test_weights_to_begin_with(fitted, folder, tmp_path):

@@ -22,7 +22,7 @@ from aucmax import checkpoint, checks, metrics
 from aucmax.data.augment import CropAndFlip
 from aucmax.images.duplicates import same_pictures
 from aucmax.images.networks import Factory, head_of, make_network, training_size
-from aucmax.images.reading import BrokenPicture, read_picture
+from aucmax.images.reading import BrokenPicture, Pixels, read_picture
 from aucmax.images.split import Rows, join, keep_apart
 from aucmax.images.store import Store, StoredPictures, build_store
 from aucmax.judge import calibration
@@ -182,6 +182,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             group = number_groups(groups, "groups", rows=len(files)).numpy()
         with self.opened_store(files) as store:
             used = usable(store, files, self.skip_broken)
+            if store.streamed:
+                warnings.warn(store.streamed, UserWarning, stacklevel=2)
             if weight is not None:
                 used = used[weight[used] > 0]
                 weight = weight[used]
@@ -230,7 +232,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def train_on(
         self,
-        pixels: NDArray[np.uint8],
+        pixels: Pixels,
         rows: Rows,
         classes: Rows,
         weight: NDArray[np.float64] | None,
@@ -327,7 +329,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- use --------------------------------------------------------------------------------------
 
-    def score_rows(self, pixels: NDArray[np.uint8], rows: Rows) -> NDArray[np.float64]:
+    def score_rows(self, pixels: Pixels, rows: Rows) -> NDArray[np.float64]:
         """Raw scores, (N,) of two classes or (N, c), of some rows of decoded pictures."""
         parts = [rows[k : k + SCORED] for k in range(0, len(rows), SCORED)]
         return self._joined([self._score(np.asarray(pixels[part])) for part in parts])
@@ -509,7 +511,7 @@ def longest_sides(files: Sequence[Path], most: int = 200) -> list[int]:
 
 
 def _data(
-    pixels: NDArray[np.uint8],
+    pixels: Pixels,
     rows: Rows,
     part: Rows,
     classes: Rows,
@@ -517,7 +519,7 @@ def _data(
 ) -> Any:
     """As :func:`aucmax.fit` takes it: arrays, or what reads batches from the store."""
     weights = None if weight is None else weight[part]
-    if len(part) * pixels[0].nbytes > MOST_BYTES:
+    if len(part) * math.prod(pixels.shape[1:]) > MOST_BYTES:
         return StoredPictures(pixels, rows[part], classes[part], weights)
     x = torch.from_numpy(np.asarray(pixels[rows[part]])).permute(0, 3, 1, 2)
     y = torch.from_numpy(classes[part])

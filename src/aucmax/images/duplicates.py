@@ -12,6 +12,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from threadpoolctl import threadpool_limits
 
+from aucmax.images.reading import Pixels
+
 FLAT = 4.0
 """Grey levels of contrast, as a standard deviation, below which a picture shows nothing that it
 could be known by; photos have 13 or more."""
@@ -62,7 +64,7 @@ def perceptual_hashes(pixels: NDArray[np.uint8]) -> NDArray[np.uint64]:
 def same_pictures(
     digests: NDArray[np.bytes_],
     hashes: NDArray[np.uint64],
-    pixels: NDArray[np.uint8],
+    pixels: Pixels,
     broken: Collection[int] = (),
 ) -> NDArray[np.int64]:
     """The number of each picture's set; those of a set show the same.
@@ -96,10 +98,11 @@ def same_pictures(
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def _of_same_bytes(rows: NDArray[np.int64], pixels: NDArray[np.uint8]) -> Pairs:
+def _of_same_bytes(rows: NDArray[np.int64], pixels: Pixels) -> Pairs:
     """Each row, and the first that has the same pixels."""
     first = dict[bytes, int]()
-    others = [first.setdefault(hashlib.sha256(pixels[row]).digest(), row) for row in rows.tolist()]
+    digests = (hashlib.sha256(pixels[row].tobytes()).digest() for row in rows.tolist())
+    others = [first.setdefault(x, row) for x, row in zip(digests, rows.tolist(), strict=True)]
     return rows, np.array(others, np.int64)
 
 
@@ -139,7 +142,7 @@ def _nearest(agreeing: NDArray[np.float32]) -> Pairs:
 class _Looks:
     """Small grey versions of pictures, of mean 0 and standard deviation 1, made when needed."""
 
-    def __init__(self, pixels: NDArray[np.uint8]) -> None:
+    def __init__(self, pixels: Pixels) -> None:
         self.pixels = pixels
         self.boxes = _boxes(pixels.shape[1], min(SMALL, pixels.shape[1]))
         self.made = np.zeros(len(pixels), bool)

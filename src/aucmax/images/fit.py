@@ -211,7 +211,7 @@ def _together(store: Store, listed: Listed, used: Rows, classes: Rows, notes: li
 
 def _about(store: Store, listed: Listed, used: Rows, model: ImageClassifier) -> list[str]:
     """What a person should know of the files."""
-    notes = []
+    notes = [store.streamed] if store.streamed else []
     if store.broken:
         broken = {Path(listed.names[row]): reason for row, reason in store.broken.items()}
         named = in_words(broken)
