@@ -312,6 +312,22 @@ def test_more_pictures_than_memory_is_for_are_read_as_they_come(weighted, folder
     assert model.fit(paths, y, weight).validation_score_ > 0.7
 
 
+def test_colours_and_blends_change_the_training(folder, monkeypatch):
+    paths = sorted(folder.rglob("*.png"))
+    y = [path.parent.name for path in paths]
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 4})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    options = {"size": 8, "quality": "fast", "device": "cpu", "random_state": 1}
+    scores = [
+        ImageClassifier(**options, **more).fit(paths, y).decision_function(paths)
+        for more in ({}, {"color_jitter": 0.2}, {"mixup": 0.5})
+    ]
+    assert len({x.tobytes() for x in scores}) == 3
+    for name, wrong in (("color_jitter", 2), ("mixup", -1.0)):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            ImageClassifier(**options, **{name: wrong}).fit(paths, y)
+
+
 @pytest.mark.parametrize("most_bytes", [0, 2**30])
 def test_without_room_on_the_disk_training_ends_with_the_same_bits(most_bytes, folder, monkeypatch):
     paths = sorted(folder.rglob("*.png"))

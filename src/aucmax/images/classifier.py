@@ -6,7 +6,7 @@ import math
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from aucmax import checkpoint, checks, metrics
-from aucmax.data.augment import CropAndFlip
+from aucmax.data.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
 from aucmax.images.duplicates import same_pictures
 from aucmax.images.networks import Factory, head_of, make_network, training_size
 from aucmax.images.reading import BrokenPicture, Pixels, read_picture
@@ -72,6 +72,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: the first step size of SGD with momentum 0.9.
         weight_decay: of all weights.
         batch_size: pictures per step, fewer if there are few.
+        color_jitter: by how much training pictures are made brighter or darker, their contrast and
+            colours stronger or weaker, at random: :class:`aucmax.data.augment.ColorJitter`. 0 for
+            not at all, as where brightness or colour tell the classes apart.
+        mixup: how much training pictures are blended with others of their class, which leaves their
+            labels as pairs need them: :class:`aucmax.data.augment.MixWithinClass`. 0 for not at
+            all.
         validation_fraction: share of the pictures to choose weights by.
         time_limit: seconds for the training.
         skip_broken: whether ``fit`` leaves out files that cannot be read; otherwise, and in
@@ -122,6 +128,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: float = 0.1,
         weight_decay: float = 0.001,
         batch_size: int = 128,
+        color_jitter: float = 0.0,
+        mixup: float = 0.0,
         validation_fraction: float = 0.15,
         time_limit: float | None = None,
         skip_broken: bool = False,
@@ -142,6 +150,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.lr = lr
         self.weight_decay = weight_decay
         self.batch_size = batch_size
+        self.color_jitter = color_jitter
+        self.mixup = mixup
         self.validation_fraction = validation_fraction
         self.time_limit = time_limit
         self.skip_broken = skip_broken
@@ -213,6 +223,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checks.positive("lr", self.lr)
         checks.non_negative("weight_decay", self.weight_decay)
         checks.count("batch_size", self.batch_size)
+        allowed = "a number from 0 to 1"
+        checks.number("color_jitter", self.color_jitter, allowed, lambda x: 0 <= x <= 1)
+        checks.non_negative("mixup", self.mixup)
         share = self.validation_fraction
         allowed = "a share between 0 and 1"
         checks.number("validation_fraction", share, allowed, lambda x: 0 < x < 1)
@@ -294,7 +307,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stages=[Stage(index=1, lr=lr, steps=length, dual_samples=0)], metric=self.metric,
                 optimizer_options={"momentum": 0.9, "weight_decay": self.weight_decay},
                 batch_size=batch, positives=0.5 if is_binary else None, seed=seed + number,
-                augment=CropAndFlip(padding=max(1, self.size_ // 8)),
+                augment=self._augmentation(),
                 eval_every=max(20, length // 10), amp="bf16" if on_gpu else None,
                 workers=min(4, cores()) if isinstance(data["train"], StoredPictures) else 0,
                 time_limit=limit, out=None if work is None else work / str(number + 1),
@@ -321,6 +334,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return phases
         head = max(1, round(FROZEN * steps))
         return [("ce", lr, head, True), *((x, y / 10, n, False) for x, y, n, _ in phases)]
+
+    def _augmentation(self) -> Callable[..., Tensor]:
+        """What is done to training pictures, at random."""
+        crop = CropAndFlip(padding=max(1, self.size_ // 8))
+        color = [ColorJitter(self.color_jitter)] if self.color_jitter else []
+        mix = [MixWithinClass(self.mixup)] if self.mixup else []
+        return Chain(crop, *color, *mix) if color or mix else crop
 
     @property
     def _outputs(self) -> int:

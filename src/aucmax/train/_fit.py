@@ -72,7 +72,8 @@ def fit(options: Options) -> FitResult:  # noqa: D417
         positives: share of positives in every batch; None takes rows as they come.
         replacement: draw rows independently of each other, not round by round.
         labels: the training labels of a Dataset that has no ``targets`` or ``labels``.
-        augment: changes the inputs of a training batch, on the device, with torch's random numbers.
+        augment: changes the inputs of a training batch, on the device, with torch's random numbers;
+            one whose attribute ``takes_labels`` is True is called with the labels, too.
         workers: processes that load a Dataset.
         seed: of the batches and of the random numbers drawn in training; the caller's own are left
             as they were.
