@@ -1,6 +1,7 @@
 """From pictures on disk to a model with its report, by the command and by the classifier."""
 
 import collections
+import os
 import re
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -27,6 +29,7 @@ from aucmax.images.split import join, keep_apart
 from aucmax.judge.evaluation import Evaluation
 from aucmax.models.standardize import moments
 
+RANKS = Path(__file__).parents[1] / "helpers" / "ranks_images.py"
 SMALL = ["--size", "8", "--quality", "fast", "--device", "cpu"]
 
 
@@ -237,6 +240,20 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(fitted, folder, tmp_pa
     assert not [*tmp_path.glob("model.unfinished")]
     name = "model.safetensors"
     assert (out / name).read_bytes() == (fitted.folder / name).read_bytes()
+
+
+@pytest.mark.xdist_group("ranks")
+def test_ranks_train_together_and_the_first_writes(folder, tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [str(RANKS), str(folder), str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("The model is in") == 1
+    assert ImageClassifier.load(tmp_path / "model").counts_["valid"] == [7, 2]
+    assert not [*tmp_path.glob("*.unfinished"), *tmp_path.glob("aucmax-*")]
+    name = "model.safetensors"
+    assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
 
 
 # ---- The classifier ------------------------------------------------------------------------------

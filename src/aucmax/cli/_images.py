@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from aucmax import distributed
 from aucmax.cli._cores import limited_cores
 from aucmax.cli._options import (
     TEST_SHARE,
@@ -115,7 +116,8 @@ def fit_images(
             seed=seed, device=device, workers=threads, progress=not quiet,
             command=shlex.join(["aucmax", *sys.argv[1:]]),
         )  # fmt: skip
-    say_all(fitted, summary(fitted.evaluation, "pictures"), quiet)
+    if distributed.is_first():
+        say_all(fitted, summary(fitted.evaluation, "pictures"), quiet)
 
 
 def predict_images(

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from aucmax import checkpoint, checks, metrics
+from aucmax import checkpoint, checks, distributed, metrics
 from aucmax.data.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
 from aucmax.images.duplicates import same_pictures
 from aucmax.images.networks import Factory, head_of, make_network, training_size
@@ -176,7 +176,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         groups: Sequence[Any] | None = None,
     ) -> Self:
-        """Train on picture files.
+        """Train on picture files; under ``torchrun`` all processes do so together.
 
         Args:
             X: N paths.
@@ -190,7 +190,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         group = None
         if groups is not None:
             group = number_groups(groups, "groups", rows=len(files)).numpy()
-        with self.opened_store(files) as store:
+        with (
+            distributed.process_group(find_device(self.device)),
+            self.opened_store(files) as store,
+        ):
             used = usable(store, files, self.skip_broken)
             if store.streamed:
                 warnings.warn(store.streamed, UserWarning, stacklevel=2)
@@ -206,11 +209,14 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The pictures of the files, decoded; a folder that nobody named is removed afterwards."""
         self.check_options()
         self.size_ = self.size or training_size(self.model, longest_sides(files))
-        folder = Path(self.store or tempfile.mkdtemp(prefix="aucmax-"))
+        folder = self.store
+        if folder is None:
+            folder = tempfile.mkdtemp(prefix="aucmax-") if distributed.rank() == 0 else None
+            folder = distributed.broadcast_object(folder)
         try:
             yield build_store(
-                folder, files, self.size_, depth=self.depth, workers=self.workers,
-                progress=self.verbose,
+                Path(folder), files, self.size_, depth=self.depth, workers=self.workers,
+                progress=self.verbose and distributed.rank() == 0,
             )  # fmt: skip
         finally:
             if self.store is None:
@@ -301,6 +307,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if self.time_limit is not None:
                 share = length / sum(x[2] for x in phases[number:])
                 limit = max(0.1, (self.time_limit - spent) * share)
+                limit = distributed.broadcast_object(limit)  # each process has its own clock
             _train_only(trainable, head_of(self.network_) if only_head else self.network_)
             result: FitResult = fit(
                 self.network_, **data, method="sgd", objective=objective, steps=length,
