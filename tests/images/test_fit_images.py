@@ -84,6 +84,19 @@ def test_a_share_of_every_class_is_kept_apart_and_no_set_is_cut(seed):
         assert (classes[held] == label).sum() == pytest.approx(0.25 * of_label, abs=4)
 
 
+def test_rows_that_have_several_classes_are_kept_apart_by_each():
+    random = np.random.default_rng(0)
+    together, has = (
+        random.integers(0, 150, size=400),
+        random.uniform(size=(400, 3)) < [0.05, 0.3, 1],
+    )
+    train, held = keep_apart(has.astype(int), together, 0.25, 0, ["rare", "some", "all"])
+    assert sorted([*train, *held]) == list(range(400))
+    assert not {*together[train]} & {*together[held]}
+    for label, about in enumerate((2, 8, 30)):
+        assert has[held, label].sum() == pytest.approx(0.25 * has[:, label].sum(), abs=about)
+
+
 def test_a_class_of_one_set_cannot_be_on_both_sides():
     with pytest.raises(ValueError, match=r"found 2 of 'yes'; copies .* count once: 1"):
         keep_apart(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 3, 3]), 0.4, 0, ["no", "yes"])
@@ -316,6 +329,92 @@ def test_a_network_of_your_own(folder, tmp_path):
         ImageClassifier.load(tmp_path)
     again = ImageClassifier.load(tmp_path, make)
     np.testing.assert_array_equal(again.predict(paths), model.predict(paths))
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """Pictures that are bright or not, and red or not, which 30 of 90 do not tell."""
+    random, place = np.random.default_rng(3), tmp_path_factory.mktemp("several")
+    y = pd.DataFrame({"bright": random.integers(0, 2, 90), "red": random.integers(0, 2, 90)})
+    y = y.astype(float)
+    paths = [place / f"{number}.png" for number in range(90)]
+    for path, bright, red in zip(paths, y.bright, y.red, strict=True):
+        pixels = 60 + 40 * bright + random.integers(0, 60, (8, 8, 3))
+        pixels[:, :, 0] += int(50 * red)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    known = y.copy()
+    known.loc[:29, "red"] = np.nan
+    return paths, known, y
+
+
+@pytest.mark.parametrize("most_bytes", [0, 2**30])
+def test_several_labels(several, most_bytes, tmp_path, monkeypatch):
+    paths, known, whole = several
+    monkeypatch.setattr("aucmax.images.classifier.MOST_BYTES", most_bytes)
+    monkeypatch.setattr("aucmax.images.classifier.cores", lambda: 0)  # in this process
+    options = {"size": 8, "quality": "fast", "time_limit": 3, "device": "cpu", "random_state": 0}
+    model = ImageClassifier(**options).fit(paths, known)
+    assert (model.task_, model.classes_.tolist()) == ("multilabel", ["bright", "red"])
+    counts = np.array([model.counts_["train"], model.counts_["valid"]])
+    expected = [*(known == 1).sum(), *(known == 0).sum()]
+    assert counts.sum(axis=0).tolist() == expected
+    assert (counts > 0).all()
+    p = model.predict_proba(paths)
+    assert p.shape == (90, 2)
+    assert ((p >= model.threshold_) == model.predict(paths)).all()
+    found = model.auc_by_label(paths, known)
+    for k, label in enumerate(known):
+        there = known[label].notna()
+        auc = roc_auc_score(known[label][there], p[there, k])
+        assert found[label].value == pytest.approx(auc)
+        assert found[label].low < auc <= found[label].high
+        assert auc > 0.8
+    assert model.score(paths, known) == pytest.approx(np.mean([x.value for x in found.values()]))
+    assert model.score(paths, whole) > 0.8  # also of what training was not told
+    model.save(tmp_path)
+    again = ImageClassifier.load(tmp_path)
+    np.testing.assert_array_equal(again.predict_proba(paths), p)
+    np.testing.assert_array_equal(again.predict(paths), model.predict(paths))
+    for command in ("predict-images", "export"):
+        more = [paths[0].parent] if command == "predict-images" else ["--onnx", tmp_path / "m.onnx"]
+        with pytest.raises(SystemExit) as stop:
+            run(command, tmp_path, *more)
+        assert stop.value.code == 2
+
+
+def test_pictures_without_a_label_are_left_out(several, monkeypatch):
+    paths, known, _ = several
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 4})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    known = known.copy()
+    known.loc[:4, "bright"] = np.nan
+    options = {"size": 8, "quality": "fast", "device": "cpu"}
+    with pytest.warns(UserWarning, match="left out: 5 without a label"):
+        model = ImageClassifier(**options).fit(paths, known.to_numpy())
+    assert model.classes_.tolist() == [0, 1]
+    assert sum(model.counts_["train"][::2]) + sum(model.counts_["valid"][::2]) == 85
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda y: y * 2, r"y must hold 0 and 1, .* found \[0.0, 2.0\] in column 'bright'"),
+        (lambda y: y.assign(red=1.0), r"found \[1.0\] in column 'red'"),
+        (lambda y: y[["red"]], r"two columns of labels or more, found shape \(90, 1\)"),
+        (lambda y: y[:80], r"found shape \(80, 2\) for 90 pictures"),
+        (lambda y: y.assign(red="yes"), "y must hold 0, 1 or NaN"),
+    ],
+)
+def test_tables_of_labels_that_do_not_fit_are_refused(change, said, several):
+    paths, known, _ = several
+    with pytest.raises(ValueError, match=said):
+        ImageClassifier(size=8, device="cpu").fit(paths, change(known))
+
+
+def test_several_labels_are_not_blended(several):
+    paths, known, _ = several
+    with pytest.raises(ValueError, match=r"mixup must be 0 for several labels, found 0\.2"):
+        ImageClassifier(size=8, device="cpu", mixup=0.2).fit(paths, known)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -275,7 +275,7 @@ def _judge(
         probability=probability,
         classes=classes,
         auc=Interval.of_auc(scores if scores.ndim == 1 else probability, classes, weight=weights),
-        threshold=model.threshold_ if len(listed.classes) == 2 else None,
+        threshold=float(model.threshold_) if len(listed.classes) == 2 else None,
         threshold_rule=str(Rule.read(model.threshold)),
         history=tuple(plain(record) for record in model.history_),
         metric=model.metric_,

@@ -79,7 +79,7 @@ class StoredPictures(Dataset[tuple[Any, ...]]):
     Args:
         pixels: of all pictures.
         rows: those that are used.
-        targets: a number for each.
+        targets: a number for each, or several, (N, L).
         weight: how much each counts; None for alike.
     """
 
@@ -87,7 +87,7 @@ class StoredPictures(Dataset[tuple[Any, ...]]):
         self,
         pixels: Pixels,
         rows: NDArray[np.int64],
-        targets: NDArray[np.int64],
+        targets: NDArray[Any],
         weight: NDArray[np.float64] | None = None,
     ) -> None:
         self.pixels, self.rows, self.targets, self.weight = pixels, rows, targets, weight
@@ -109,7 +109,7 @@ class StoredPictures(Dataset[tuple[Any, ...]]):
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         picture = torch.from_numpy(np.array(self.pixels[self.rows[index]])).permute(2, 0, 1)
-        item = picture, int(self.targets[index])
+        item = picture, torch.as_tensor(self.targets[index])
         return item if self.weight is None else (*item, float(self.weight[index]))
 
 
