@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -167,3 +168,26 @@ def test_the_wait_for_pictures_is_timed(module):
     assert not found["errors"]
     whole, near_by, _ = found["seconds"].values()
     assert found["waited"] == pytest.approx((whole - near_by) / whole)
+
+
+def test_the_limits_of_copies_are_measured(module, tmp_path, capsys):
+    duplicates, random = module("duplicates"), np.random.default_rng(0)
+    files = [tmp_path / f"{number}.png" for number in range(12)]
+    for path in files:
+        coarse = Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=np.uint8))
+        coarse.resize((32, 32)).save(path)
+    files[1].write_bytes(files[0].read_bytes())
+    found = duplicates.measure(files, 32, 5)
+    assert "12 pictures of 32 pixels, 11 of them different" in capsys.readouterr().out
+    assert {len(x["bits"]) for name, x in found.items() if name in duplicates.COPIES} == {5}
+    assert max(found["JPEG of quality 80"]["bits"]) <= 7
+    lines = duplicates.table(found, "bits", [0, 64], "bits at most").splitlines()
+    assert len(lines) == 2 + len(duplicates.COPIES)
+    assert lines[1].endswith("  100.0%")
+
+
+def test_pairs_of_near_hashes_are_all_found(module):
+    duplicates = module("duplicates")
+    hashes = np.random.default_rng(0).integers(1, 2**63, 40, dtype=np.uint64)
+    hashes[7], hashes[30] = hashes[3] ^ np.uint64(0b101), hashes[20]
+    assert sorted(duplicates.near_pairs(hashes)) == [(3, 7, 2), (20, 30, 0)]

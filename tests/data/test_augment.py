@@ -1,11 +1,13 @@
-"""CropAndFlip: what comes out is one of the windows of the padded image, each as likely."""
+"""Augmentation: windows of the padded image, each as likely; colours; blends within a class."""
 
 import numpy as np
 import pytest
 import torch
+from reference.augment import jitter, mix
 
 from aucmax.data import BatchSampler
-from aucmax.data.augment import CropAndFlip
+from aucmax.data import augment as module
+from aucmax.data.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
 from aucmax.data.sources import ArraySource, Batch, Place
 
 
@@ -135,3 +137,91 @@ def test_a_subclass_may_take_a_batch_alone():
     rows = source.draw()
     batch = source.load(rows, Brighter(padding=0, flip=False))
     assert torch.equal(batch.x, images[rows[0]] + 1)
+
+
+# ---- Colours -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_colours_are_those_of_the_formulas(dtype):
+    images = pictures(6) if dtype == torch.uint8 else pictures(6) / 255
+    top = 255 if dtype == torch.uint8 else 1
+    torch.manual_seed(3)
+    found = ColorJitter(0.8)(images)
+    torch.manual_seed(3)
+    factors = (1 + 0.8 * (2 * torch.rand(3, 6) - 1)).T.tolist()
+    expected = [jitter(x.numpy(), *f, top) for x, f in zip(images, factors, strict=True)]
+    assert (found.dtype, found.shape) == (dtype, images.shape)
+    tolerance = 0.501 if dtype == torch.uint8 else 1e-5  # rounded
+    np.testing.assert_allclose(found.numpy(), np.stack(expected), atol=tolerance)
+
+
+def test_no_strength_changes_nothing():
+    images = pictures()
+    assert torch.equal(ColorJitter(0)(images), images)
+
+
+def test_wrong_colours_are_named():
+    with pytest.raises(ValueError, match="strength must be a number from 0 to 1, found 2"):
+        ColorJitter(2)
+    with pytest.raises(ValueError, match=r"images must have shape \(N, 3, H, W\), found \(4, 1,"):
+        ColorJitter()(pictures(channels=1))
+
+
+# ---- Mixup ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_partners_are_of_the_same_class_and_any_of_it(dtype):
+    labels = torch.tensor([0, 1, 0, 2, 0, 1, 0], dtype=dtype)
+    torch.manual_seed(0)
+    drawn = torch.stack([module._partners(labels) for _ in range(400)])
+    assert (labels[drawn] == labels).all()
+    assert (drawn.sort(dim=1).values == torch.arange(7)).all()
+    assert (drawn[:, 3] == 3).all()  # alone in its class
+    counts = np.array([(drawn[:, 0] == k).sum() for k in (0, 2, 4, 6)])
+    assert (abs(counts - 100) < 5 * 10).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_a_blend_is_of_two_images_of_a_class(dtype):
+    images, labels = pictures(8, dtype=dtype), torch.tensor([0.0, 1.0] * 4)
+    torch.manual_seed(1)
+    found = MixWithinClass(0.5)(images, labels)
+    torch.manual_seed(1)
+    shares = module._beta(0.5, 8, torch.device("cpu"))
+    expected = mix(images.numpy(), module._partners(labels).tolist(), shares.tolist())
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found.numpy(), expected, atol=0.501, rtol=1e-5)
+
+
+@pytest.mark.parametrize("a", [0.01, 0.2, 1.0, 4.0])
+def test_shares_are_those_of_the_beta_distribution(a):
+    """Mean 1/2 and variance 1 / (4 (2 a + 1)); of tiny numbers no nan."""
+    torch.manual_seed(0)
+    shares = module._beta(a, 20000, torch.device("cpu")).double()
+    assert (shares >= 0).all()
+    assert (shares <= 1).all()
+    assert shares.var().item() == pytest.approx(1 / (4 * (2 * a + 1)), rel=0.05)
+
+
+def test_several_labels_have_no_class_to_blend_within():
+    with pytest.raises(ValueError, match="several labels have no class to blend within"):
+        MixWithinClass()(pictures(), torch.zeros(4, 2))
+
+
+def test_a_chain_does_one_after_the_other_from_any_source():
+    images, labels = pictures(8), torch.tensor([0.0, 1.0] * 4)
+    place = Place(torch.device("cpu"), torch.float32, "binary")
+    source = ArraySource(Batch(images, labels), BatchSampler(labels, 4), place, parts=1)
+    crop, color, blend = CropAndFlip(1), ColorJitter(0.4), MixWithinClass(0.2)
+    (rows,) = drawn = source.draw()
+    for chain in (Chain(crop, color, blend), Chain(color, blend), Chain(blend)):
+        torch.manual_seed(2)
+        batch = source.load(drawn, chain)
+        torch.manual_seed(2)
+        expected = images[rows]
+        for part in chain.parts:
+            more = (labels[rows],) if part is blend else ()
+            expected = part(expected, *more)
+        assert torch.equal(batch.x, expected)

@@ -1,11 +1,15 @@
 """From pictures on disk to a model with its report, by the command and by the classifier."""
 
+import collections
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,6 +29,7 @@ from aucmax.images.split import join, keep_apart
 from aucmax.judge.evaluation import Evaluation
 from aucmax.models.standardize import moments
 
+RANKS = Path(__file__).parents[1] / "helpers" / "ranks_images.py"
 SMALL = ["--size", "8", "--quality", "fast", "--device", "cpu"]
 
 
@@ -77,6 +82,19 @@ def test_a_share_of_every_class_is_kept_apart_and_no_set_is_cut(seed):
     for label in (0, 1):
         of_label = (classes == label).sum()
         assert (classes[held] == label).sum() == pytest.approx(0.25 * of_label, abs=4)
+
+
+def test_rows_that_have_several_classes_are_kept_apart_by_each():
+    random = np.random.default_rng(0)
+    together, has = (
+        random.integers(0, 150, size=400),
+        random.uniform(size=(400, 3)) < [0.05, 0.3, 1],
+    )
+    train, held = keep_apart(has.astype(int), together, 0.25, 0, ["rare", "some", "all"])
+    assert sorted([*train, *held]) == list(range(400))
+    assert not {*together[train]} & {*together[held]}
+    for label, about in enumerate((2, 8, 30)):
+        assert has[held, label].sum() == pytest.approx(0.25 * has[:, label].sum(), abs=about)
 
 
 def test_a_class_of_one_set_cannot_be_on_both_sides():
@@ -237,6 +255,20 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(fitted, folder, tmp_pa
     assert (out / name).read_bytes() == (fitted.folder / name).read_bytes()
 
 
+@pytest.mark.xdist_group("ranks")
+def test_ranks_train_together_and_the_first_writes(folder, tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [str(RANKS), str(folder), str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("The model is in") == 1
+    assert ImageClassifier.load(tmp_path / "model").counts_["valid"] == [7, 2]
+    assert not [*tmp_path.glob("*.unfinished"), *tmp_path.glob("aucmax-*")]
+    name = "model.safetensors"
+    assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
+
+
 # ---- The classifier ------------------------------------------------------------------------------
 
 
@@ -299,6 +331,92 @@ def test_a_network_of_your_own(folder, tmp_path):
     np.testing.assert_array_equal(again.predict(paths), model.predict(paths))
 
 
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """Pictures that are bright or not, and red or not, which 30 of 90 do not tell."""
+    random, place = np.random.default_rng(3), tmp_path_factory.mktemp("several")
+    y = pd.DataFrame({"bright": random.integers(0, 2, 90), "red": random.integers(0, 2, 90)})
+    y = y.astype(float)
+    paths = [place / f"{number}.png" for number in range(90)]
+    for path, bright, red in zip(paths, y.bright, y.red, strict=True):
+        pixels = 60 + 40 * bright + random.integers(0, 60, (8, 8, 3))
+        pixels[:, :, 0] += int(50 * red)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    known = y.copy()
+    known.loc[:29, "red"] = np.nan
+    return paths, known, y
+
+
+@pytest.mark.parametrize("most_bytes", [0, 2**30])
+def test_several_labels(several, most_bytes, tmp_path, monkeypatch):
+    paths, known, whole = several
+    monkeypatch.setattr("aucmax.images.classifier.MOST_BYTES", most_bytes)
+    monkeypatch.setattr("aucmax.images.classifier.cores", lambda: 0)  # in this process
+    options = {"size": 8, "quality": "fast", "time_limit": 3, "device": "cpu", "random_state": 0}
+    model = ImageClassifier(**options).fit(paths, known)
+    assert (model.task_, model.classes_.tolist()) == ("multilabel", ["bright", "red"])
+    counts = np.array([model.counts_["train"], model.counts_["valid"]])
+    expected = [*(known == 1).sum(), *(known == 0).sum()]
+    assert counts.sum(axis=0).tolist() == expected
+    assert (counts > 0).all()
+    p = model.predict_proba(paths)
+    assert p.shape == (90, 2)
+    assert ((p >= model.threshold_) == model.predict(paths)).all()
+    found = model.auc_by_label(paths, known)
+    for k, label in enumerate(known):
+        there = known[label].notna()
+        auc = roc_auc_score(known[label][there], p[there, k])
+        assert found[label].value == pytest.approx(auc)
+        assert found[label].low < auc <= found[label].high
+        assert auc > 0.8
+    assert model.score(paths, known) == pytest.approx(np.mean([x.value for x in found.values()]))
+    assert model.score(paths, whole) > 0.8  # also of what training was not told
+    model.save(tmp_path)
+    again = ImageClassifier.load(tmp_path)
+    np.testing.assert_array_equal(again.predict_proba(paths), p)
+    np.testing.assert_array_equal(again.predict(paths), model.predict(paths))
+    for command in ("predict-images", "export"):
+        more = [paths[0].parent] if command == "predict-images" else ["--onnx", tmp_path / "m.onnx"]
+        with pytest.raises(SystemExit) as stop:
+            run(command, tmp_path, *more)
+        assert stop.value.code == 2
+
+
+def test_pictures_without_a_label_are_left_out(several, monkeypatch):
+    paths, known, _ = several
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 4})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    known = known.copy()
+    known.loc[:4, "bright"] = np.nan
+    options = {"size": 8, "quality": "fast", "device": "cpu"}
+    with pytest.warns(UserWarning, match="left out: 5 without a label"):
+        model = ImageClassifier(**options).fit(paths, known.to_numpy())
+    assert model.classes_.tolist() == [0, 1]
+    assert sum(model.counts_["train"][::2]) + sum(model.counts_["valid"][::2]) == 85
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda y: y * 2, r"y must hold 0 and 1, .* found \[0.0, 2.0\] in column 'bright'"),
+        (lambda y: y.assign(red=1.0), r"found \[1.0\] in column 'red'"),
+        (lambda y: y[["red"]], r"two columns of labels or more, found shape \(90, 1\)"),
+        (lambda y: y[:80], r"found shape \(80, 2\) for 90 pictures"),
+        (lambda y: y.assign(red="yes"), "y must hold 0, 1 or NaN"),
+    ],
+)
+def test_tables_of_labels_that_do_not_fit_are_refused(change, said, several):
+    paths, known, _ = several
+    with pytest.raises(ValueError, match=said):
+        ImageClassifier(size=8, device="cpu").fit(paths, change(known))
+
+
+def test_several_labels_are_not_blended(several):
+    paths, known, _ = several
+    with pytest.raises(ValueError, match=r"mixup must be 0 for several labels, found 0\.2"):
+        ImageClassifier(size=8, device="cpu", mixup=0.2).fit(paths, known)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_more_pictures_than_memory_is_for_are_read_as_they_come(weighted, folder, monkeypatch):
     paths = sorted(folder.rglob("*.png"))
@@ -308,6 +426,42 @@ def test_more_pictures_than_memory_is_for_are_read_as_they_come(weighted, folder
     model = ImageClassifier(size=8, quality="fast", time_limit=1, device="cpu")
     weight = np.ones(80) if weighted else None
     assert model.fit(paths, y, weight).validation_score_ > 0.7
+
+
+def test_colours_and_blends_change_the_training(folder, monkeypatch):
+    paths = sorted(folder.rglob("*.png"))
+    y = [path.parent.name for path in paths]
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 4})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    options = {"size": 8, "quality": "fast", "device": "cpu", "random_state": 1}
+    scores = [
+        ImageClassifier(**options, **more).fit(paths, y).decision_function(paths)
+        for more in ({}, {"color_jitter": 0.2}, {"mixup": 0.5})
+    ]
+    assert len({x.tobytes() for x in scores}) == 3
+    for name, wrong in (("color_jitter", 2), ("mixup", -1.0)):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            ImageClassifier(**options, **{name: wrong}).fit(paths, y)
+
+
+@pytest.mark.parametrize("most_bytes", [0, 2**30])
+def test_without_room_on_the_disk_training_ends_with_the_same_bits(most_bytes, folder, monkeypatch):
+    paths = sorted(folder.rglob("*.png"))
+    y = [path.parent.name for path in paths]
+    monkeypatch.setattr("aucmax.images.classifier.MOST_BYTES", most_bytes)
+    monkeypatch.setattr("aucmax.images.classifier.cores", lambda: 0)  # in this process
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 8})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    options = {"size": 8, "quality": "fast", "device": "cpu", "random_state": 1}
+    stored = ImageClassifier(**options).fit(paths, y)
+    usage = collections.namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0))
+    with pytest.warns(UserWarning, match=r"no room to keep 80 decoded pictures: .* 15,360 bytes"):
+        streamed = ImageClassifier(**options).fit(paths, y)
+    for name, x in stored.network_.state_dict().items():
+        assert torch.equal(x, streamed.network_.state_dict()[name])
+    scores = stored.decision_function(paths)
+    np.testing.assert_array_equal(streamed.decision_function(paths), scores)
 
 
 def test_weights_to_begin_with(fitted, folder, tmp_path):

@@ -1,6 +1,7 @@
 """Decoded pictures on disk: right, whole or not there, and the same however often interrupted."""
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -8,18 +9,17 @@ import sys
 import threading
 import time
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from torch import nn
+from torch.utils.data import DataLoader
 
-import aucmax
 from aucmax.images import store as store_module
 from aucmax.images.duplicates import perceptual_hashes
 from aucmax.images.reading import read_picture
-from aucmax.images.store import PictureFiles, build_store
+from aucmax.images.store import StoredPictures, build_store
 
 SIZE = 16
 CHILD = """
@@ -271,39 +271,66 @@ def test_an_altered_store_is_an_error(tmp_path, kind):
         make(folder, files)
 
 
-def test_a_disk_without_room_is_found_before_decoding(tmp_path, monkeypatch):
-    files = write_pictures(tmp_path / "pictures", 3)
-    usage = namedtuple("usage", "free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2303))
-    with pytest.raises(ValueError, match=r"store must fit .* 2,303 bytes free of the 2,304"):
-        make(tmp_path / "store", files)
-    assert not list((tmp_path / "store").glob("*px*"))
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2304))
-    make(tmp_path / "store", files)
+def test_two_threads_make_one_store(tmp_path, monkeypatch):
+    files, decoded = write_pictures(tmp_path / "pictures", 30), []
+    read = store_module.read_picture
+    monkeypatch.setattr(
+        store_module, "read_picture", lambda *x, **y: decoded.append(0) or read(*x, **y)
+    )
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(lambda _: make(tmp_path / "store", files), range(2))
+    assert len(decoded) == 30
+    assert (one.pixels == other.pixels).all()
+
+
+def test_worker_processes_read_the_rows_of_a_store(tmp_path):
+    made = make(tmp_path / "store", write_pictures(tmp_path / "pictures", 8))
+    rows, targets = np.array([6, 1, 4]), np.array([0, 1, 1])
+    data = StoredPictures(made.pixels, rows, targets, np.array([1.0, 2.0, 3.0]))
+    assert len(pickle.dumps(data)) < 2000  # where the pixels are, not all of them
+    loader = DataLoader(data, 3, num_workers=1, multiprocessing_context="spawn")
+    ((x, y, weight),) = loader
+    assert (x.permute(0, 2, 3, 1).numpy() == made.pixels[rows]).all()
+    assert (y.tolist(), weight.tolist()) == ([0, 1, 1], [1.0, 2.0, 3.0])
 
 
 # ---- Straight from the files ---------------------------------------------------------------------
 
 
-class Mean(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.last = nn.Linear(3, 1)
-
-    def forward(self, x):
-        return self.last(x.float().mean(dim=(2, 3)) / 255)
+@pytest.fixture
+def full_disk(monkeypatch):
+    """A disk that has one byte too little for three pictures."""
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2303))
 
 
-def test_files_can_be_trained_on_as_they_are(tmp_path):
-    files = write_pictures(tmp_path / "pictures", 8)
-    data = PictureFiles(files, [0, 1] * 4, SIZE)
-    x, y = data[3]
-    assert (x.permute(1, 2, 0).numpy() == read_picture(files[3], SIZE).pixels).all()
-    assert (x.dtype, x.is_contiguous(), y) == (torch.uint8, True, 1.0)
-    result = aucmax.fit(Mean(), data, steps=3, batch_size=4, progress=False)
-    assert result.step == 3
-    files[3].write_bytes(b"")
-    with pytest.raises(ValueError, match=r"003\.png: empty"):
-        data[3]
-    with pytest.raises(ValueError, match="one number per file, found 2 of 8"):
-        PictureFiles(files, [0, 1], SIZE)
+def test_without_room_pictures_are_decoded_whenever_they_are_used(tmp_path, monkeypatch, full_disk):
+    files = write_pictures(tmp_path / "pictures", 3)
+    files[1].write_bytes(b"GIF89a")
+    streamed = make(tmp_path / "store", files)
+    assert "they need 2,304 bytes, and the disk" in streamed.streamed
+    assert "has 2,303 free" in streamed.streamed
+    assert [path.suffix for path in (tmp_path / "store").glob("*px*")] == [".index"]
+    again = make(tmp_path / "store", files)
+    assert (again.digests == streamed.digests).all()
+    assert again.streamed
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2304))
+    stored = make(tmp_path / "store", files)
+    assert not stored.streamed
+    rows = np.array([2, 0, 1])
+    assert (streamed.pixels[rows] == stored.pixels[rows]).all()
+    assert (streamed.pixels[2] == stored.pixels[2]).all()
+    for name in ("digests", "hashes", "widths", "broken", "modes"):
+        assert np.array_equal(getattr(streamed, name), getattr(stored, name))
+    assert pickle.loads(pickle.dumps(StoredPictures(streamed.pixels, rows, rows)))[2][1] == 1
+
+
+def test_a_file_that_was_changed_since_is_not_trained_on(tmp_path, full_disk):
+    files = write_pictures(tmp_path / "pictures", 3)
+    streamed = make(tmp_path / "store", files)
+    files[0].write_bytes(files[1].read_bytes())
+    files[2].write_bytes(b"")
+    for row, found in ((0, "other pixels"), (2, "empty")):
+        with pytest.raises(ValueError, match=rf"as they were, found {found} in .*{row:03}\.png"):
+            streamed.pixels[row]

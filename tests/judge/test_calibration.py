@@ -9,6 +9,7 @@ from scipy.special import log_softmax
 from sklearn.calibration import _sigmoid_calibration
 from sklearn.metrics import roc_auc_score
 
+from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, fit_platt, fit_temperature, from_dict
 
 RANDOM = np.random.default_rng(0)
@@ -114,3 +115,19 @@ def test_ranked_the_wrong_way_round_the_slope_stays_positive():
 @pytest.mark.parametrize("kind", [Platt(0.1, 1 / 3), Temperature(2 / 3, (0.1, -0.1))])
 def test_through_json_and_back(kind):
     assert from_dict(json.loads(json.dumps(kind.to_dict()))) == kind
+
+
+def test_several_labels_are_scaled_each_by_the_rows_that_know_it():
+    random = np.random.default_rng(0)
+    scores, target = random.normal(size=(60, 2)), random.integers(0, 2, (60, 2)).astype(float)
+    target[:20, 1] = np.nan
+    weight = random.uniform(size=60)
+    found = calibration.fit_labels(scores, target, weight)
+    expected = [
+        calibration.fit_platt(scores[:, 0], target[:, 0], weight),
+        calibration.fit_platt(scores[20:, 1], target[20:, 1], weight[20:]),
+    ]
+    assert found.labels == tuple(expected)
+    columns = [platt(scores[:, k]) for k, platt in enumerate(expected)]
+    np.testing.assert_array_equal(found(scores), np.stack(columns, axis=1))
+    assert calibration.PerLabel.from_dict(found.to_dict()) == found

@@ -1,5 +1,6 @@
 """What fit does besides the method's own steps: records, the choice of weights, random numbers."""
 
+import copy
 import itertools
 import json
 import math
@@ -29,6 +30,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import aucmax
 from aucmax import AUCLoss, evaluate, load_weights, minmax_groups
 from aucmax.history import read
+from aucmax.stages import Stage
 
 METHODS = ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad", "adamw"]
 X, Y = binary()
@@ -80,6 +82,60 @@ def test_an_earlier_iterate_may_be_the_best():
     assert result.history[-1]["valid_auc_last"] < 0.5
     assert result.step < 150
     assert result.auc == evaluate(result.model, VALID) > 0.85
+
+
+def few_of(x, y, positives):
+    """So few positives, and all negatives."""
+    kept = torch.cat([torch.nonzero(y == 1)[:positives, 0], torch.nonzero(y == 0)[:, 0]])
+    return x[kept], y[kept]
+
+
+def test_of_few_positives_the_latest_average_is_steadier_than_the_highest_value():
+    options = {"valid": few_of(*VALID, 5), "method": "sgd", "lr": 0.5, "steps": 60}
+    result = run(choose="steady", **options)
+    (*_, highest), last = best_of(result.history), result.history[-1]
+    assert (result.step, result.iterate) == (60, "average")
+    assert result.auc == last["valid_auc_average"] < highest
+    assert evaluate(result.model, options["valid"]) == result.auc
+    assert run(choose="best", **options).auc == highest
+
+
+def test_of_many_positives_the_steady_choice_sees_what_is_worse():
+    calls = []
+
+    def turned_later(x):
+        calls.append(1)
+        return -x if len(calls) > 150 else x
+
+    options = {"method": "sgd", "lr": 1.0, "steps": 400, "augment": turned_later}
+    result = run(linear(), choose="steady", **options)
+    assert result.history[-1]["valid_auc_average"] < 0.6
+    assert result.step < 300
+    assert result.auc > 0.85
+
+
+def test_a_last_iterate_is_chosen_only_where_the_test_sees_it_ahead():
+    """An average of few large steps lags behind: seen by many positives, and not by few."""
+    stages = [Stage(index=1, lr=0.3, steps=8, dual_samples=0)]
+    options = {"method": "sgd", "stages": stages, "steps": 8, "choose": "steady"}
+    model = linear()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.fill_(-0.3)  # the wrong way round, from which the average comes late
+    for valid, iterate in ((VALID, "last"), (few_of(*VALID, 3), "average")):
+        found = run(copy.deepcopy(model), valid=valid, **options)
+        (record,) = found.history
+        assert record["valid_auc_last"] > record["valid_auc_average"]
+        assert found.iterate == iterate
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_without_a_test_the_highest_average_is_kept(task):
+    make = multiclass if task == "multiclass" else multilabel
+    result = run(linear(3, 3), make(seed=1), make(), choose="steady")
+    highest = max(result.history, key=lambda r: r["valid_auc_average"])
+    assert result.iterate == "average"
+    assert (result.step, result.auc) == (highest["step"], highest["valid_auc_average"])
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from aucmax import distributed
 from aucmax.cli._cores import limited_cores
 from aucmax.cli._options import (
     TEST_SHARE,
@@ -54,6 +55,8 @@ def fit_images(
     quality: Quality = "good",
     objective: ObjectiveName = "auc+ce",
     metric: Metric = None,
+    color_jitter: float = 0.0,
+    mixup: float = 0.0,
     threshold: Threshold = None,
     test_share: float = TEST_SHARE,
     time_limit: Seconds = None,
@@ -89,6 +92,10 @@ def fit_images(
         objective: What training makes small in its second half, the first being cross-entropy's;
             as in aucmax fit.
         metric: What weights are chosen by, as in aucmax fit.
+        color_jitter: By how much training pictures are made brighter or darker, more or less
+            colourful and rich in contrast, at random, from 0 to 1; 0.4 is usual for photos.
+        mixup: How much training pictures are blended with others of their class: 0.2 a little, 1
+            evenly, 0 not at all.
         threshold: From which probability on a picture gets the positive label, as in aucmax fit.
         test_share: Share of the pictures kept apart to judge the model by.
         time_limit: Seconds for training; decoding and the report come on top.
@@ -104,11 +111,13 @@ def fit_images(
             source, images=images, path=path, target=target, positive=positive, group=group,
             weight=weight, out=out, store=store, model=model, weights=weights, size=size,
             depth=depth, skip_broken=skip_broken, quality=quality, objective=objective,
-            metric=metric, threshold=threshold or "balanced", test_share=test_share,
-            time_limit=time_limit, seed=seed, device=device, workers=threads, progress=not quiet,
+            metric=metric, color_jitter=color_jitter, mixup=mixup,
+            threshold=threshold or "balanced", test_share=test_share, time_limit=time_limit,
+            seed=seed, device=device, workers=threads, progress=not quiet,
             command=shlex.join(["aucmax", *sys.argv[1:]]),
         )  # fmt: skip
-    say_all(fitted, summary(fitted.evaluation, "pictures"), quiet)
+    if distributed.is_first():
+        say_all(fitted, summary(fitted.evaluation, "pictures"), quiet)
 
 
 def predict_images(

@@ -18,7 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from aucmax import distributed, random_state
 from aucmax.data import labels as _labels
-from aucmax.data.augment import CropAndFlip
+from aucmax.data.augment import Chain, CropAndFlip, change
 from aucmax.data.groups import number_groups
 from aucmax.data.sampling import BatchSampler, derive
 
@@ -102,7 +102,7 @@ class BatchSource:
     def load(self, drawn: tuple[Any, ...], augment: Callable[..., Any] | None = None) -> Batch:
         """The batch, on the device, augmented."""
         batch = Batch(*drawn)
-        return batch if augment is None else batch._replace(x=augment(batch.x))
+        return batch if augment is None else batch._replace(x=change(augment, batch.x, batch.y))
 
     def put_back(self, drawn: tuple[Any, ...]) -> None:
         """Give back what was drawn last, to be drawn again; those that never end need not."""
@@ -174,8 +174,10 @@ class ArraySource(_SampledSource):
     def load(self, drawn: tuple[Any, ...], augment: Callable[..., Any] | None = None) -> Batch:
         """A gather; an augmentation that takes rows gathers by itself."""
         (rows,) = drawn
-        if type(augment) is CropAndFlip:  # a subclass may take a batch alone
-            batch = self.arrays.pick(rows, augment(self.arrays.x, rows))
+        first, *others = augment.parts if isinstance(augment, Chain) else (augment,)
+        if type(first) is CropAndFlip:  # a subclass may take a batch alone
+            batch = self.arrays.pick(rows, first(self.arrays.x, rows))
+            batch = super().load(batch, Chain(*others)) if others else batch
         else:
             batch = super().load(self.arrays.pick(rows), augment)
         return batch._replace(rows=rows) if self.numbered else batch

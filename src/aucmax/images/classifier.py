@@ -6,10 +6,10 @@ import math
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -18,21 +18,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from aucmax import checkpoint, checks, metrics
-from aucmax.data.augment import CropAndFlip
+from aucmax import checkpoint, checks, distributed, metrics
+from aucmax.data.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
 from aucmax.images.duplicates import same_pictures
 from aucmax.images.networks import Factory, head_of, make_network, training_size
-from aucmax.images.reading import BrokenPicture, read_picture
+from aucmax.images.reading import BrokenPicture, Pixels, read_picture
 from aucmax.images.split import Rows, join, keep_apart
 from aucmax.images.store import Store, StoredPictures, build_store
 from aucmax.judge import calibration
+from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
 from aucmax.models.standardize import moments
 from aucmax.row_groups import number_groups
 from aucmax.stages import Stage
 from aucmax.threads import cores, threads
 from aucmax.train import FitResult, fit
-from aucmax.train.metrics import find_metric
+from aucmax.train.metrics import Scored, find_metric
 from aucmax.train.objectives import names_of
 from aucmax.train.options import find_device
 
@@ -46,8 +47,23 @@ FROZEN = 0.1
 DROP = 3.0
 """What the step size is divided by when the objective takes over."""
 SCORED, MOST_AVERAGED = 256, 4000
+Calibration = calibration.Platt | calibration.Temperature | calibration.PerLabel
+FITTED_BY: dict[str, Callable[..., Calibration]] = {
+    "binary": calibration.fit_platt,
+    "multiclass": calibration.fit_temperature,
+    "multilabel": calibration.fit_labels,
+}
+"""What makes probabilities of scores, by task."""
 MOST_BYTES = 4 * 2**30
 """Of training pictures that are taken into memory, or onto the GPU; more are read as they come."""
+
+
+class _Chosen(NamedTuple):
+    """Weights, their validation value and the scores that they give the validation pictures."""
+
+    value: float
+    scores: Tensor
+    weights: dict[str, Tensor]
 
 
 class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -72,6 +88,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: the first step size of SGD with momentum 0.9.
         weight_decay: of all weights.
         batch_size: pictures per step, fewer if there are few.
+        color_jitter: by how much training pictures are made brighter or darker, their contrast and
+            colours stronger or weaker, at random: :class:`aucmax.data.augment.ColorJitter`. 0 for
+            not at all, as where brightness or colour tell the classes apart.
+        mixup: how much training pictures are blended with others of their class, which leaves their
+            labels as pairs need them: :class:`aucmax.data.augment.MixWithinClass`. 0 for not at
+            all.
         validation_fraction: share of the pictures to choose weights by.
         time_limit: seconds for the training.
         skip_broken: whether ``fit`` leaves out files that cannot be read; otherwise, and in
@@ -85,14 +107,18 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: whether to show bars.
 
     Attributes:
-        classes_: the labels; of two, the second is the positive one.
+        classes_: the labels; of two, the second is the positive one. Of a table of several labels,
+            the names of its columns.
+        task_: "binary", "multiclass" or "multilabel".
         network_: the trained ``torch.nn.Module``.
         size_: the pixels of a side.
         history_: a record per evaluation.
         validation_score_: the metric of the chosen weights on the validation pictures.
         calibration_: from scores to probabilities.
-        threshold_: the probability from which the second class is predicted.
-        counts_: how many pictures of each class were trained on ("train") and chosen by ("valid").
+        threshold_: the probability from which the second class is predicted; of several labels one
+            for each.
+        counts_: how many pictures of each class were trained on ("train") and chosen by ("valid");
+            of several labels the positives of each, then the negatives.
 
     Example:
         >>> import tempfile, numpy as np, aucmax
@@ -122,6 +148,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: float = 0.1,
         weight_decay: float = 0.001,
         batch_size: int = 128,
+        color_jitter: float = 0.0,
+        mixup: float = 0.0,
         validation_fraction: float = 0.15,
         time_limit: float | None = None,
         skip_broken: bool = False,
@@ -142,6 +170,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.lr = lr
         self.weight_decay = weight_decay
         self.batch_size = batch_size
+        self.color_jitter = color_jitter
+        self.mixup = mixup
         self.validation_fraction = validation_fraction
         self.time_limit = time_limit
         self.skip_broken = skip_broken
@@ -155,7 +185,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: NDArray[Any]
     network_: nn.Module
     size_: int
-    calibration_: calibration.Platt | calibration.Temperature
+    task_: str
+    calibration_: Calibration
+    threshold_: float | NDArray[np.float64]
 
     # --- training -------------------------------------------------------------------------------
 
@@ -166,22 +198,31 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         groups: Sequence[Any] | None = None,
     ) -> Self:
-        """Train on picture files.
+        """Train on picture files; under ``torchrun`` all processes do so together.
 
         Args:
             X: N paths.
-            y: N labels of any type.
+            y: N labels of any type; or a table (N, L) of several labels that a picture may have at
+                once, 0 or 1, and NaN where that is not known. Its columns may have names.
             sample_weight: N numbers, none negative.
             groups: N values, such as patients: those of one are never on both sides of a split.
         """
         files = _paths(X)
-        self.classes_, classes = _class_numbers(y, len(files))
+        read = _label_columns if np.ndim(y) == 2 else _class_numbers
+        self.classes_, classes = read(y, len(files))
         weight = _weights(sample_weight, len(files))
         group = None
         if groups is not None:
             group = number_groups(groups, "groups", rows=len(files)).numpy()
-        with self.opened_store(files) as store:
+        with (
+            distributed.process_group(find_device(self.device)),
+            self.opened_store(files) as store,
+        ):
             used = usable(store, files, self.skip_broken)
+            if store.streamed:
+                warnings.warn(store.streamed, UserWarning, stacklevel=2)
+            if classes.ndim == 2:
+                used = _some_known(used, classes)
             if weight is not None:
                 used = used[weight[used] > 0]
                 weight = weight[used]
@@ -194,11 +235,14 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The pictures of the files, decoded; a folder that nobody named is removed afterwards."""
         self.check_options()
         self.size_ = self.size or training_size(self.model, longest_sides(files))
-        folder = Path(self.store or tempfile.mkdtemp(prefix="aucmax-"))
+        folder = self.store
+        if folder is None:
+            folder = tempfile.mkdtemp(prefix="aucmax-") if distributed.rank() == 0 else None
+            folder = distributed.broadcast_object(folder)
         try:
             yield build_store(
-                folder, files, self.size_, depth=self.depth, workers=self.workers,
-                progress=self.verbose,
+                Path(folder), files, self.size_, depth=self.depth, workers=self.workers,
+                progress=self.verbose and distributed.rank() == 0,
             )  # fmt: skip
         finally:
             if self.store is None:
@@ -211,6 +255,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checks.positive("lr", self.lr)
         checks.non_negative("weight_decay", self.weight_decay)
         checks.count("batch_size", self.batch_size)
+        allowed = "a number from 0 to 1"
+        checks.number("color_jitter", self.color_jitter, allowed, lambda x: 0 <= x <= 1)
+        checks.non_negative("mixup", self.mixup)
         share = self.validation_fraction
         allowed = "a share between 0 and 1"
         checks.number("validation_fraction", share, allowed, lambda x: 0 < x < 1)
@@ -230,69 +277,106 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def train_on(
         self,
-        pixels: NDArray[np.uint8],
+        pixels: Pixels,
         rows: Rows,
-        classes: Rows,
+        classes: NDArray[Any],
         weight: NDArray[np.float64] | None,
         together: Rows,
         work: Path | None = None,
     ) -> Self:
         """Train on rows of decoded pictures, whose classes are numbers, and go on from ``work``."""
         seed = checks.count("random_state", self.random_state or 0, least=0)
-        labels = [str(label) for label in self.classes_]
-        train, valid = keep_apart(classes, together, self.validation_fraction, seed, labels)
+        has, labels = self._kinds(classes)
+        train, valid = keep_apart(has, together, self.validation_fraction, seed, labels)
         self.counts_ = {
-            name: np.bincount(classes[part], minlength=len(labels)).tolist()
+            name: has[part].sum(axis=0).tolist()
             for name, part in (("train", train), ("valid", valid))
         }
         data = {
             name: _data(pixels, rows, part, classes, weight)
             for name, part in (("train", train), ("valid", valid))
         }
+        known = classes[valid], None if weight is None else weight[valid]
         some = rows[train][:: -(-len(train) // MOST_AVERAGED)]
         mean, std = moments(torch.from_numpy(pixels[some]).permute(0, 3, 1, 2))
         std = [max(x, 1.0) for x in std]  # of a colour that is nowhere
         generator = torch.Generator().manual_seed(seed)
         weights = None if self.weights is None else Path(self.weights)
         self.network_ = make_network(self.model, self._outputs, mean, std, generator, weights)
+
+        def scored() -> Scored:
+            scores = torch.from_numpy(self.score_rows(pixels, rows[valid]))
+            counts = None if weight is None else torch.from_numpy(weight[valid])
+            return Scored(scores, torch.from_numpy(classes[valid]), counts)
+
         with threads(None):
-            self.history_ = self._train_network(data, len(train), seed, work)
+            scores = self._train_network(data, len(train), scored, seed, work)
         self.seconds_ = float(self.history_[-1]["seconds"])
         self.network_.eval()
-        scores = self.score_rows(pixels, rows[valid])
-        known = classes[valid], None if weight is None else weight[valid]
-        is_binary = len(labels) == 2
-        fit_to = calibration.fit_platt if is_binary else calibration.fit_temperature
-        self.calibration_ = fit_to(scores, *known)
-        self.threshold_ = 0.5
-        if is_binary:
-            rule = Rule.read(self.threshold)
-            self.threshold_ = rule.threshold(self.calibration_(scores), *known)
+        self.calibration_ = FITTED_BY[self.task_](scores, *known)
+        self.threshold_, p, rule = 0.5, self.calibration_(scores), Rule.read(self.threshold)
+        if self.task_ == "binary":
+            self.threshold_ = rule.threshold(p, *known)
+        elif self.task_ == "multilabel":
+            of_labels = calibration.columns_known(p, *known)
+            self.threshold_ = np.array([rule.threshold(*rows) for rows in of_labels])
         return self
 
+    def _kinds(self, classes: NDArray[Any]) -> tuple[Rows, list[str]]:
+        """Which classes each row has, or which values of which labels, and their names."""
+        labels = [str(label) for label in self.classes_]
+        if classes.ndim == 1:
+            self.task_ = "binary" if len(labels) == 2 else "multiclass"
+            return np.eye(len(labels), dtype=np.int64)[classes], labels
+        self.task_ = "multilabel"
+        if self.mixup:
+            raise ValueError(f"mixup must be 0 for several labels, found {self.mixup}")
+        has = np.concatenate([classes == 1, classes == 0], axis=1).astype(np.int64)
+        return has, [f"{label} = {value}" for value in (1, 0) for label in labels]
+
     def _train_network(
-        self, data: Mapping[str, Any], count: int, seed: int, work: Path | None
-    ) -> list[dict[str, Any]]:
-        """Phase after phase, each from the weights that validation liked best until then."""
+        self,
+        data: Mapping[str, Any],
+        count: int,
+        scored: Callable[[], Scored],
+        seed: int,
+        work: Path | None,
+    ) -> NDArray[np.float64]:
+        """Phase after phase, each from the weights that validation pictures chose until then.
+
+        A phase is undone if a paired test sees it behind the one before.
+
+        Args:
+            data: "train" and "valid".
+            count: of the training pictures.
+            scored: gives the validation pictures as the network scores them.
+            seed: of the first phase.
+            work: a folder to go on from.
+
+        Returns:
+            The scores of the weights that were chosen.
+        """
         batch = min(self.batch_size, max(16, count // 8))
         epochs, least = EPOCHS[self.quality], LEAST_STEPS[self.quality]
         phases = self._phases(max(least, epochs * count // batch))
-        is_binary, on_gpu = len(self.classes_) == 2, find_device(self.device).type == "cuda"
+        on_gpu = find_device(self.device).type == "cuda"
         trainable = [p for p in self.network_.parameters() if p.requires_grad]
-        history, best = list[dict[str, Any]](), (-math.inf, dict[str, Tensor]())
+        measure, chosen = find_metric(self.metric or "roc_auc"), None
+        self.history_ = history = list[dict[str, Any]]()
         for number, (objective, lr, length, only_head) in enumerate(phases):
             steps, spent = (history[-1][x] if history else 0 for x in ("step", "seconds"))
             limit = None
             if self.time_limit is not None:
                 share = length / sum(x[2] for x in phases[number:])
                 limit = max(0.1, (self.time_limit - spent) * share)
+                limit = distributed.broadcast_object(limit)  # each process has its own clock
             _train_only(trainable, head_of(self.network_) if only_head else self.network_)
             result: FitResult = fit(
                 self.network_, **data, method="sgd", objective=objective, steps=length,
                 stages=[Stage(index=1, lr=lr, steps=length, dual_samples=0)], metric=self.metric,
                 optimizer_options={"momentum": 0.9, "weight_decay": self.weight_decay},
-                batch_size=batch, positives=0.5 if is_binary else None, seed=seed + number,
-                augment=CropAndFlip(padding=max(1, self.size_ // 8)),
+                batch_size=batch, positives=0.5 if self.task_ == "binary" else None,
+                task=self.task_, seed=seed + number, augment=self._augmentation(), choose="steady",
                 eval_every=max(20, length // 10), amp="bf16" if on_gpu else None,
                 workers=min(4, cores()) if isinstance(data["train"], StoredPictures) else 0,
                 time_limit=limit, out=None if work is None else work / str(number + 1),
@@ -302,14 +386,18 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 {**x, "step": x["step"] + steps, "seconds": x["seconds"] + spent}
                 for x in result.history
             ]
-            if not result.score < best[0]:
-                state = self.network_.state_dict()
-                best = result.score, {name: x.clone() for name, x in state.items()}
-            else:  # the phase before had done better
-                self.network_.load_state_dict(best[1])
+            rows = scored()
+            if chosen is not None:
+                seen = measure.compare(rows, chosen.scores, self.task_)
+                if seen == -1 or (seen is None and result.score < chosen.value):
+                    self.network_.load_state_dict(chosen.weights)
+                    continue
+            weights = {name: x.clone() for name, x in self.network_.state_dict().items()}
+            chosen = _Chosen(result.score, rows.scores, weights)
         _train_only(trainable, self.network_)
-        self.metric_, self.validation_score_ = result.metric, best[0]
-        return history
+        assert chosen is not None
+        self.metric_, self.validation_score_ = result.metric, chosen.value
+        return chosen.scores.numpy()
 
     def _phases(self, steps: int) -> list[tuple[str, float, int, bool]]:
         """Of each its objective, step size, length, and whether only the last layer is trained."""
@@ -320,14 +408,21 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         head = max(1, round(FROZEN * steps))
         return [("ce", lr, head, True), *((x, y / 10, n, False) for x, y, n, _ in phases)]
 
+    def _augmentation(self) -> Callable[..., Tensor]:
+        """What is done to training pictures, at random."""
+        crop = CropAndFlip(padding=max(1, self.size_ // 8))
+        color = [ColorJitter(self.color_jitter)] if self.color_jitter else []
+        mix = [MixWithinClass(self.mixup)] if self.mixup else []
+        return Chain(crop, *color, *mix) if color or mix else crop
+
     @property
     def _outputs(self) -> int:
         """Scores per picture."""
-        return 1 if len(self.classes_) == 2 else len(self.classes_)
+        return 1 if self.task_ == "binary" else len(self.classes_)
 
     # --- use --------------------------------------------------------------------------------------
 
-    def score_rows(self, pixels: NDArray[np.uint8], rows: Rows) -> NDArray[np.float64]:
+    def score_rows(self, pixels: Pixels, rows: Rows) -> NDArray[np.float64]:
         """Raw scores, (N,) of two classes or (N, c), of some rows of decoded pictures."""
         parts = [rows[k : k + SCORED] for k in range(0, len(rows), SCORED)]
         return self._joined([self._score(np.asarray(pixels[part])) for part in parts])
@@ -372,7 +467,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._joined(scores), broken
 
     def predict_proba(self, X: Sequence[str | Path]) -> NDArray[np.float64]:
-        """Of each picture the probability of every class, (N, c)."""
+        """Of each picture the probability of every class, (N, c), or of every label, (N, L)."""
         return self.probabilities(self.decision_function(X))
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -381,12 +476,14 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return p if p.ndim == 2 else np.stack([1 - p, p], axis=1)
 
     def predict(self, X: Sequence[str | Path]) -> NDArray[Any]:
-        """A label for each picture."""
+        """A label for each picture; of several labels 0 or 1 for each, (N, L)."""
         return self.labels_of(self.decision_function(X))
 
     def labels_of(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         """Of scores."""
         p = self.calibration_(scores)
+        if self.task_ == "multilabel":
+            return (p >= self.threshold_).astype(np.int64)
         places = (p >= self.threshold_).astype(int) if p.ndim == 1 else p.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[places]
         return labels
@@ -394,7 +491,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(
         self, X: Sequence[str | Path], y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """The AUC, of more than two classes Hand and Till's mean over pairs of classes."""
+        """The AUC, of more than two classes Hand and Till's mean over pairs of classes.
+
+        Of several labels it is the mean of :meth:`auc_by_label`.
+        """
+        if self.task_ == "multilabel":
+            found = self.auc_by_label(X, y, sample_weight)
+            return math.fsum(auc.value for auc in found.values()) / len(found)
         scores = self.decision_function(X)
         place = {label: number for number, label in enumerate(self.classes_.tolist())}
         numbers = np.array([place.get(label, -1) for label in np.asarray(y).tolist()])
@@ -407,6 +510,25 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if scores.ndim == 1:
             return metrics.roc_auc(scores, numbers, weight)
         return metrics.hand_till(self.probabilities(scores), numbers, weight)
+
+    def auc_by_label(
+        self, X: Sequence[str | Path], y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> dict[Any, Interval]:
+        """Of several labels the AUC of each, with its interval, over the pictures that know it."""
+        if self.task_ != "multilabel":
+            raise ValueError(f"the model must be one of several labels, found a {self.task_} one")
+        scores = self.decision_function(X)
+        _, target = _label_columns(y, len(scores))
+        if target.shape != scores.shape:
+            raise ValueError(
+                f"y must have a column for each of {scores.shape[1]} labels, found "
+                f"{target.shape[1]}"
+            )
+        rows = calibration.columns_known(scores, target, _weights(sample_weight, len(scores)))
+        return {
+            label: Interval.of_auc(own, known, weight=weight)
+            for label, (own, known, weight) in zip(self.classes_.tolist(), rows, strict=True)
+        }
 
     # --- files ------------------------------------------------------------------------------------
 
@@ -421,10 +543,11 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         notes = {
             "classifier": "images",
             "options": options,
+            "task": self.task_,
             "classes": [x.item() if isinstance(x, np.generic) else x for x in self.classes_],
             "size": self.size_,
             "calibration": self.calibration_.to_dict(),
-            "threshold": self.threshold_,
+            "threshold": np.asarray(self.threshold_).tolist(),
             "metric": self.metric_,
             "validation_score": None
             if math.isnan(self.validation_score_)
@@ -455,8 +578,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         options["model"] = model or options["model"]
         self = cls(**options)
         self.classes_ = np.array(notes["classes"])
+        self.task_ = notes["task"]
         self.size_, self.threshold_ = notes["size"], notes["threshold"]
-        self.calibration_ = calibration.from_dict(notes["calibration"])
+        if isinstance(self.threshold_, list):
+            self.threshold_ = np.array(self.threshold_)
+        several = self.task_ == "multilabel"
+        read = calibration.PerLabel.from_dict if several else calibration.from_dict
+        self.calibration_ = read(notes["calibration"])
         self.metric_, score = notes["metric"], notes["validation_score"]
         self.validation_score_ = math.nan if score is None else score
         self.counts_, self.history_ = notes["counts"], []
@@ -509,15 +637,15 @@ def longest_sides(files: Sequence[Path], most: int = 200) -> list[int]:
 
 
 def _data(
-    pixels: NDArray[np.uint8],
+    pixels: Pixels,
     rows: Rows,
     part: Rows,
-    classes: Rows,
+    classes: NDArray[Any],
     weight: NDArray[np.float64] | None,
 ) -> Any:
     """As :func:`aucmax.fit` takes it: arrays, or what reads batches from the store."""
     weights = None if weight is None else weight[part]
-    if len(part) * pixels[0].nbytes > MOST_BYTES:
+    if len(part) * math.prod(pixels.shape[1:]) > MOST_BYTES:
         return StoredPictures(pixels, rows[part], classes[part], weights)
     x = torch.from_numpy(np.asarray(pixels[rows[part]])).permute(0, 3, 1, 2)
     y = torch.from_numpy(classes[part])
@@ -555,6 +683,37 @@ def _class_numbers(y: ArrayLike, count: int) -> tuple[NDArray[Any], Rows]:
     if len(names) < 2:
         raise ValueError(f"y must hold two labels or more, found {names.tolist()}")
     return names, classes
+
+
+def _label_columns(y: Any, count: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """The names of several labels, and of each picture 0, 1 or NaN for each."""
+    names = getattr(y, "columns", None)
+    try:
+        values = np.asarray(y, np.float32)
+    except (TypeError, ValueError):
+        raise ValueError("y must hold 0, 1 or NaN for each of several labels") from None
+    if values.ndim != 2 or len(values) != count or values.shape[1] < 2:
+        raise ValueError(
+            f"y must have a row per picture and two columns of labels or more, found shape "
+            f"{values.shape} for {count} pictures"
+        )
+    names = np.arange(values.shape[1]) if names is None else np.array([*names])
+    for name, column in zip(names.tolist(), values.T, strict=True):
+        found = np.unique(column[~np.isnan(column)]).tolist()
+        if found != [0, 1]:
+            raise ValueError(
+                f"y must hold 0 and 1, and NaN where that is not known, found {found[:5]} in "
+                f"column {name!r}"
+            )
+    return names, values
+
+
+def _some_known(rows: Rows, values: NDArray[Any]) -> Rows:
+    """Without the pictures that know no label, of which a warning says how many."""
+    unknown = np.isnan(values[rows]).all(axis=1)
+    if unknown.any():
+        warnings.warn(f"left out: {unknown.sum():,} without a label", UserWarning, stacklevel=3)
+    return np.delete(rows, unknown)
 
 
 def _weights(weight: ArrayLike | None, count: int) -> NDArray[np.float64] | None:

@@ -12,16 +12,18 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from threadpoolctl import threadpool_limits
 
+from aucmax.images.reading import Pixels
+
 FLAT = 4.0
 """Grey levels of contrast, as a standard deviation, below which a picture shows nothing that it
 could be known by; photos have 13 or more."""
 FEW_BITS = 7
 """Bits in which the hashes of two pictures of the same may differ. Copies written as JPEG, resized
 or made a tenth brighter differ in 0 to 7; of 25,000 photos of 32 pixels, one pair of different ones
-does."""
+does (``benchmarks/duplicates.py``)."""
 ALIKE = 0.1
-"""Mean difference, in standard deviations, of two pictures of the same: most copies differ by 0.03
-or less, different photos of like hashes by 0.3."""
+"""Mean difference, in standard deviations, of two pictures of the same: of copies at 32 pixels 99 %
+or more differ by less, the one pair of different photos with like hashes by more than 0.3."""
 SMALL = 16
 """The side, in pixels, at which pictures are compared."""
 WINDOW, NEAREST = 1024, 64
@@ -62,7 +64,7 @@ def perceptual_hashes(pixels: NDArray[np.uint8]) -> NDArray[np.uint64]:
 def same_pictures(
     digests: NDArray[np.bytes_],
     hashes: NDArray[np.uint64],
-    pixels: NDArray[np.uint8],
+    pixels: Pixels,
     broken: Collection[int] = (),
 ) -> NDArray[np.int64]:
     """The number of each picture's set; those of a set show the same.
@@ -96,10 +98,11 @@ def same_pictures(
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def _of_same_bytes(rows: NDArray[np.int64], pixels: NDArray[np.uint8]) -> Pairs:
+def _of_same_bytes(rows: NDArray[np.int64], pixels: Pixels) -> Pairs:
     """Each row, and the first that has the same pixels."""
     first = dict[bytes, int]()
-    others = [first.setdefault(hashlib.sha256(pixels[row]).digest(), row) for row in rows.tolist()]
+    digests = (hashlib.sha256(pixels[row].tobytes()).digest() for row in rows.tolist())
+    others = [first.setdefault(x, row) for x, row in zip(digests, rows.tolist(), strict=True)]
     return rows, np.array(others, np.int64)
 
 
@@ -139,7 +142,7 @@ def _nearest(agreeing: NDArray[np.float32]) -> Pairs:
 class _Looks:
     """Small grey versions of pictures, of mean 0 and standard deviation 1, made when needed."""
 
-    def __init__(self, pixels: NDArray[np.uint8]) -> None:
+    def __init__(self, pixels: Pixels) -> None:
         self.pixels = pixels
         self.boxes = _boxes(pixels.shape[1], min(SMALL, pixels.shape[1]))
         self.made = np.zeros(len(pixels), bool)

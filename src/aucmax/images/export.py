@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from aucmax.images.classifier import ImageClassifier
-from aucmax.judge.calibration import Temperature
+from aucmax.judge.calibration import PerLabel, Temperature
 from aucmax.onnx_file import check_onnx, write_onnx
 
 PICTURES = 2
@@ -38,6 +38,8 @@ def export_onnx(model: ImageClassifier | str | Path, path: str | Path) -> Path:
     path = check_onnx(path)
     if not isinstance(model, ImageClassifier):
         model = ImageClassifier.load(model)
+    if isinstance(model.calibration_, PerLabel):
+        raise ValueError("model must give each picture one label to be exported, found several")
     example = {"pixels": torch.zeros(PICTURES, 3, model.size_, model.size_)}
     metadata = {
         "size": str(model.size_),
@@ -56,6 +58,7 @@ class Served(nn.Module):
     def __init__(self, model: ImageClassifier) -> None:
         super().__init__()
         self.network, scale = deepcopy(model.network_).cpu().eval(), model.calibration_
+        assert not isinstance(scale, PerLabel)
         self.slope = scale.slope
         shift = scale.shifts if isinstance(scale, Temperature) else scale.shift
         self.register_buffer("shift", torch.tensor(shift, dtype=torch.float32))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aucmax import checks, disk
+from aucmax import checks, disk, distributed
 from aucmax.images import sheets
 from aucmax.images.classifier import ImageClassifier, in_words, same
 from aucmax.images.listing import SUFFIXES, Listed, list_folder, list_labels
@@ -21,7 +21,7 @@ from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
 from aucmax.report import model_folder
 from aucmax.report.model_folder import Fitted
-from aucmax.report.unfinished import work_folder
+from aucmax.report.unfinished import work_of_all
 from aucmax.report.words import plural
 from aucmax.train.options import find_device
 
@@ -51,7 +51,8 @@ def fit_images(
     """Train on pictures, judge the model by pictures kept apart, and write model and report.
 
     Stopped or killed, the same call goes on: what was decoded is in the store, and the training in
-    ``OUT.unfinished`` until the model is written.
+    ``OUT.unfinished`` until the model is written. Under ``torchrun`` all processes train together,
+    and the first writes.
 
     Args:
         source: a folder with a folder per class, or a table of files and their labels.
@@ -93,15 +94,24 @@ def fit_images(
     }  # fmt: skip
     if model.weights is not None:
         settings["weights"] = disk.sha256(Path(model.weights))
-    with work_folder(folder, settings, progress) as work, model.opened_store(listed.files) as kept:
+    with (
+        distributed.process_group(find_device(model.device)),
+        work_of_all(folder, {**settings, "processes": distributed.world_size()}, progress) as work,
+        model.opened_store(listed.files) as kept,
+    ):
         content = hashlib.sha256(kept.digests.tobytes()).hexdigest()[:12]
         evaluation, shown = _fit(
             model, kept, listed, test_share, seed, work / f"{content}-{model.size_}",
             target=target or source.name, group=group, weight=weight, command=command,
         )  # fmt: skip
-        return model_folder.write(
-            folder, model, evaluation, lambda fresh: sheets.write(fresh, shown)
-        )
+        distributed.gather_objects(None)  # the first removes what others may still read
+        replaced = None
+        if distributed.rank() == 0:
+            replaced = model_folder.write(
+                folder, model, evaluation, lambda fresh: sheets.write(fresh, shown)
+            ).replaced
+        replaced = distributed.broadcast_object(replaced)
+        return Fitted(folder, model, evaluation, folder / "report.html", replaced)
 
 
 def _fit(
@@ -211,7 +221,7 @@ def _together(store: Store, listed: Listed, used: Rows, classes: Rows, notes: li
 
 def _about(store: Store, listed: Listed, used: Rows, model: ImageClassifier) -> list[str]:
     """What a person should know of the files."""
-    notes = []
+    notes = [store.streamed] if store.streamed else []
     if store.broken:
         broken = {Path(listed.names[row]): reason for row, reason in store.broken.items()}
         named = in_words(broken)
@@ -265,7 +275,7 @@ def _judge(
         probability=probability,
         classes=classes,
         auc=Interval.of_auc(scores if scores.ndim == 1 else probability, classes, weight=weights),
-        threshold=model.threshold_ if len(listed.classes) == 2 else None,
+        threshold=float(model.threshold_) if len(listed.classes) == 2 else None,
         threshold_rule=str(Rule.read(model.threshold)),
         history=tuple(plain(record) for record in model.history_),
         metric=model.metric_,

@@ -50,6 +50,11 @@ def predict_images(
         checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
     model = ImageClassifier.load(folder)
     model.device = device
+    if model.task_ == "multilabel":
+        raise ValueError(
+            f"model must give each picture one label, found several labels in {folder}: "
+            f"aucmax.ImageClassifier.load predicts them in Python"
+        )
     if threshold is not None:
         rule = Rule.read(threshold)
         if len(model.classes_) > 2:

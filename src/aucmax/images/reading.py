@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
+import zlib
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from aucmax.checks import count
+from aucmax.threads import cores
 
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP")
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"GIF8", b"BM")
@@ -108,6 +112,69 @@ def read_picture(content: bytes | Path, size: int, *, depth: int = 16) -> Pictur
         raise
     except Exception as error:  # a damaged picture may raise anything
         raise BrokenPicture(_reason(error, data)) from error
+
+
+class PictureFiles:
+    """Pictures that are decoded from their files whenever they are asked for, as an array's rows.
+
+    Args:
+        files: of the pictures.
+        size: see :func:`read_picture`, as of ``depth``.
+        depth: of 16 bits.
+        broken: rows that are zeros, for their files are no pictures.
+        checksums: CRC-32 of each row as it was first decoded; None if that does not matter.
+
+    Attributes:
+        shape: (N, size, size, 3).
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        size: int,
+        *,
+        depth: int = 16,
+        broken: Collection[int] = (),
+        checksums: NDArray[np.uint32] | None = None,
+    ) -> None:
+        self.files, self.size, self.depth = list(files), count("size", size), depth
+        self.broken, self.checksums = frozenset(broken), checksums
+        self.shape = (len(self.files), size, size, 3)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, rows: int | NDArray[np.int64]) -> NDArray[np.uint8]:
+        """A row, (size, size, 3), or several, (n, size, size, 3), which threads decode.
+
+        Raises:
+            ValueError: if a file is no longer the picture that it was.
+        """
+        if not isinstance(rows, np.ndarray):
+            return self._decode(int(rows))
+        pixels = np.empty((len(rows), *self.shape[1:]), np.uint8)
+        with ThreadPoolExecutor(cores()) as threads:
+            for place, picture in enumerate(threads.map(self._decode, rows.tolist())):
+                pixels[place] = picture
+        return pixels
+
+    def _decode(self, row: int) -> NDArray[np.uint8]:
+        if row in self.broken:
+            return np.zeros(self.shape[1:], np.uint8)
+        path, found = self.files[row], "other pixels"
+        try:
+            pixels = np.ascontiguousarray(read_picture(path, self.size, depth=self.depth).pixels)
+        except BrokenPicture as error:
+            pixels, found = None, str(error)
+        if pixels is None or (
+            self.checksums is not None and zlib.crc32(pixels.data) != self.checksums[row]
+        ):
+            raise ValueError(f"files must stay as they were, found {found} in {path}") from None
+        return pixels
+
+
+Pixels = NDArray[np.uint8] | PictureFiles
+"""Pictures (N, size, size, 3): bytes that are there, or files that give them."""
 
 
 def _read_file(path: Path) -> bytes:

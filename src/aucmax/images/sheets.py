@@ -15,6 +15,7 @@ from PIL import Image
 
 from aucmax import checkpoint
 from aucmax.images.classifier import ImageClassifier
+from aucmax.images.reading import Pixels
 from aucmax.images.split import Rows
 from aucmax.judge.evaluation import Evaluation
 from aucmax.report.page import write_model_page
@@ -67,7 +68,7 @@ class Sheets(NamedTuple):
 
 def make(
     model: ImageClassifier,
-    pixels: NDArray[np.uint8],
+    pixels: Pixels,
     rows: Rows,
     names: Sequence[str],
     evaluation: Evaluation,

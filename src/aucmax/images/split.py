@@ -40,7 +40,8 @@ def keep_apart(
     nearest to the share; then the next among the sets that are left.
 
     Args:
-        classes: of the rows.
+        classes: a number for each row; or a table of which classes each row has, 0 or 1, where it
+            may have several.
         together: the number of each row's set, which is never cut.
         share: to keep apart.
         seed: of the choice.
@@ -51,7 +52,8 @@ def keep_apart(
     """
     random = np.random.default_rng(seed)
     counts = np.zeros((int(together.max()) + 1, len(labels)), np.int64)
-    np.add.at(counts, (together, classes), 1)
+    has = np.eye(len(labels), dtype=np.int64)[classes] if classes.ndim == 1 else classes
+    np.add.at(counts, together, has)
     wanted, free = share * counts.sum(axis=0), np.ones(len(counts), bool)
     apart = np.zeros(len(counts), bool)
     for label in np.argsort(counts.sum(axis=0), kind="stable"):

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import threading
 import time
 import zlib
 from collections import deque
@@ -20,13 +21,12 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from aucmax import checks
 from aucmax.disk import lock_folder, write_text
 from aucmax.images.duplicates import perceptual_hashes
-from aucmax.images.reading import BrokenPicture, read_picture
+from aucmax.images.reading import BrokenPicture, PictureFiles, Pixels, read_picture
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
 from aucmax.signals import saying_so
@@ -40,6 +40,8 @@ STARTING = 3.0
 """Seconds that processes take to start, about; for less they are not worth it."""
 LOOK_AGAIN = 0.2
 """Seconds between two looks at whether another run has ended."""
+_ONE_THREAD = threading.Lock()
+"""Of a process one thread decodes at a time: the folder's lock keeps processes apart alone."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Store:
 
     Attributes:
         pixels: (N, size, size, 3), read-only; zeros for files that are broken.
+        streamed: why they are decoded from their files whenever they are used; "" if they are not.
         broken: why, by row.
         digests: the same for files of the same content.
         hashes: the same, but for some bits, for pictures of the same; 0 for those of one colour.
@@ -58,7 +61,8 @@ class Store:
         brightest: the largest value of a picture of 16 bits.
     """
 
-    pixels: NDArray[np.uint8]
+    pixels: Pixels
+    streamed: str
     broken: dict[int, str]
     digests: NDArray[np.bytes_]
     hashes: NDArray[np.uint64]
@@ -70,20 +74,20 @@ class Store:
 
 
 class StoredPictures(Dataset[tuple[Any, ...]]):
-    """Rows of a store with their labels, read whenever they are asked for.
+    """Rows of a store with their labels, read or decoded whenever they are asked for.
 
     Args:
         pixels: of all pictures.
         rows: those that are used.
-        targets: a number for each.
+        targets: a number for each, or several, (N, L).
         weight: how much each counts; None for alike.
     """
 
     def __init__(
         self,
-        pixels: NDArray[np.uint8],
+        pixels: Pixels,
         rows: NDArray[np.int64],
-        targets: NDArray[np.int64],
+        targets: NDArray[Any],
         weight: NDArray[np.float64] | None = None,
     ) -> None:
         self.pixels, self.rows, self.targets, self.weight = pixels, rows, targets, weight
@@ -94,53 +98,19 @@ class StoredPictures(Dataset[tuple[Any, ...]]):
     def __getstate__(self) -> dict[str, Any]:
         """For other processes: where the pixels are, not all of them."""
         pixels: Any = self.pixels
-        return {**vars(self), "pixels": (pixels.filename, pixels.shape)}
+        where = (pixels.filename, pixels.shape) if isinstance(pixels, np.memmap) else pixels
+        return {**vars(self), "pixels": where}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        path, shape = state["pixels"]
-        vars(self).update({**state, "pixels": np.memmap(path, np.uint8, "r", shape=shape)})
+        where = state["pixels"]
+        if isinstance(where, tuple):
+            where = np.memmap(where[0], np.uint8, "r", shape=where[1])
+        vars(self).update({**state, "pixels": where})
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         picture = torch.from_numpy(np.array(self.pixels[self.rows[index]])).permute(2, 0, 1)
-        item = picture, int(self.targets[index])
+        item = picture, torch.as_tensor(self.targets[index])
         return item if self.weight is None else (*item, float(self.weight[index]))
-
-
-class PictureFiles(Dataset[tuple[Tensor, float]]):
-    """Pictures decoded from their files whenever they are asked for, with their labels.
-
-    For more of them than a store has room for: ``aucmax.fit(model, files, workers=2)`` decodes
-    batches in processes while others are trained on.
-
-    Args:
-        files: none of them broken.
-        targets: a number for each.
-        size: of the pictures, in pixels.
-        depth: see :func:`aucmax.images.reading.read_picture`.
-    """
-
-    def __init__(
-        self, files: Sequence[Path], targets: Sequence[float], size: int, *, depth: int = 16
-    ) -> None:
-        if len(files) != len(targets):
-            raise ValueError(
-                f"targets must have one number per file, found {len(targets)} of {len(files)}"
-            )
-        self.files, self.size, self.depth = list(files), checks.count("size", size), depth
-        self.targets = np.asarray(targets, np.float32)
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, float]:
-        try:
-            picture = read_picture(self.files[index], self.size, depth=self.depth)
-        except BrokenPicture as error:
-            raise ValueError(
-                f"files must be pictures, found {self.files[index]}: {error}"
-            ) from None
-        pixels = torch.from_numpy(picture.pixels).permute(2, 0, 1).contiguous()
-        return pixels, float(self.targets[index])
 
 
 def build_store(
@@ -156,7 +126,8 @@ def build_store(
 
     A folder has one store of a size and a depth. If another run makes it, it is waited for. If
     files were changed, added or left out since, only what is new is decoded. Interrupted, however
-    roughly, the same call goes on.
+    roughly, the same call goes on. If the disk has no room for the pixels, all but these is kept,
+    and they are decoded from the files whenever they are used.
 
     Args:
         folder: made if need be.
@@ -167,7 +138,7 @@ def build_store(
         progress: a bar in a terminal, lines elsewhere.
 
     Raises:
-        ValueError: if the disk has no room for the store, or its files were altered.
+        ValueError: if the store's files were altered.
         OSError: if a file is not there or must not be read.
     """
     checks.count("size", size)
@@ -178,14 +149,22 @@ def build_store(
     folder.mkdir(parents=True, exist_ok=True)
     bar = ProgressBar(progress, "count", "time left", width=24)
     with saying_so("the same command goes on"), bar:
-        with _lock(folder, bar):
-            place = _Place(folder, size, depth, wanted)
+        with _ONE_THREAD, _lock(folder, bar):
+            place, streamed = _Place(folder, size, depth, wanted), ""
+            if not place.index.exists() and (streamed := _lack_of_room(place, len(wanted))):
+                bar.say(streamed)
+                place = _Place(folder, size, depth, wanted, keeps_pixels=False)
             if not place.index.exists():
                 _build(place, wanted, workers, bar)
             place.tidy()
-            entries, pixels = _map(place, len(wanted))
-        _check(entries, pixels, folder)  # what is mapped stays, whatever others do
-    return _store(entries, pixels)
+            entries, mapped = _map(place, len(wanted))
+        if mapped is not None:
+            _check(entries, mapped, folder)  # what is mapped stays, whatever others do
+            return _store(entries, mapped, "")
+    checksums = np.array([entry.checksum for entry in entries], np.uint32)
+    broken = [row for row, entry in enumerate(entries) if entry.broken]
+    decoded = PictureFiles(files, size, depth=depth, broken=broken, checksums=checksums)
+    return _store(entries, decoded, streamed)
 
 
 # ---- What the folder holds -----------------------------------------------------------------------
@@ -223,16 +202,28 @@ class _Entry(NamedTuple):
 class _Place:
     """Names of a store's files: of a size, a depth and files that are as they are now.
 
+    Args:
+        keeps_pixels: False for a store of all but the pixels.
+
     Attributes:
         pixels: all rows, one after the other.
         log: lines of rows that are done, while others are not.
         index: of a store that is whole, and of no other.
     """
 
-    def __init__(self, folder: Path, size: int, depth: int, wanted: Sequence[_File]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        size: int,
+        depth: int,
+        wanted: Sequence[_File],
+        keeps_pixels: bool = True,
+    ) -> None:
         self.folder, self.size, self.depth = folder, size, depth
+        self.keeps_pixels = keeps_pixels
         self.kind = f"{size}px-{depth}bit-v{FORMAT}"
         key = hashlib.blake2b(json.dumps(wanted).encode(), digest_size=8).hexdigest()
+        key += "" if keeps_pixels else "-without"
         self.pixels, self.log, self.index = (
             folder / f"{self.kind}-{key}.{part}" for part in ("pixels", "log", "index")
         )
@@ -248,7 +239,7 @@ class _Place:
 
     def tidy(self) -> None:
         """Remove what a whole store does not need; other runs keep what they have mapped."""
-        for path in (self.log, *self.others()):
+        for path in (self.log, *(self.others() if self.keeps_pixels else ())):
             path.unlink(missing_ok=True)
 
 
@@ -316,14 +307,14 @@ class _Task(NamedTuple):
 
 def _build(place: _Place, wanted: Sequence[_File], workers: int, bar: ProgressBar) -> None:
     """Fill the rows that are not done, and write the index."""
-    total = len(wanted) * place.row_bytes
-    _check_room(place, total)
-    with place.pixels.open("ab") as file:
-        file.truncate(total)
-    pixels = np.memmap(place.pixels, np.uint8, "r").reshape(len(wanted), -1)
-    done = {  # after a power failure a line may be there without its rows
-        row: entry for row, entry in _read_log(place.log).items() if _is_whole(entry, pixels[row])
-    }
+    done = _read_log(place.log)
+    if place.keeps_pixels:
+        with place.pixels.open("ab") as file:
+            file.truncate(len(wanted) * place.row_bytes)
+        pixels = np.memmap(place.pixels, np.uint8, "r").reshape(len(wanted), -1)
+        done = {  # after a power failure a line may be there without its rows
+            row: entry for row, entry in done.items() if _is_whole(entry, pixels[row])
+        }
     known = _known_rows(place)
     missing = [
         _Task(row, file, known.get(file.path)) for row, file in enumerate(wanted) if row not in done
@@ -339,20 +330,22 @@ def _build(place: _Place, wanted: Sequence[_File], workers: int, bar: ProgressBa
             log.flush()
             done |= filled
             bar.update(len(done))
-    with place.pixels.open("ab") as file:
-        os.fsync(file.fileno())
+    if place.keeps_pixels:
+        with place.pixels.open("ab") as file:
+            os.fsync(file.fileno())
     write_text(place.index, _seal([done[row] for row in range(len(wanted))]))
 
 
-def _check_room(place: _Place, total: int) -> None:
-    """Raise unless the disk can hold what is not written yet."""
+def _lack_of_room(place: _Place, count: int) -> str:
+    """That the disk cannot hold what is not written yet; "" if it can."""
     written = place.pixels.stat().st_blocks * 512 if place.pixels.exists() else 0
-    needed, free = max(0, total - written), shutil.disk_usage(place.folder).free
-    if needed > free:
-        raise ValueError(
-            f"store must fit on the disk of {place.folder}, found {free:,} bytes free of the "
-            f"{needed:,} that it needs"
-        )
+    needed, free = count * place.row_bytes - written, shutil.disk_usage(place.folder).free
+    if needed <= free:
+        return ""
+    return (
+        f"no room to keep {count:,} decoded pictures: they need {needed:,} bytes, and the disk of "
+        f"{place.folder} has {free:,} free; they are decoded anew whenever they are used"
+    )
 
 
 def _known_rows(place: _Place) -> dict[str, _Known]:
@@ -365,6 +358,8 @@ def _known_rows(place: _Place) -> dict[str, _Known]:
         elif path.suffix == ".index":
             rows = enumerate(_read_index(path) or ())
         pixels = path.with_suffix(".pixels")
+        if not pixels.exists():
+            continue
         known |= {entry.path: _Known(entry, pixels, row) for row, entry in rows}
     return known
 
@@ -377,7 +372,8 @@ def _fill_all(
     share = math.ceil(len(tasks) / (4 * workers))  # so that none is at work long after the others
     size = max(least, min(most, share, CHUNK_BYTES // place.row_bytes))
     chunks = deque(tasks[k : k + size] for k in range(0, len(tasks), size))
-    about, saved = (place.pixels, place.size, place.depth), 0.0
+    target = place.pixels if place.keeps_pixels else None
+    about, saved = (target, place.size, place.depth), 0.0
     while chunks and saved <= STARTING:
         began = time.perf_counter()
         filled = _fill(*about, chunks.popleft())
@@ -393,15 +389,16 @@ def _fill_all(
         yield from (filled for _, filled in pool.run(calls))
 
 
-def _fill(path: Path, size: int, depth: int, tasks: Sequence[_Task]) -> dict[int, _Entry]:
-    """Write rows of pixels; what is known of each."""
+def _fill(path: Path | None, size: int, depth: int, tasks: Sequence[_Task]) -> dict[int, _Entry]:
+    """Write rows of pixels, if there is a file for them; what is known of each."""
     pixels = np.zeros((len(tasks), size, size, 3), np.uint8)
     entries = [_read(task, row, depth) for task, row in zip(tasks, pixels, strict=True)]
     hashes = perceptual_hashes(pixels).tolist()
-    with path.open("r+b") as file:
-        for task, row in zip(tasks, pixels, strict=True):
-            file.seek(task.row * row.nbytes)
-            file.write(row.data)
+    if path is not None:
+        with path.open("r+b") as file:
+            for task, row in zip(tasks, pixels, strict=True):
+                file.seek(task.row * row.nbytes)
+                file.write(row.data)
     return {
         task.row: entry._replace(checksum=zlib.crc32(row.data), hash=number)
         for task, entry, row, number in zip(tasks, entries, pixels, hashes, strict=True)
@@ -441,9 +438,11 @@ def _copy(known: _Known, pixels: NDArray[np.uint8]) -> bool:
 # ---- Reading -------------------------------------------------------------------------------------
 
 
-def _map(place: _Place, count: int) -> tuple[list[_Entry], NDArray[np.uint8]]:
-    """The entries and pixels of a store that is whole."""
+def _map(place: _Place, count: int) -> tuple[list[_Entry], NDArray[np.uint8] | None]:
+    """The entries and pixels of a store that is whole; None if it keeps no pixels."""
     entries, shape = _read_index(place.index), (count, place.size, place.size, 3)
+    if entries is not None and not place.keeps_pixels:
+        return entries, None
     length = place.pixels.stat().st_size if place.pixels.exists() else 0
     if entries is None or length != math.prod(shape):
         raise _altered(place.folder)
@@ -474,7 +473,7 @@ def _altered(folder: Path) -> ValueError:
     )
 
 
-def _store(entries: Sequence[_Entry], pixels: NDArray[np.uint8]) -> Store:
+def _store(entries: Sequence[_Entry], pixels: Pixels, streamed: str) -> Store:
     columns = dict(zip(_Entry._fields, zip(*entries, strict=True), strict=True))
 
     def numbers(name: str) -> NDArray[np.int64]:
@@ -482,6 +481,7 @@ def _store(entries: Sequence[_Entry], pixels: NDArray[np.uint8]) -> Store:
 
     return Store(
         pixels=pixels,
+        streamed=streamed,
         broken={row: entry.broken for row, entry in enumerate(entries) if entry.broken},
         digests=np.array(columns["digest"], np.bytes_),
         hashes=np.array(columns["hash"], np.uint64),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -71,6 +71,27 @@ class Temperature:
         return {"kind": "temperature", "slope": self.slope, "shifts": list(self.shifts)}
 
 
+@dataclass(frozen=True)
+class PerLabel:
+    """Platt scaling of each of several labels."""
+
+    labels: tuple[Platt, ...]
+
+    def __call__(self, scores: Floats) -> Floats:
+        """The labels' probabilities (N, L)."""
+        columns = zip(self.labels, np.asarray(scores, np.float64).T, strict=True)
+        return np.stack([platt(column) for platt, column in columns], axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain numbers."""
+        return {"kind": "labels", "labels": [asdict(platt) for platt in self.labels]}
+
+    @classmethod
+    def from_dict(cls, state: dict[str, Any]) -> PerLabel:
+        """What ``to_dict`` gave."""
+        return cls(tuple(Platt(**numbers) for numbers in state["labels"]))
+
+
 def from_dict(state: dict[str, Any]) -> Platt | Temperature:
     """What ``to_dict`` gave."""
     if state["kind"] == "platt":
@@ -124,6 +145,29 @@ def fit_temperature(
     if slope < LEAST_SLOPE:
         slope, shifts = LEAST_SLOPE, np.log(np.average(t, axis=0, weights=w))
     return Temperature(slope / spread, tuple(shifts.tolist()))
+
+
+def fit_labels(
+    scores: Floats, target: NDArray[Any], weight: NDArray[Any] | None = None
+) -> PerLabel:
+    """Platt scaling of each label, by the rows that know it.
+
+    Args:
+        scores: (N, L) of rows that the model was not trained on.
+        target: (N, L), 0 or 1, NaN where missing.
+        weight: of the rows.
+    """
+    return PerLabel(tuple(fit_platt(*rows) for rows in columns_known(scores, target, weight)))
+
+
+def columns_known(
+    scores: Floats, target: NDArray[Any], weight: NDArray[Any] | None = None
+) -> Iterator[tuple[Floats, NDArray[np.int64], NDArray[Any] | None]]:
+    """Of each label the scores, 0 or 1, and weights of the rows that know it."""
+    for own, labels in zip(np.asarray(scores).T, np.asarray(target).T, strict=True):
+        known = ~np.isnan(labels)
+        kept = None if weight is None else np.asarray(weight)[known]
+        yield own[known], labels[known].astype(np.int64), kept
 
 
 def softmax(z: Floats) -> Floats:

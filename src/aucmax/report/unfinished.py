@@ -9,13 +9,13 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aucmax import disk
+from aucmax import disk, distributed
 from aucmax.report import model_folder
 from aucmax.signals import Stopped
 from aucmax.version import __version__
@@ -76,6 +76,22 @@ def work_folder(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterato
             _tidy(place)
             if [path.name for path in place.iterdir()] == [".lock"]:
                 shutil.rmtree(place)
+
+
+@contextmanager
+def work_of_all(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterator[Path]:
+    """The :func:`work_folder` of all processes of a group, which the first holds for them."""
+    with ExitStack() as held:
+        work, error = None, None
+        if distributed.rank() == 0:
+            try:
+                work = held.enter_context(work_folder(folder, settings, say))
+            except (ValueError, OSError) as caught:
+                error = caught
+        work, error = distributed.broadcast_object((work, error))  # none waits for one that failed
+        if error is not None:
+            raise error
+        yield work
 
 
 def _described(settings: Mapping[str, Any]) -> tuple[str, list[str]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from aucmax import checks, distributed
 from aucmax.judge.evaluation import Part
 from aucmax.report import model_folder
 from aucmax.report.model_folder import Fitted
-from aucmax.report.unfinished import work_folder
+from aucmax.report.unfinished import work_of_all
 from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns, columns_of, understood
 from aucmax.tables.csv_files import csv_format, drop_empty_ends, without_invisible, wrong
@@ -156,7 +155,7 @@ def fit_stream(
             "passes": passes,
             "processes": processes,
         }
-        with _work_of_all(folder, settings, progress) as work:
+        with work_of_all(folder, settings, progress) as work:
             model._fit_stream(
                 Batches(groups, encode, each, seed),
                 _encoded(model, valid),
@@ -183,22 +182,6 @@ def fit_stream(
                 told = evaluation, model_folder.write(folder, model, evaluation).replaced
             evaluation, replaced = distributed.broadcast_object(told)
             return Fitted(folder, model, evaluation, folder / "report.html", replaced)
-
-
-@contextmanager
-def _work_of_all(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterator[Path]:
-    """The work folder of all processes together, which the first holds for them."""
-    with ExitStack() as held:
-        work, error = None, None
-        if distributed.rank() == 0:
-            try:
-                work = held.enter_context(work_folder(folder, settings, say))
-            except (ValueError, OSError) as caught:
-                error = caught
-        work, error = distributed.broadcast_object((work, error))  # none waits for one that failed
-        if error is not None:
-            raise error
-        yield work
 
 
 def preview_stream(data: Paths, target: str, **options: Any) -> Preview:

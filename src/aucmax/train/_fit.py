@@ -72,14 +72,21 @@ def fit(options: Options) -> FitResult:  # noqa: D417
         positives: share of positives in every batch; None takes rows as they come.
         replacement: draw rows independently of each other, not round by round.
         labels: the training labels of a Dataset that has no ``targets`` or ``labels``.
-        augment: changes the inputs of a training batch, on the device, with torch's random numbers.
+        augment: changes the inputs of a training batch, on the device, with torch's random numbers;
+            one whose attribute ``takes_labels`` is True is called with the labels, too.
         workers: processes that load a Dataset.
         seed: of the batches and of the random numbers drawn in training; the caller's own are left
             as they were.
         eval_every: steps between evaluations; one fortieth of the steps.
         probe: fresh training samples per evaluation, for the metric on training data and, where the
             model has batch norm, for the statistics at the average.
-        patience: stop after this many evaluations without a better value of the metric.
+        choose: "best" keeps the weights of the highest validation value, of either iterate and any
+            evaluation. "steady" keeps the latest average, unless a paired test (p < 0.05) sees it
+            behind the highest value so far, and a last iterate only if the test sees it ahead: of
+            few validation positives the highest value is mostly chance, and the average of more
+            steps mostly better. Where there is no test for the metric, as of several classes, the
+            average of the highest value is kept.
+        patience: stop after this many evaluations that bring no weights to keep.
         time_limit: evaluate and end after so many seconds, of all that the run took.
         out: a folder for checkpoints, history and result.
         save_every: steps between checkpoints; as ``eval_every``.

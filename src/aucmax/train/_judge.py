@@ -97,18 +97,35 @@ class Judge:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # a probe may lack a class
                     values["train"] = self.metric(scored, self.place.task)
-        values |= {part: self._value(part) for part in self.data}
-        value, best = values.get("valid", math.nan), self.best.score
-        if math.isnan(value) and math.isnan(best):
+        rows = {part: self._scored(part) for part in self.data}
+        values |= {part: self._value(part, scored) for part, scored in rows.items()}
+        value, best = values.get("valid", math.nan), self.best
+        if math.isnan(value) and math.isnan(best.score):
             better = iterate == phase.how.returns and is_finite(self.model.state_dict().values())
+        elif math.isnan(value) or math.isnan(best.score):
+            better = math.isnan(best.score)
+        elif self.options.choose == "best":
+            better = value > best.score
         else:
-            better = value > (-math.inf if math.isnan(best) else best)
+            better = self._is_steady(iterate, value, rows["valid"])
         if better:
-            self.best = Best(self._weights(), value, step, iterate)
+            leader, highest = best.leader, best.highest
+            if self.options.choose == "steady" and "valid" in rows and not value <= highest:
+                leader, highest = rows["valid"].scores, value
+            self.best = Best(self._weights(), value, step, iterate, leader, highest)
         return {self.metric.history_key(part, iterate): x for part, x in values.items()}
 
-    def _value(self, part: str) -> float:
-        """The metric of a part of the data; what there is to say of that part is said once."""
+    def _is_steady(self, iterate: str, value: float, scored: Scored) -> bool:
+        """Whether an average is not seen behind the highest value so far, or a last one ahead."""
+        assert self.best.leader is not None
+        seen = self.metric.compare(scored, self.best.leader, self.place.task)
+        if seen is None:
+            is_first = self.best.iterate == "last"
+            return iterate == "average" and (is_first or value > self.best.score)
+        return seen == 1 if iterate == "last" else seen >= 0
+
+    def _scored(self, part: str) -> Scored:
+        """The rows of a part of the data."""
         size = max(256, 4 * self.options.batch_size)  # less than training needs with its gradients
 
         def rows() -> Iterator[Batch]:
@@ -116,6 +133,10 @@ class Judge:
 
         scored = self.score(rows())
         self._look_at_range(scored.scores, rows())
+        return scored
+
+    def _value(self, part: str, scored: Scored) -> float:
+        """The metric of a part of the data; what there is to say of that part is said once."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             value = self.metric(scored, self.place.task)

@@ -39,12 +39,19 @@ class Progress:
 
 @dataclass
 class Best:
-    """The best weights so far, with where they come from."""
+    """The best weights so far, with where they come from.
+
+    Attributes:
+        leader: the validation scores of the highest value so far, which may be that of others.
+        highest: that value.
+    """
 
     weights: dict[str, Tensor]
     score: float = math.nan
     step: int = 0
     iterate: str = "last"
+    leader: Tensor | None = None
+    highest: float = math.nan
 
     @property
     def name(self) -> str:

@@ -147,6 +147,20 @@ class Metric:
             return None
         return self.paired(scores_a, scores_b, target, *self._more(weight, group))
 
+    def compare(self, scored: Scored, others: Tensor, task: str) -> int | None:
+        """1 if a paired test sees the scores ahead of others' of the same rows, -1 if behind.
+
+        0 if it sees neither, None if there is no test for the metric and the task.
+        """
+        if task != "binary":
+            return None
+        scores, target, weight, group = scored
+        given = scores.reshape(-1), others.to(scores.device).reshape(-1)
+        test = self.test(*given, target, weight, group)
+        if test is None or math.isnan(test.p_value):
+            return None
+        return 0 if test.p_value >= SEEN else int(math.copysign(1, test.difference))
+
     def _of_two_classes(self, scored: Scored) -> float:
         return float(self.binary(*scored[:2], *self._more(scored.weight, scored.group)))
 
@@ -184,6 +198,8 @@ def _number(text: str) -> float | str:
         return text
 
 
+SEEN = 0.05
+"""The p-value below which a paired test sees a difference."""
 ROC_AUC = Metric(
     "roc_auc", "AUC", "auc", metrics.roc_auc, metrics.hand_till, paired=metrics.delong_test
 )

@@ -69,6 +69,7 @@ class Options:
     seed: int = 0
     eval_every: int | None = None
     probe: int = 512
+    choose: str = "best"
     patience: int | None = None
     time_limit: float | None = field(default=None, metadata=MAY_DIFFER)
     out: str | Path | None = field(default=None, metadata=MAY_DIFFER)
@@ -96,6 +97,7 @@ class Options:
         self.loss_options = dict(self.loss_options or {})
         checks.choice("method", self.method, tuple(METHODS))
         self._check_objective()
+        checks.choice("choose", self.choose, ("best", "steady"))
         checks.choice("parallel", self.parallel, ("ddp", "fsdp"))
         checks.choice("amp", self.amp, (None, *AMP))
         checks.choice("restart", self.restart, (None, "average", "last"))
