@@ -152,6 +152,75 @@ def test_a_table_names_files_groups_and_weights(folder, tmp_path, capsys):
     assert {*evaluation.weight.tolist()} == {1.0, 2.0}
 
 
+def test_a_model_is_judged_by_other_pictures(fitted, folder, tmp_path, capsys):
+    random, other = np.random.default_rng(7), tmp_path / "other"
+    for label, count, level in (("Healthy", 12, 80), ("sick", 11, 110)):
+        for number in range(count):
+            write(other / label / f"{number}.png", level, random)
+    run("evaluate-images", fitted.folder, other, "--device", "cpu")
+    said = capsys.readouterr()
+    assert said.out.startswith("23 pictures: 12 'healthy', 11 'sick'\nAUC ")
+    assert "at the model's threshold: recall " in said.out
+    assert "joined: 12 'Healthy' as 'healthy'" in said.err
+    paths = sorted(other.rglob("*.png"))
+    y = [path.parent.name == "sick" for path in paths]
+    scores = ImageClassifier.load(fitted.folder).decision_function(paths)
+    auc = roc_auc_score(y, scores)
+    assert f"AUC {auc:.4f}, 95% interval" in said.out
+    table = tmp_path / "labels.csv"
+    rows = [f"{path},{path.parent.name},{1 + k % 3}" for k, path in enumerate(paths)]
+    table.write_text("\n".join(["file,seen,w", *rows]) + "\n", encoding="utf-8")
+    weight = ["--target", "seen", "--weight", "w"]
+    run("evaluate-images", fitted.folder, table, "--quiet", "--device", "cpu", *weight)
+    auc = roc_auc_score(y, scores, sample_weight=[1 + k % 3 for k in range(len(y))])
+    assert capsys.readouterr().out.startswith(f"AUC {auc:.4f}, ")
+    run("evaluate-images", fitted.folder, folder, "--device", "cpu")
+    assert "note: 64 of 80 pictures are among those that the model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (("healthy", "ill"), "folder must have the labels 'healthy', 'sick' alone, found 'ill'"),
+        (("healthy",), "folder must have pictures of every label, found none of 'sick'"),
+    ],
+)
+def test_pictures_of_other_labels_do_not_judge_a_model(labels, said, fitted, tmp_path, capsys):
+    for label in labels:
+        write(tmp_path / label / "1.png", 80, np.random.default_rng(0))
+    with pytest.raises(SystemExit) as stop:
+        run("evaluate-images", fitted.folder, tmp_path)
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_to_judge_by_leaves_all_others_to_train_on(folder, tmp_path, capsys):
+    random, other = np.random.default_rng(7), tmp_path / "other"
+    for label, count, level in (("healthy", 8, 80), ("sick", 5, 110)):
+        for number in range(count):
+            write(other / label / f"{number}.png", level, random)
+    (other / "sick" / "again.png").write_bytes((folder / "sick" / "3.png").read_bytes())
+    out = tmp_path / "model"
+    options = [folder, "--out", out, "--store", tmp_path / "s", "--time-limit", "0.5", *SMALL]
+    run("fit-images", *options, "--test", other)
+    said = capsys.readouterr().out
+    assert "note: 1 picture not trained on: " in said
+    evaluation = Evaluation.read(out)
+    assert evaluation.parts["test"].counts == (8, 6)
+    both = np.add(evaluation.parts["train"].counts, evaluation.parts["valid"].counts)
+    assert both.tolist() == [60, 19]
+    run("evaluate-images", out, other, "--device", "cpu", "--quiet")
+    assert f"AUC {evaluation.auc.value:.4f}, " in capsys.readouterr().out
+    for more, found in (
+        (["--test", other, "--test-share", "0.3"], "test_share must not be given with test"),
+        (["--test", tmp_path / "none"], "test must be a folder or a table of labels, found none"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            run("fit-images", *options, *more)
+        assert stop.value.code == 2
+        assert found in capsys.readouterr().err
+
+
 def test_several_classes(folder, tmp_path):
     random = np.random.default_rng(1)
     for label, level in (("a", 20), ("b", 90), ("c", 160)):

@@ -1,4 +1,4 @@
-"""``aucmax fit-images`` and ``predict-images``."""
+"""``aucmax fit-images``, ``predict-images`` and ``evaluate-images``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aucmax.cli._options import (
     Threshold,
     named,
 )
-from aucmax.cli._words import say_all, say_predictions, summary
+from aucmax.cli._words import say_all, say_evaluation, say_predictions, summary
 from aucmax.train.objectives import ObjectiveName
 
 Source = Annotated[
@@ -34,6 +34,7 @@ Pictures = Annotated[
     Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR|FILE", help_behavior_hint="(required)")
 ]
 Weights = Annotated[Path | None, named("FILE")]
+Test = Annotated[Path | None, named("DIR|TABLE")]
 
 
 def fit_images(
@@ -55,6 +56,7 @@ def fit_images(
     objective: ObjectiveName = "auc+ce",
     metric: Metric = None,
     threshold: Threshold = None,
+    test: Test = None,
     test_share: float = TEST_SHARE,
     time_limit: Seconds = None,
     seed: int = 0,
@@ -90,7 +92,10 @@ def fit_images(
             as in aucmax fit.
         metric: What weights are chosen by, as in aucmax fit.
         threshold: From which probability on a picture gets the positive label, as in aucmax fit.
-        test_share: Share of the pictures kept apart to judge the model by.
+        test: Pictures to judge the model by, as the source is: a folder, or a table with the same
+            columns. None of the source are then kept apart, and those of it that show the same as
+            one of these, or are of one's group, are not trained on.
+        test_share: Share of the pictures kept apart to judge the model by, without --test.
         time_limit: Seconds for training; decoding and the report come on top.
         seed: Of everything that is random.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
@@ -104,9 +109,9 @@ def fit_images(
             source, images=images, path=path, target=target, positive=positive, group=group,
             weight=weight, out=out, store=store, model=model, weights=weights, size=size,
             depth=depth, skip_broken=skip_broken, quality=quality, objective=objective,
-            metric=metric, threshold=threshold or "balanced", test_share=test_share,
-            time_limit=time_limit, seed=seed, device=device, workers=threads, progress=not quiet,
-            command=shlex.join(["aucmax", *sys.argv[1:]]),
+            metric=metric, threshold=threshold or "balanced", test=test,
+            test_share=test_share, time_limit=time_limit, seed=seed, device=device,
+            workers=threads, progress=not quiet, command=shlex.join(["aucmax", *sys.argv[1:]]),
         )  # fmt: skip
     say_all(fitted, summary(fitted.evaluation, "pictures"), quiet)
 
@@ -140,3 +145,42 @@ def predict_images(
             model, source, out, threshold=threshold, skip_broken=skip_broken, device=device
         )
     say_predictions(text, notes, out, quiet)
+
+
+def evaluate_images(
+    model: Model,
+    source: Source,
+    images: Folder = None,
+    path: Annotated[str, named("COLUMN")] = "file",
+    target: Column = None,
+    group: Column = None,
+    weight: Column = None,
+    skip_broken: bool = False,
+    device: str = "auto",
+    threads: Count = None,
+    quiet: bool = False,
+) -> None:
+    """Judge a model on pictures with known labels.
+
+    Args:
+        model: The folder that aucmax fit-images made.
+        source: A folder that holds a folder of pictures per class, or a table (.csv) that names
+            files and their labels.
+        images: The folder that the table's files are in; by default the table's own.
+        path: The table's column of files.
+        target: The table's column of labels; by default the one that fit-images was told.
+        group: The table's column of what belongs together, such as patients.
+        weight: The table's column of how much each picture counts; by default all count alike.
+        skip_broken: Leave out files that cannot be read; otherwise they are an error.
+        device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
+        threads: At most so many cores; by default those that it may use.
+        quiet: Say nothing but the AUC.
+    """
+    from aucmax.images import evaluate_images as evaluate
+
+    with limited_cores(threads):
+        evaluation = evaluate(
+            model, source, images=images, path=path, target=target, group=group, weight=weight,
+            skip_broken=skip_broken, device=device,
+        )  # fmt: skip
+    say_evaluation(evaluation, quiet, "pictures")

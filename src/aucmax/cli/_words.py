@@ -44,6 +44,33 @@ def say_predictions(text: str | None, notes: Sequence[str], out: Path | None, qu
         print(counts, file=sys.stderr)
 
 
+def say_evaluation(evaluation: Evaluation, quiet: bool, what: str = "rows") -> None:
+    """How good a model is on others than fit had; ``what`` names these."""
+    if quiet:
+        print(*aucs_in_words(evaluation), sep="\n")
+        return
+    tell(evaluation.notes)
+    rows, labels = evaluation.rows, evaluation.labels
+    counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
+    print(f"{sum(rows.counts):,} {what}: {counts}")
+    print(*aucs_in_words(evaluation), sep="\n")
+    if isinstance(rows, BinaryRows):
+        at, (negatives, positives) = rows.at_threshold, rows.counts
+        found, alone = f"{at.hits:,} of {positives:,}", f"{at.left_alone:,} of {negatives:,}"
+        if rows.weight is not None:
+            found = alone = "by weight"
+        print(f"average precision {rows.average_precision:.4f}")
+        of_model = metric_in_records(evaluation.metric)
+        if "@" in of_model.name and evaluation.score is not None:
+            print(f"{of_model.label} {evaluation.score:.4f}, which the model was chosen by")
+        print(
+            f"at the model's threshold: recall {at.recall:.3f} ({found}), "
+            f"specificity {at.specificity:.3f} ({alone})"
+        )
+    if not evaluation.is_enough:
+        print(words.too_few(evaluation, repr))
+
+
 def summary(evaluation: Evaluation, what: str = "rows") -> str:
     """What a person wants to know first; ``what`` names that which is judged."""
     parts = {"valid": Part(0), **evaluation.parts}

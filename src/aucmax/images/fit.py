@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from aucmax import checks, disk
 from aucmax.images import sheets
 from aucmax.images.classifier import ImageClassifier, in_words, same
-from aucmax.images.listing import SUFFIXES, Listed, list_folder, list_labels
+from aucmax.images.listing import Listed, list_source
 from aucmax.images.split import Rows, join, keep_apart
 from aucmax.images.store import Store
 from aucmax.judge.evaluation import Evaluation, Part, versions
@@ -27,6 +28,7 @@ from aucmax.train.options import find_device
 
 MOST_NAMED = 10
 """Sets of the same picture with several labels that are named."""
+TEST_SHARE = 0.2
 MAY_DIFFER = ("workers", "verbose", "time_limit", "threshold", "store")
 """Options of the classifier that do not decide what its training comes to."""
 
@@ -42,7 +44,8 @@ def fit_images(
     weight: str | None = None,
     out: str | Path | None = None,
     store: str | Path | None = None,
-    test_share: float = 0.2,
+    test: str | Path | None = None,
+    test_share: float = TEST_SHARE,
     seed: int = 0,
     command: str = "",
     progress: bool = True,
@@ -64,7 +67,10 @@ def fit_images(
         out: folder for the model; None for the source's name with "-model".
         store: folder for the decoded pictures; None for the source's name with "-pictures",
             beside it.
-        test_share: share of the pictures kept apart to judge by.
+        test: pictures to judge by, as ``source`` is: a folder, or a table with the same columns;
+            none of ``source`` are then kept apart, and those of it that show the same as a picture
+            there, or are of a group there, are not trained on.
+        test_share: share of the pictures kept apart to judge by, if ``test`` does not say which.
         seed: of everything.
         command: what was typed, for the report.
         progress: whether to show bars.
@@ -79,7 +85,16 @@ def fit_images(
     checks.count("seed", seed, least=0)
     checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
     source = Path(source)
-    listed = _list(source, images, path, target, positive, group, weight)
+    columns: dict[str, Any] = {
+        "images": None if images is None else Path(images), "path": path, "target": target,
+        "group": group, "weight": weight,
+    }  # fmt: skip
+    listed, judges = list_source(source, positive=positive, **columns), 0
+    if test is not None:
+        if test_share != TEST_SHARE:
+            raise ValueError(f"test_share must not be given with test, found {test_share}")
+        given = _list_test(Path(test), source, listed.classes, columns)
+        listed, judges = listed.and_also(given), len(given.files)
     folder = Path(out or f"{_name(source)}-model").resolve()
     model = ImageClassifier(
         **{"threshold": "balanced", **options}, store=store or default_store(source),
@@ -89,6 +104,7 @@ def fit_images(
     settings = {
         **{k: v for k, v in options.items() if k not in MAY_DIFFER}, "command": "fit-images",
         "labels": _digest(listed), "test_share": test_share, "seed": seed,
+        "judges": judges,
         "device": find_device(model.device).type,  # decides the precision
     }  # fmt: skip
     if model.weights is not None:
@@ -96,7 +112,7 @@ def fit_images(
     with work_folder(folder, settings, progress) as work, model.opened_store(listed.files) as kept:
         content = hashlib.sha256(kept.digests.tobytes()).hexdigest()[:12]
         evaluation, shown = _fit(
-            model, kept, listed, test_share, seed, work / f"{content}-{model.size_}",
+            model, kept, listed, judges or test_share, seed, work / f"{content}-{model.size_}",
             target=target or source.name, group=group, weight=weight, command=command,
         )  # fmt: skip
         return model_folder.write(
@@ -108,14 +124,14 @@ def _fit(
     model: ImageClassifier,
     store: Store,
     listed: Listed,
-    test_share: float,
+    judges: int | float,
     seed: int,
     work: Path,
     *,
     group: str | None,
     **about: Any,
 ) -> tuple[Evaluation, sheets.Sheets]:
-    """Train the model on some pictures, and judge it by the others."""
+    """Train the model on some pictures, and judge it by the others: the last, or a share."""
     used = np.setdiff1d(np.arange(len(listed.files)), [*store.broken])
     notes = [*listed.notes, *_about(store, listed, used, model)]
     if listed.weight is not None:
@@ -127,7 +143,11 @@ def _fit(
     classes = np.array([place[label] for label in listed.labels])
     together = _together(store, listed, used, classes[used], notes)
     model.classes_ = np.array(listed.classes)
-    train, test = keep_apart(classes[used], together, test_share, seed, listed.classes)
+    if isinstance(judges, int):
+        train, test = _given_apart(used >= len(listed.files) - judges, together, notes)
+        _check_labels(classes[used[test]], listed.classes)
+    else:
+        train, test = keep_apart(classes[used], together, judges, seed, listed.classes)
     weights = None if listed.weight is None else listed.weight[used[train]]
     model.train_on(store.pixels, used[train], classes[used[train]], weights, together[train], work)
     scores = model.score_rows(store.pixels, used[test])
@@ -138,7 +158,8 @@ def _fit(
         )
     evaluation = _judge(model, listed, scores, used[test], classes[used[test]], notes, **about)
     names = [listed.names[k] for k in used[test]]
-    return evaluation, sheets.make(model, store.pixels, used[test], names, evaluation)
+    fitted_to = frozenset(digest.decode() for digest in store.digests[used[train]].tolist())
+    return evaluation, sheets.make(model, store.pixels, used[test], names, evaluation, fitted_to)
 
 
 def default_store(source: Path) -> Path:
@@ -152,33 +173,38 @@ def _name(source: Path) -> str:
     return source.name if source.is_dir() else source.stem
 
 
-def _list(
-    source: Path,
-    images: str | Path | None,
-    path: str,
-    target: str | None,
-    positive: str | None,
-    group: str | None,
-    weight: str | None,
-) -> Listed:
-    """A folder says its labels by its folders, a table in a column."""
-    if source.is_dir():
-        given = {"images": images, "target": target, "group": group, "weight": weight}
-        if wrong := [name for name, value in given.items() if value is not None]:
-            raise ValueError(
-                f"{wrong[0]} must go with a table of labels, found it with the folder {source}"
-            )
-        return list_folder(source, positive=positive)
-    if not source.is_file():
-        raise ValueError(f"source must be a folder or a table of labels, found none at {source}")
-    if source.suffix.lower() in SUFFIXES:
-        raise ValueError(f"source must be a folder or a table of labels, found a picture, {source}")
-    if target is None:
-        raise ValueError(f"target must name the column of labels in {source}, found none")
-    where = source.parent if images is None else Path(images)
-    return list_labels(
-        source, where, path=path, target=target, positive=positive, group=group, weight=weight
-    )
+def _list_test(test: Path, source: Path, classes: Sequence[str], columns: Any) -> Listed:
+    """Pictures to judge by, named so that they are told from those to train on."""
+    if test.exists() and test.is_dir() != source.is_dir():
+        kind = "a folder" if source.is_dir() else "a table of labels"
+        raise ValueError(f"test must be {kind}, as {source} is, found {test}")
+    if not test.exists():
+        raise ValueError(f"test must be a folder or a table of labels, found none at {test}")
+    listed = list_source(test, classes=classes, **columns)
+    names = listed.names
+    if test.is_dir():
+        names = tuple(f"{test.resolve().name}/{name}" for name in names)
+    return listed._replace(names=names, notes=tuple(f"{test}: {note}" for note in listed.notes))
+
+
+def _given_apart(judges: NDArray[np.bool_], together: Rows, notes: list[str]) -> tuple[Rows, Rows]:
+    """Rows to train on, and those that were given to judge by; no set is cut."""
+    known = ~judges & np.isin(together, together[judges])
+    if known.any():
+        notes.append(
+            f"{plural(int(known.sum()), 'picture')} not trained on: what they show, or their "
+            f"group, is among the pictures to judge by"
+        )
+    return np.flatnonzero(~judges & ~known), np.flatnonzero(judges)
+
+
+def _check_labels(classes: Rows, labels: Sequence[str]) -> None:
+    counts = np.bincount(classes, minlength=len(labels))
+    if not counts.all():
+        raise ValueError(
+            f"test must have pictures of every label that can be read and count, found none of "
+            f"{labels[int(counts.argmin())]!r}"
+        )
 
 
 def _digest(listed: Listed) -> str:

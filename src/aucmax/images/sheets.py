@@ -58,11 +58,14 @@ class Sheets(NamedTuple):
         quantiles: some pictures of each part of the scores, the lowest first; none of several
             labels.
         looked: some with what their score depends on.
+        fitted_to: digests of the files that the model was trained on or chosen by, so that it is
+            noticed if they judge it.
     """
 
     mistakes: list[list[Shown]]
     quantiles: list[list[Shown]]
     looked: list[Shown]
+    fitted_to: frozenset[str]
 
 
 def make(
@@ -71,6 +74,7 @@ def make(
     rows: Rows,
     names: Sequence[str],
     evaluation: Evaluation,
+    fitted_to: frozenset[str],
 ) -> Sheets:
     """Choose the pictures of a report.
 
@@ -80,6 +84,7 @@ def make(
         rows: of the pictures that judged the model.
         names: of their files.
         evaluation: of the model by them.
+        fitted_to: digests of the others' files.
     """
     p, classes, labels = evaluation.probability, evaluation.classes, evaluation.labels
     binary = p.ndim == 1
@@ -106,7 +111,7 @@ def make(
     nth = np.array([(classes[right[:place]] == classes[k]).sum() for place, k in enumerate(right)])
     first = right[nth.argsort(kind="stable")][:LOOKED].tolist()  # of each label in turn
     looked = [shown(k, _heat(model, pixels[rows[k]], int(classes[k]))) for k in first]
-    return Sheets(mistakes, quantiles, looked)
+    return Sheets(mistakes, quantiles, looked, fitted_to)
 
 
 def _per_label(labels: int) -> int:
@@ -158,6 +163,7 @@ def write(folder: Path, sheets: Sheets) -> None:
         "mistakes": [[tree(x) for x in sheet] for sheet in sheets.mistakes],
         "quantiles": [[tree(x) for x in sheet] for sheet in sheets.quantiles],
         "looked": [tree(x) for x in sheets.looked],
+        "fitted_to": torch.tensor([[*bytes.fromhex(x)] for x in sorted(sheets.fitted_to)]).byte(),
     }
     checkpoint.save(folder, NAME, content)
     write_report(folder)
@@ -174,7 +180,8 @@ def read(folder: Path) -> Sheets:
     mistakes, quantiles = (
         [[shown(x) for x in sheet] for sheet in content[name]] for name in ("mistakes", "quantiles")
     )
-    return Sheets(mistakes, quantiles, [shown(x) for x in content["looked"]])
+    fitted_to = frozenset(bytes(x).hex() for x in content["fitted_to"].tolist())
+    return Sheets(mistakes, quantiles, [shown(x) for x in content["looked"]], fitted_to)
 
 
 def write_report(folder: str | Path) -> Path:

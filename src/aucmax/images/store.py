@@ -25,7 +25,7 @@ from torch.utils.data import Dataset
 
 from aucmax import checks
 from aucmax.disk import lock_folder, write_text
-from aucmax.images.duplicates import perceptual_hashes
+from aucmax.images.duplicates import file_digest, perceptual_hashes
 from aucmax.images.reading import BrokenPicture, read_picture
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
@@ -414,7 +414,7 @@ def _read(task: _Task, pixels: NDArray[np.uint8], depth: int) -> _Entry:
     if known is not None and known.entry.file == file and _copy(known, pixels):
         return known.entry
     content = Path(file.path).read_bytes()
-    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+    digest = file_digest(content)
     if known is not None and known.entry.digest == digest and _copy(known, pixels):
         return known.entry._replace(**file._asdict())
     try:
