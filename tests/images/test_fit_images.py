@@ -101,6 +101,8 @@ def test_the_report_shows_pictures_and_is_written_again_alike(fitted, capsys):
     assert "Labelled “healthy”, scored highest" in page
     assert "Where the network looked" in page
     assert "<code>aucmax predict-images</code>" in page
+    text = re.sub(r"<(style|svg).*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL)
+    assert not re.search(r"\brows?\b", text, re.IGNORECASE)
     assert len(page) < 5_000_000
     fitted.report.unlink()
     run("report", fitted.folder)
@@ -176,6 +178,32 @@ def test_a_model_is_judged_by_other_pictures(fitted, folder, tmp_path, capsys):
     assert capsys.readouterr().out.startswith(f"AUC {auc:.4f}, ")
     run("evaluate-images", fitted.folder, folder, "--device", "cpu")
     assert "note: 64 of 80 pictures are among those that the model" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_is_there_and_writes_nothing(folder, tmp_path, capsys, monkeypatch):
+    place = tmp_path / "scans"
+    for path in folder.rglob("*.png"):
+        (place / path.parent.name).mkdir(parents=True, exist_ok=True)
+        (place / path.parent.name / path.name).write_bytes(path.read_bytes())
+    Image.new("RGB", (9, 12), "red").save(place / "sick" / "odd.png")
+    (place / "sick" / "cut.png").write_bytes((place / "sick" / "0.png").read_bytes()[:60])
+    (place / "healthy" / "again.png").write_bytes((place / "sick" / "0.png").read_bytes())
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(folder.parent))
+    run("fit-images", "scans", "--dry-run", "--quiet")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert [path.name for path in folder.parent.iterdir()] == ["scans"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "82 pictures: 61 'healthy', 21 'sick'",
+        "pixels, wide and high: 81 of 8 x 8, 1 of 9 x 12",
+    ]
+    notes = "\n".join(lines[2:])
+    assert "broken files are an error unless skip_broken" in notes
+    assert "left out: 1 broken (sick/cut.png: " in notes
+    assert "1 of them with several labels, to be checked (healthy/again.png = sick/0.png)" in notes
+    assert "2 sizes, 8 to 9 wide, are scaled to 32 x 32" in notes
 
 
 @pytest.mark.parametrize(

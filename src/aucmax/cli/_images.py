@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -24,7 +24,13 @@ from aucmax.cli._options import (
     Threshold,
     named,
 )
-from aucmax.cli._words import say_all, say_evaluation, say_predictions, summary
+from aucmax.cli._words import (
+    pictures_in_words,
+    say_all,
+    say_evaluation,
+    say_predictions,
+    summary,
+)
 from aucmax.train.objectives import ObjectiveName
 
 Source = Annotated[
@@ -63,6 +69,7 @@ def fit_images(
     device: str = "auto",
     threads: Count = None,
     quiet: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Train a model on pictures and say how good it is.
 
@@ -101,19 +108,27 @@ def fit_images(
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
         threads: At most so many cores; by default those that it may use.
         quiet: Show no progress and no notes, only the AUC and where the model is.
+        dry_run: Only say what is understood of the pictures. They are read, but nothing is kept.
     """
     from aucmax.images import fit_images as fit
+    from aucmax.images import preview_images
 
+    given: dict[str, Any] = {
+        "images": images, "path": path, "target": target, "positive": positive, "group": group,
+        "weight": weight, "test": test, "model": model, "weights": weights, "size": size,
+        "depth": depth, "skip_broken": skip_broken, "workers": threads, "progress": not quiet,
+    }  # fmt: skip
     with limited_cores(threads):
+        if dry_run:
+            print(pictures_in_words(preview_images(source, **given)))
+            return
         fitted = fit(
-            source, images=images, path=path, target=target, positive=positive, group=group,
-            weight=weight, out=out, store=store, model=model, weights=weights, size=size,
-            depth=depth, skip_broken=skip_broken, quality=quality, objective=objective,
-            metric=metric, threshold=threshold or "balanced", test=test,
-            test_share=test_share, time_limit=time_limit, seed=seed, device=device,
-            workers=threads, progress=not quiet, command=shlex.join(["aucmax", *sys.argv[1:]]),
+            source, **given, out=out, store=store, quality=quality, objective=objective,
+            metric=metric, threshold=threshold or "balanced", test_share=test_share,
+            time_limit=time_limit, seed=seed, device=device,
+            command=shlex.join(["aucmax", *sys.argv[1:]]),
         )  # fmt: skip
-    say_all(fitted, summary(fitted.evaluation, "pictures"), quiet)
+    say_all(fitted, summary(fitted.evaluation), quiet)
 
 
 def predict_images(
@@ -183,4 +198,4 @@ def evaluate_images(
             model, source, images=images, path=path, target=target, group=group, weight=weight,
             skip_broken=skip_broken, device=device,
         )  # fmt: skip
-    say_evaluation(evaluation, quiet, "pictures")
+    say_evaluation(evaluation, quiet)

@@ -15,6 +15,7 @@ from aucmax.report import words
 from aucmax.train.metrics import ROC_AUC, metric_in_records
 
 if TYPE_CHECKING:
+    from aucmax.images.fit import Preview as PicturePreview
     from aucmax.judge.evaluation import Column as ColumnRecord
     from aucmax.report.model_folder import Fitted
     from aucmax.tables import Preview, Tuning
@@ -44,15 +45,15 @@ def say_predictions(text: str | None, notes: Sequence[str], out: Path | None, qu
         print(counts, file=sys.stderr)
 
 
-def say_evaluation(evaluation: Evaluation, quiet: bool, what: str = "rows") -> None:
-    """How good a model is on others than fit had; ``what`` names these."""
+def say_evaluation(evaluation: Evaluation, quiet: bool) -> None:
+    """How good a model is on others than fit had."""
     if quiet:
         print(*aucs_in_words(evaluation), sep="\n")
         return
     tell(evaluation.notes)
     rows, labels = evaluation.rows, evaluation.labels
     counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
-    print(f"{sum(rows.counts):,} {what}: {counts}")
+    print(f"{sum(rows.counts):,} {evaluation.noun}s: {counts}")
     print(*aucs_in_words(evaluation), sep="\n")
     if isinstance(rows, BinaryRows):
         at, (negatives, positives) = rows.at_threshold, rows.counts
@@ -71,8 +72,9 @@ def say_evaluation(evaluation: Evaluation, quiet: bool, what: str = "rows") -> N
         print(words.too_few(evaluation, repr))
 
 
-def summary(evaluation: Evaluation, what: str = "rows") -> str:
-    """What a person wants to know first; ``what`` names that which is judged."""
+def summary(evaluation: Evaluation) -> str:
+    """What a person wants to know first."""
+    what = f"{evaluation.noun}s"
     parts = {"valid": Part(0), **evaluation.parts}
     train, valid, test = (parts[part].rows for part in ("train", "valid", "test"))
     described = train + valid if evaluation.parts["train"].counts else None
@@ -181,6 +183,24 @@ def preview_in_words(preview: Preview) -> str:
     counts = ", ".join(f"{n:,} {label!r}" for label, n in preview.labels.items())
     lines = [*columns_in_words(preview.columns, rows), "", f"{rows:,} rows: {counts}"]
     return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
+
+
+def pictures_in_words(preview: PicturePreview) -> str:
+    """What is understood of pictures."""
+    lines = []
+    for which, labels in (("", preview.labels), (" to judge by", preview.test)):
+        if labels:
+            counts = ", ".join(f"{n:,} {label!r}" for label, n in labels.items())
+            lines.append(f"{sum(labels.values()):,} pictures{which}: {counts}")
+    some = [f"{n:,} of {w} x {h}" for (w, h), n in [*preview.sizes.items()][:MOST_SIZES]]
+    if (more := len(preview.sizes) - MOST_SIZES) > 0:
+        some.append(f"and {more:,} more")
+    lines.append(f"pixels, wide and high: {', '.join(some)}")
+    return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
+
+
+MOST_SIZES = 5
+"""Of pictures, that are listed."""
 
 
 def in_words(tuning: Tuning, within: bool = False) -> str:

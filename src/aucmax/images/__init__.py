@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aucmax.images.evaluate import evaluate_images as evaluate_images
     from aucmax.images.export import export_onnx as export_onnx
     from aucmax.images.fit import fit_images as fit_images
+    from aucmax.images.fit import preview_images as preview_images
     from aucmax.images.predict import predict_images as predict_images
     from aucmax.images.sheets import write_report as write_report
 
@@ -24,6 +25,7 @@ _NAMES = {
     "export_onnx": "export",
     "fit_images": "fit",
     "predict_images": "predict",
+    "preview_images": "fit",
     "write_report": "sheets",
 }
 """Of each name its module; loaded when first used, so that what decodes needs little."""

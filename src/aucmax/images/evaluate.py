@@ -112,4 +112,5 @@ def evaluate_images(
         weight=weights,
         weight_column=weight,
         metric=before.metric,
+        noun=before.noun,
     )

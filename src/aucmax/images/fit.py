@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,17 +85,13 @@ def fit_images(
     """
     checks.count("seed", seed, least=0)
     checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
+    if test is not None and test_share != TEST_SHARE:
+        raise ValueError(f"test_share must not be given with test, found {test_share}")
     source = Path(source)
-    columns: dict[str, Any] = {
-        "images": None if images is None else Path(images), "path": path, "target": target,
-        "group": group, "weight": weight,
-    }  # fmt: skip
-    listed, judges = list_source(source, positive=positive, **columns), 0
-    if test is not None:
-        if test_share != TEST_SHARE:
-            raise ValueError(f"test_share must not be given with test, found {test_share}")
-        given = _list_test(Path(test), source, listed.classes, columns)
-        listed, judges = listed.and_also(given), len(given.files)
+    listed, judges = _list(
+        source, test, positive, images=None if images is None else Path(images), path=path,
+        target=target, group=group, weight=weight,
+    )  # fmt: skip
     folder = Path(out or f"{_name(source)}-model").resolve()
     model = ImageClassifier(
         **{"threshold": "balanced", **options}, store=store or default_store(source),
@@ -132,16 +129,8 @@ def _fit(
     **about: Any,
 ) -> tuple[Evaluation, sheets.Sheets]:
     """Train the model on some pictures, and judge it by the others: the last, or a share."""
-    used = np.setdiff1d(np.arange(len(listed.files)), [*store.broken])
-    notes = [*listed.notes, *_about(store, listed, used, model)]
-    if listed.weight is not None:
-        counted = used[listed.weight[used] > 0]
-        if len(counted) < len(used):
-            notes.append(f"{plural(len(used) - len(counted), 'picture')} of weight 0 left out")
-        used = counted
-    place = {label: number for number, label in enumerate(listed.classes)}
-    classes = np.array([place[label] for label in listed.labels])
-    together = _together(store, listed, used, classes[used], notes)
+    notes = [*listed.notes]
+    used, classes, together = _usable(model, store, listed, notes)
     model.classes_ = np.array(listed.classes)
     if isinstance(judges, int):
         train, test = _given_apart(used >= len(listed.files) - judges, together, notes)
@@ -162,6 +151,75 @@ def _fit(
     return evaluation, sheets.make(model, store.pixels, used[test], names, evaluation, fitted_to)
 
 
+class Preview(NamedTuple):
+    """What is understood of pictures before anything is trained.
+
+    Attributes:
+        labels: how many pictures have each, the negative first of two.
+        test: the same of those given to judge by; none if a share is kept apart.
+        sizes: how many pictures are so wide and high, the most frequent first.
+        notes: what a person should know.
+    """
+
+    labels: dict[str, int]
+    test: dict[str, int]
+    sizes: dict[tuple[int, int], int]
+    notes: tuple[str, ...]
+
+
+def preview_images(
+    source: str | Path,
+    *,
+    images: str | Path | None = None,
+    path: str = "file",
+    target: str | None = None,
+    positive: str | None = None,
+    group: str | None = None,
+    weight: str | None = None,
+    test: str | Path | None = None,
+    skip_broken: bool = False,
+    progress: bool = True,
+    **options: Any,
+) -> Preview:
+    """Say what is understood of pictures, and train nothing.
+
+    All of them are decoded, so that broken ones and copies are found, but nothing is kept.
+
+    Args:
+        source: as in :func:`fit_images`, as are ``images`` to ``test``.
+        images: likewise.
+        path: likewise.
+        target: likewise.
+        positive: likewise.
+        group: likewise.
+        weight: likewise.
+        test: likewise.
+        skip_broken: whether to leave out files that cannot be read; they are noted in any case.
+        progress: whether to show a bar.
+        options: more arguments of :class:`aucmax.ImageClassifier`, such as ``size``.
+    """
+    listed, judges = _list(
+        Path(source), test, positive, images=None if images is None else Path(images), path=path,
+        target=target, group=group, weight=weight,
+    )  # fmt: skip
+    model = ImageClassifier(**options, skip_broken=True, verbose=progress)
+    notes = [*listed.notes]
+    with model.opened_store(listed.files) as store:
+        if store.broken and not skip_broken:
+            notes.append("broken files are an error unless skip_broken leaves them out")
+        used, classes, together = _usable(model, store, listed, notes)
+        of_test = used >= len(listed.files) - judges
+        if judges:
+            _given_apart(of_test, together, notes)
+        sizes = Counter(zip(store.widths[used].tolist(), store.heights[used].tolist(), strict=True))
+    counts = [
+        np.bincount(classes[used[part]], minlength=len(listed.classes)).tolist()
+        for part in (~of_test, of_test)
+    ]
+    labels, tested = (dict(zip(listed.classes, each, strict=True)) for each in counts)
+    return Preview(labels, tested if judges else {}, dict(sizes.most_common()), tuple(notes))
+
+
 def default_store(source: Path) -> Path:
     """Beside the pictures."""
     return source.resolve().with_name(f"{_name(source)}-pictures")
@@ -171,6 +229,17 @@ def _name(source: Path) -> str:
     """Of a folder, or of a table without its suffix."""
     source = source.resolve()
     return source.name if source.is_dir() else source.stem
+
+
+def _list(
+    source: Path, test: str | Path | None, positive: str | None, **columns: Any
+) -> tuple[Listed, int]:
+    """The pictures, last those that were given to judge by, and how many these are."""
+    listed = list_source(source, positive=positive, **columns)
+    if test is None:
+        return listed, 0
+    given = _list_test(Path(test), source, listed.classes, columns)
+    return listed.and_also(given), len(given.files)
 
 
 def _list_test(test: Path, source: Path, classes: Sequence[str], columns: Any) -> Listed:
@@ -212,6 +281,22 @@ def _digest(listed: Listed) -> str:
     rows = [listed.names, listed.labels, listed.classes, listed.group]
     rows.append(None if listed.weight is None else tuple(listed.weight.tolist()))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _usable(
+    model: ImageClassifier, store: Store, listed: Listed, notes: list[str]
+) -> tuple[Rows, Rows, Rows]:
+    """Rows that are used, the classes of all, and the sets of those used that no split cuts."""
+    used = np.setdiff1d(np.arange(len(listed.files)), [*store.broken])
+    notes += _about(store, listed, used, model)
+    if listed.weight is not None:
+        counted = used[listed.weight[used] > 0]
+        if len(counted) < len(used):
+            notes.append(f"{plural(len(used) - len(counted), 'picture')} of weight 0 left out")
+        used = counted
+    place = {label: number for number, label in enumerate(listed.classes)}
+    classes = np.array([place[label] for label in listed.labels])
+    return used, classes, _together(store, listed, used, classes[used], notes)
 
 
 def _together(store: Store, listed: Listed, used: Rows, classes: Rows, notes: list[str]) -> Rows:
@@ -302,6 +387,7 @@ def _judge(
         weight=weights,
         weight_column=weight,
         files=_digest(listed),
+        noun="picture",
     )
 
 

@@ -69,6 +69,7 @@ def shared(evaluation: Evaluation, commands: str = "") -> Content:
         names = {"yes": quoted(rows.yes), "no": quoted(rows.no)}
     return {
         "rows": rows,
+        "noun": evaluation.noun,
         "commands": commands,
         "enough": evaluation.is_enough,
         "weight_column": evaluation.weight_column,
@@ -273,7 +274,8 @@ def doubtful(evaluation: Evaluation, rows: Rows) -> Content:
 def training(evaluation: Evaluation, rows: Rows) -> Content:
     """Validation score by step, or why there is none, and the objectives that were chosen from."""
     scores = training_scores(evaluation.history, evaluation.metric)
-    judged = "rows out of fold" if evaluation.is_cross_fitted else "validation rows"
+    noun = evaluation.noun
+    judged = f"{noun}s out of fold" if evaluation.is_cross_fitted else f"validation {noun}s"
     drawing = None
     if scores.evaluations > 1:
         label, shown = f"Validation {scores.label} by training step", (scores, judged)
@@ -326,7 +328,7 @@ def thresholds(evaluation: Evaluation, rows: BinaryRows) -> Content:
     heads = [f"Cost at {ratio}×" for ratio in COST_RATIOS]
     rule = Rule.read(evaluation.threshold_rule)
     part = "validation" if evaluation.parts.get("valid", Part(0)).rows else "training"
-    by = f"{part} rows{', out of fold' * evaluation.is_cross_fitted}"
+    by = f"{part} {evaluation.noun}s{', out of fold' * evaluation.is_cross_fitted}"
     chosen = {"rule": str(rule), "by_rows": f"of the {by}" if rule.needs_rows else ""}
     return {"ratios": COST_RATIOS, "costs": heads, "lines": lines, "own": own, **chosen}
 
