@@ -138,7 +138,7 @@ def test_another_threshold_is_looked_up_on_the_pictures_that_judged(fitted, fold
 def test_a_table_names_files_groups_and_weights(folder, tmp_path, capsys):
     files = sorted(folder.rglob("*.png"))
     rows = [
-        f"{path.relative_to(folder)},{int(path.parent.name == 'sick')},p{k % 30},{1 + k % 2}"
+        f"{path.relative_to(folder)},{int(path.parent.name == 'sick')},p{k // 4},{1 + k % 2}"
         for k, path in enumerate(files)
     ]
     table = tmp_path / "labels.csv"
@@ -151,6 +151,13 @@ def test_a_table_names_files_groups_and_weights(folder, tmp_path, capsys):
     evaluation = Evaluation.read(out)
     assert evaluation.labels == ("0", "1")
     assert evaluation.weight_column == "w"
+    assert "the interval of the AUC takes each as drawn whole" in said
+    table = ["--images", folder, "--weight", "w", "--quiet", "--device", "cpu"]
+    for more in (["--group", "patient"], []):
+        run("evaluate-images", out, tmp_path / "labels.csv", *table, *more)
+    whole, apart = capsys.readouterr().out.splitlines()
+    assert whole.split(",")[0] == apart.split(",")[0]
+    assert whole < apart  # the interval begins lower
     assert {*evaluation.weight.tolist()} == {1.0, 2.0}
 
 

@@ -184,7 +184,8 @@ def evaluate_images(
         images: The folder that the table's files are in; by default the table's own.
         path: The table's column of files.
         target: The table's column of labels; by default the one that fit-images was told.
-        group: The table's column of what belongs together, such as patients.
+        group: The table's column of what belongs together, such as patients: the interval takes
+            them as drawn whole.
         weight: The table's column of how much each picture counts; by default all count alike.
         skip_broken: Leave out files that cannot be read; otherwise they are an error.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.

@@ -11,6 +11,7 @@ from aucmax.images import sheets
 from aucmax.images.classifier import ImageClassifier, in_words
 from aucmax.images.duplicates import file_digest
 from aucmax.images.listing import list_source
+from aucmax.images.split import join
 from aucmax.judge.evaluation import Evaluation, Part, versions
 from aucmax.judge.interval import Interval
 from aucmax.report.words import plural
@@ -36,7 +37,8 @@ def evaluate_images(
         images: the folder that the table's files are in; None for that of the table.
         path: the table's column of files.
         target: the table's column of labels; None for that of ``fit_images``.
-        group: the table's column of groups, such as patients.
+        group: the table's column of groups, such as patients, which the interval takes as drawn
+            whole, as it does copies of a file.
         weight: the table's column of how much each picture counts; None counts them alike.
         skip_broken: whether files that cannot be read are left out; otherwise they are an error.
         device: "auto" is the GPU if there is one.
@@ -89,9 +91,10 @@ def evaluate_images(
             f"source must have pictures of every label that can be read and count, found none of "
             f"{before.labels[int(counts.argmin())]!r} in {source}"
         )
+    digests = [file_digest(listed.files[k].read_bytes()) for k in used]
+    together = join(digests, None if listed.group is None else [listed.group[k] for k in used])
     known = sheets.read(folder).fitted_to
-    again = sum(file_digest(listed.files[k].read_bytes()) in known for k in used)
-    if again:
+    if again := sum(digest in known for digest in digests):
         notes.append(
             f"{again:,} of {plural(len(used), 'picture')} are among those that the model was "
             f"fitted to: it knows them, and looks better than it is"
@@ -104,7 +107,7 @@ def evaluate_images(
         parts={"test": Part(len(used), tuple(counts.tolist()))},
         probability=probability,
         classes=classes,
-        auc=Interval.of_auc(ranking, classes, weight=weights),
+        auc=Interval.of_auc(ranking, classes, weight=weights, group=together),
         threshold=before.threshold,
         threshold_rule=before.threshold_rule,
         notes=tuple(notes),

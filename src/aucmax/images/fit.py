@@ -142,10 +142,13 @@ def _fit(
     scores = model.score_rows(store.pixels, used[test])
     if group is not None:
         notes.append(
-            f"no {group!r} is on both sides of a split; the interval takes pictures as drawn one "
-            f"by one, and is too narrow where those of one are alike"
+            f"no {group!r} is on both sides of a split, and the interval of the AUC takes each as "
+            f"drawn whole; intervals of shares take pictures one by one, and are too narrow where "
+            f"those of one are alike"
         )
-    evaluation = _judge(model, listed, scores, used[test], classes[used[test]], notes, **about)
+    evaluation = _judge(
+        model, listed, scores, used[test], classes[used[test]], together[test], notes, **about
+    )
     names = [listed.names[k] for k in used[test]]
     fitted_to = frozenset(digest.decode() for digest in store.digests[used[train]].tolist())
     return evaluation, sheets.make(model, store.pixels, used[test], names, evaluation, fitted_to)
@@ -359,6 +362,7 @@ def _judge(
     scores: NDArray[np.float64],
     rows: Rows,
     classes: Rows,
+    together: Rows,
     notes: list[str],
     *,
     target: str,
@@ -375,7 +379,9 @@ def _judge(
         parts={part: Part(sum(each), tuple(each)) for part, each in counts.items()},
         probability=probability,
         classes=classes,
-        auc=Interval.of_auc(scores if scores.ndim == 1 else probability, classes, weight=weights),
+        auc=Interval.of_auc(
+            scores if scores.ndim == 1 else probability, classes, weight=weights, group=together
+        ),
         threshold=model.threshold_ if len(listed.classes) == 2 else None,
         threshold_rule=str(Rule.read(model.threshold)),
         history=tuple(plain(record) for record in model.history_),
