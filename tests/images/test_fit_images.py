@@ -1,5 +1,7 @@
 """From pictures on disk to a model with its report, by the command and by the classifier."""
 
+import base64
+import io
 import re
 import signal
 import subprocess
@@ -19,7 +21,7 @@ from torch import nn
 
 import aucmax
 from aucmax.cli import main
-from aucmax.images import ImageClassifier, fit_images
+from aucmax.images import ImageClassifier, fit_images, sheets
 from aucmax.images.networks import make_network
 from aucmax.images.split import join, keep_apart
 from aucmax.judge.evaluation import Evaluation
@@ -108,6 +110,26 @@ def test_the_report_shows_pictures_and_is_written_again_alike(fitted, capsys):
     run("report", fitted.folder)
     assert "The report is" in capsys.readouterr().out
     assert fitted.report.read_text(encoding="utf-8") == page
+
+
+def test_pictures_in_the_report_are_those_of_the_files_and_fit_into_5_mb(tmp_path, capsys):
+    """Noise, which takes the most bytes, of 200 pixels, though the network sees 8."""
+    random, place = np.random.default_rng(0), tmp_path / "scans"
+    for label, high, height in (("no", 200, 100), ("yes", 256, 200)):
+        (place / label).mkdir(parents=True)
+        for number in range(60):
+            pixels = random.integers(0, high, size=(height, 200, 3)).astype(np.uint8)
+            Image.fromarray(pixels).save(place / label / f"{number}.bmp")
+    out = tmp_path / "model"
+    run("fit-images", place, "--out", out, "--time-limit", "1", "--test-share", "0.6", *SMALL)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert 1_000_000 < len(page) < 5_000_000
+    found = [base64.b64decode(x) for x in re.findall(r"data:image/jpeg;base64,([^\"]*)", page)]
+    assert {Image.open(io.BytesIO(x)).size for x in found} == {(160, 80), (160, 160)}
+    for shown in sheets.read(out).looked:
+        small = Image.open(io.BytesIO(shown.picture)).convert("L")
+        whole = Image.open(place / shown.name).convert("L").resize(small.size)
+        assert np.corrcoef(np.ravel(small), np.ravel(whole))[0, 1] > 0.9
 
 
 def test_predictions_are_those_of_the_classifier(fitted, folder, tmp_path, capsys):

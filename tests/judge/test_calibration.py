@@ -9,7 +9,14 @@ from scipy.special import log_softmax
 from sklearn.calibration import _sigmoid_calibration
 from sklearn.metrics import roc_auc_score
 
-from aucmax.judge.calibration import Platt, Temperature, fit_platt, fit_temperature, from_dict
+from aucmax.judge.calibration import (
+    Platt,
+    Temperature,
+    are_alike,
+    fit_platt,
+    fit_temperature,
+    from_dict,
+)
 
 RANDOM = np.random.default_rng(0)
 Y = (RANDOM.random(500) < 0.15).astype(int)
@@ -114,3 +121,14 @@ def test_ranked_the_wrong_way_round_the_slope_stays_positive():
 @pytest.mark.parametrize("kind", [Platt(0.1, 1 / 3), Temperature(2 / 3, (0.1, -0.1))])
 def test_through_json_and_back(kind):
     assert from_dict(json.loads(json.dumps(kind.to_dict()))) == kind
+
+
+def test_probabilities_that_are_nearly_the_same_are_told():
+    wrong = fit_platt(-S, Y)(-S)  # ranked the wrong way round
+    assert np.ptp(wrong) > 0
+    assert are_alike(wrong)
+    assert not are_alike(fit_platt(S, Y)(S))
+    assert are_alike(np.tile([0.2, 0.3, 0.5], (9, 1)))
+    assert not are_alike(np.array([[0.2, 0.3, 0.5], [0.3, 0.2, 0.5]]))
+    assert are_alike(np.zeros(3))
+    assert not are_alike(np.array([1e-6, 2e-6]))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aucmax.judge.binary import BinaryRows
+from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation, Part, compare_aucs
 from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
@@ -119,6 +120,11 @@ def summary(evaluation: Evaluation) -> str:
             lines.append(_against(x.name, *aucs, x.p_value, within))
     if not evaluation.is_enough:
         lines.append(words.too_few(evaluation, repr))
+    if are_alike(evaluation.probability):
+        lines.append(
+            f"all {what} to judge by get nearly the same probability: the ranking did not hold for "
+            f"what the probabilities were fitted to, so that no threshold tells {what} apart"
+        )
     if isinstance(rows, BinaryRows):
         by = f"{what} to {'stop by' if valid else 'train on'}"
         by += ", out of fold" * evaluation.is_cross_fitted

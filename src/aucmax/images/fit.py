@@ -149,9 +149,8 @@ def _fit(
     evaluation = _judge(
         model, listed, scores, used[test], classes[used[test]], together[test], notes, **about
     )
-    names = [listed.names[k] for k in used[test]]
     fitted_to = frozenset(digest.decode() for digest in store.digests[used[train]].tolist())
-    return evaluation, sheets.make(model, store.pixels, used[test], names, evaluation, fitted_to)
+    return evaluation, sheets.make(model, store, listed, used[test], evaluation, fitted_to)
 
 
 class Preview(NamedTuple):

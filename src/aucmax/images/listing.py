@@ -28,6 +28,7 @@ MISSING = ("", "nan", "<na>", "#n/a", "na", "n/a", "null", "?")
 
 MOST_CLASSES = 100
 MOST_SHOWN = 10
+DECIMAL_COMMA, THOUSANDS = re.compile(r"\d*,\d+"), re.compile(r"[1-9]\d{0,2},\d{3}")
 NUMBER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.(\d*?)0*)?")
 
 
@@ -184,7 +185,8 @@ def list_labels(
     Args:
         labels: the table: CSV with commas, semicolons or tabs, and a header.
         images: the folder of the pictures.
-        path: the column of files, below ``images`` or absolute; suffixes may be left out.
+        path: the column of files, below ``images`` or absolute; suffixes may be left out,
+            or differ in case.
         target: the column of labels.
         positive: the label of the positives, of two; None takes the rarer.
         group: the column that says which pictures belong together, such as the patient.
@@ -216,7 +218,9 @@ def list_labels(
     columns["target"] = _leave_missing_out(columns["target"], target, classes, notes)
     there = [row for row, word in enumerate(columns["target"]) if word]
     _check_groups(columns.get("group"), there, group)
-    _check_weights(columns.get("weight"), there, weight)
+    if weight is not None:
+        columns["weight"] = _with_points(columns["weight"], there, weight, notes)
+        _check_weights(columns["weight"], there, weight)
     columns = {option: [values[row] for row in there] for option, values in columns.items()}
     columns["target"] = _join_spellings(columns["target"], notes, classes)
     names = _find_files(columns.pop("path"), images, notes)
@@ -400,9 +404,24 @@ def _check_groups(values: Sequence[str] | None, rows: Sequence[int], name: str |
         )
 
 
-def _check_weights(values: Sequence[str] | None, rows: Sequence[int], name: str | None) -> None:
-    if values is None:
-        return
+def _with_points(
+    values: Sequence[str], rows: Sequence[int], name: str, notes: list[str]
+) -> list[str]:
+    """Weights with decimal points where they have commas, if these cannot be anything else."""
+    written = [values[row] for row in rows if "," in values[row]]
+    clear = all(DECIMAL_COMMA.fullmatch(x) for x in written) and not any("." in x for x in values)
+    if not written or not clear:
+        return list(values)
+    if all(THOUSANDS.fullmatch(value) for value in written):
+        raise ValueError(
+            f"weight must be a column of numbers that are clear, found {written[0]!r} in {name!r}, "
+            f"whose comma may be a decimal one or between thousands: write a point, or nothing"
+        )
+    notes.append(f"weights written with a decimal comma: {len(written):,}")
+    return [value.replace(",", ".") for value in values]
+
+
+def _check_weights(values: Sequence[str], rows: Sequence[int], name: str) -> None:
     for row in rows:
         if not 0 <= _number(values[row]) < math.inf:
             raise ValueError(
@@ -425,16 +444,21 @@ def _find_files(values: Sequence[str], images: Path, notes: list[str]) -> list[s
     """The name, relative to the folder if it is below it, of each file; all must be there."""
     below = os.path.abspath(images) + os.sep
     pictures_of = cache(_pictures_by_stem)
-    names, lost, completed = [], [], 0
+    names, lost, completed, respelled = [], [], 0, 0
     for value in values:
         name = os.path.normpath(value).removeprefix(below)
         if not os.path.isfile(os.path.join(images, name)):
             start, stem = os.path.split(name)
             fitting = pictures_of(images / start).get(stem, [])
+            if not fitting:
+                others = pictures_of(images / start).get(os.path.splitext(stem)[0], [])
+                fitting = [other for other in others if other.lower() == stem.lower()]
+                respelled += len(fitting)
+            else:
+                completed += len(fitting)
             if len(fitting) > 1:
                 raise ValueError(f"path must name one file, found {_some(fitting)} for {value!r}")
             lost += [] if fitting else [value]
-            completed += len(fitting)
             name = os.path.join(start, *fitting)
         names.append(name)
     if lost:
@@ -444,6 +468,8 @@ def _find_files(values: Sequence[str], images: Path, notes: list[str]) -> list[s
         )
     if completed:
         notes.append(f"files listed without their suffix: {completed:,}")
+    if respelled:
+        notes.append(f"files listed with a suffix that differs in case: {respelled:,}")
     return names
 
 

@@ -16,6 +16,7 @@ from aucmax import checks
 from aucmax.disk import atomic_write
 from aucmax.images.classifier import ImageClassifier, in_words
 from aucmax.images.listing import list_unlabeled
+from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.threshold import Rule
 from aucmax.report.words import plural
@@ -75,6 +76,10 @@ def predict_images(
     notes = [*skipped]
     if broken:
         notes.append(in_words({Path(names[k]): reason for k, reason in broken.items()}))
+    if len(good) > 1 and are_alike(model.calibration_(scores)):
+        notes.append(
+            "all pictures get nearly the same probability: their order alone says something"
+        )
     counts = Counter(labels)
     told = ", ".join(f"{counts[str(label)]:,} {str(label)!r}" for label in model.classes_)
     notes.append(f"{plural(len(good), 'picture')}: {told}")

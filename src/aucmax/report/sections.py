@@ -15,6 +15,7 @@ import numpy as np
 from markupsafe import Markup
 
 from aucmax.judge.binary import BinaryRows, calibration_groups, curves
+from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Model, Part, Peer
 from aucmax.judge.interval import are_enough
 from aucmax.judge.multiclass import MulticlassRows, class_results, mistakes
@@ -157,6 +158,7 @@ def probabilities(evaluation: Evaluation, rows: BinaryRows) -> Content:
     return {
         "drawing": figures.draw("probabilities", label, figures.histogram, rows),
         "by_odds": figures.is_by_odds(rows.probability),
+        "alike": are_alike(rows.probability),
         "least": figures.LEAST,
     }
 
