@@ -343,6 +343,59 @@ def test_bad_input_is_one_line(arguments, said, folder, tmp_path, capsys, monkey
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--out", "file/model"], "out must be a folder that can be written to, found "),
+        (["--out", "/proc/none/model"], "/proc/none/model.unfinished: No such file or directory"),
+        (["--store", "/proc/none"], "store must be a folder that can be written to, found /proc"),
+        (["--store", "file/store"], "file/store: Not a directory"),
+        (["--store", "file"], "store must be a folder, found the file file"),
+        (["--store", "mine"], "an empty one or one of decoded pictures, found 'notes.txt' in mine"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(options, said, folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    with pytest.raises(SystemExit) as stop:
+        run("fit-images", folder, "--out", "model", "--store", "store", *options, *SMALL)
+    error = capsys.readouterr().err.strip().splitlines()
+    assert (stop.value.code, len(error)) == (2, 1)
+    assert said in error[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "mine"]
+
+
+def test_predictions_make_their_folder_or_say_that_they_cannot(fitted, folder, tmp_path, capsys):
+    run("predict-images", fitted.folder, folder / "sick", "--out", tmp_path / "a" / "b" / "p.csv")
+    assert (tmp_path / "a" / "b" / "p.csv").exists()
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        run("predict-images", fitted.folder, folder / "sick", "--out", "/proc/none/p.csv")
+    assert stop.value.code == 2
+    assert "its folder, must be a folder that can be written to" in capsys.readouterr().err
+
+
+def test_dicom_is_said_to_be_converted(fitted, tmp_path, capsys):
+    for label in ("healthy", "sick"):
+        (tmp_path / "scans" / label).mkdir(parents=True)
+        (tmp_path / "scans" / label / "1.dcm").write_bytes(bytes(128) + b"DICM" + bytes(40))
+    table = tmp_path / "labels.csv"
+    table.write_text("file,label\nhealthy/1.dcm,0\nsick/1.dcm,1\n", encoding="utf-8")
+    of_table = [table, "--images", tmp_path / "scans", "--target", "label"]
+    for given_source, said in (
+        ([tmp_path / "scans"], "found 2 .dcm in "),
+        (of_table, "2 broken (healthy/1.dcm: DICOM, which is to be written as PNG first"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            run("fit-images", *given_source, "--out", tmp_path / "model", *SMALL)
+        assert stop.value.code == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert said in error
+        assert "for example with pydicom" in error
+
+
 def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(fitted, folder, tmp_path):
     out = tmp_path / "model"
     options = [folder, "--out", out, "--store", tmp_path / "store", *SMALL]

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".tif", ".tiff", ".gif", ".bmp")
 """What names of pictures end in, in any case."""
 
+DICOM = (".dcm", ".dicom", ".ima")
+
 MISSING = ("", "nan", "<na>", "#n/a", "na", "n/a", "null", "?")
 """What stands for a missing value, in lower case, the surest first."""
 
@@ -274,6 +276,12 @@ def _pictures(argument: str, folder: Path) -> tuple[list[str], list[str]]:
             f"{argument} must be readable, found {error.filename!r}: {error.strerror}"
         ) from None
     others = ", ".join(f"{number:,} {kind}" for kind, number in sorted(skipped.items()))
+    if not names and not skipped.keys().isdisjoint(DICOM):
+        raise ValueError(
+            f"{argument} must hold pictures ({', '.join(SUFFIXES)}), found {others} in {folder}: "
+            f"DICOM is not read, since the window of grey levels is yours to choose; write PNG "
+            f"files, for example with pydicom"
+        )
     if not names:
         raise ValueError(
             f"{argument} must hold pictures ({', '.join(SUFFIXES)}), found {others or 'nothing'} "

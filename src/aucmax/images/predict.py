@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from aucmax import checks
-from aucmax.disk import atomic_write
+from aucmax.disk import atomic_write, make_folder
 from aucmax.images.classifier import ImageClassifier, in_words
 from aucmax.images.listing import list_unlabeled
 from aucmax.judge.calibration import are_alike
@@ -49,6 +49,7 @@ def predict_images(
     """
     if out is not None:
         checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
+        make_folder(Path(out).resolve().parent, "out, that is, its folder,")
     model = ImageClassifier.load(folder)
     model.device = device
     if threshold is not None:

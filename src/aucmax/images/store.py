@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import time
 import zlib
@@ -24,7 +25,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from aucmax import checks
-from aucmax.disk import lock_folder, write_text
+from aucmax.disk import lock_folder, make_folder, write_text
 from aucmax.images.duplicates import file_digest, perceptual_hashes
 from aucmax.images.reading import BrokenPicture, read_picture
 from aucmax.processes import WorkerPool
@@ -175,7 +176,8 @@ def build_store(
     wanted = [_file(path) for path in files]
     if not wanted:
         raise ValueError("files must be those of pictures, found none")
-    folder.mkdir(parents=True, exist_ok=True)
+    _check_ours(folder)
+    make_folder(folder, "store")
     bar = ProgressBar(progress, "count", "time left", width=24)
     with saying_so("the same command goes on"), bar:
         with _lock(folder, bar):
@@ -189,6 +191,22 @@ def build_store(
 
 
 # ---- What the folder holds -----------------------------------------------------------------------
+
+
+OURS = re.compile(r"\.lock|\d+px-\d+bit-v\d+-[0-9a-f]{16}\.(pixels|log|index)(\.tmp)?")
+"""All that is ever in it."""
+
+
+def _check_ours(folder: Path) -> None:
+    """Raise if there are other files, which somebody may have meant to keep apart."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"store must be a folder, found the file {folder}")
+    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if others := [name for name in names if not OURS.fullmatch(name)]:
+        raise ValueError(
+            f"store must be a new folder, an empty one or one of decoded pictures, found "
+            f"{others[0]!r} in {folder}"
+        )
 
 
 class _File(NamedTuple):
