@@ -110,7 +110,7 @@ def fit_images(
         content = hashlib.sha256(kept.digests.tobytes()).hexdigest()[:12]
         evaluation, shown = _fit(
             model, kept, listed, judges or test_share, seed, work / f"{content}-{model.size_}",
-            target=target or source.name, group=group, weight=weight, command=command,
+            target=target or _named(source, listed), group=group, weight=weight, command=command,
         )  # fmt: skip
         return model_folder.write(
             folder, model, evaluation, lambda fresh: sheets.write(fresh, shown)
@@ -276,6 +276,11 @@ def _check_labels(classes: Rows, labels: Sequence[str]) -> None:
             f"test must have pictures of every label that can be read and count, found none of "
             f"{labels[int(counts.argmin())]!r}"
         )
+
+
+def _named(source: Path, listed: Listed) -> str:
+    """What is predicted, where no column names it: the positive label, or what the folder holds."""
+    return listed.classes[1] if len(listed.classes) == 2 else source.resolve().name
 
 
 def _digest(listed: Listed) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -22,7 +23,7 @@ from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation
 from aucmax.report.page import write_model_page
 from aucmax.report.sections import Content, Section, section
-from aucmax.report.words import percent, quoted, short
+from aucmax.report.words import percent, quoted, short, short_name
 
 NAME = "pictures"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -108,8 +109,7 @@ def make(
         mistakes.append([shown(k) for k in wrong.tolist()])
     quantiles = []
     if binary and not are_alike(p):
-        order = p.argsort(kind="stable")
-        for part in np.array_split(order, min(QUANTILES, len(order))):
+        for part in _parts(p):
             places = np.linspace(0, len(part) - 1, min(PER_QUANTILE, len(part))).round().astype(int)
             quantiles.append([shown(k) for k in part[np.unique(places)].tolist()])
     predicted = (p >= (evaluation.threshold or 0.5)).astype(int) if binary else p.argmax(axis=1)
@@ -118,6 +118,12 @@ def make(
     nth = np.array([(classes[right[:place]] == classes[k]).sum() for place, k in enumerate(right)])
     first = right[nth.argsort(kind="stable")][:LOOKED].tolist()  # of each label in turn
     return Sheets(mistakes, quantiles, [shown(k, is_lit=True) for k in first], fitted_to)
+
+
+def _parts(probability: NDArray[np.float64]) -> list[Rows]:
+    """Rows by their probability, in parts of as many each, the lowest first."""
+    order = probability.argsort(kind="stable")
+    return np.array_split(order, min(QUANTILES, len(order)))
 
 
 def _per_label(labels: int) -> int:
@@ -243,11 +249,12 @@ def sections(sheets: Sheets) -> list[Section]:
 
     @section("By score", "Pictures by their score")
     def by_score(evaluation: Evaluation, rows: Any) -> Content:
-        parts = []
-        for sheet in sheets.quantiles:
+        shown = []
+        for part, sheet in zip(_parts(evaluation.probability), sheets.quantiles, strict=True):
             low, high = (percent(f(x.probability for x in sheet)) for f in (min, max))
-            parts.append((f"{low} to {high}", [_figure(x, evaluation) for x in sheet]))
-        return {"parts": parts}
+            yes = f"{int(evaluation.classes[part].sum()):,} of {len(part):,}"
+            shown.append((f"{low} to {high}", yes, [_figure(x, evaluation) for x in sheet]))
+        return {"parts": shown}
 
     @section("Where it looked", "Where the network looked")
     def looked(evaluation: Evaluation, rows: Any) -> Content:
@@ -264,7 +271,8 @@ def _figure(x: Shown, evaluation: Evaluation) -> dict[str, Any]:
     label = evaluation.labels[x.label]
     said = f"{percent(x.probability)}"
     alt = f"{short(x.name)}, labelled {quoted(label)}, {said}"
-    return {"uri": _uri(x.picture), "name": short(x.name, 40), "label": short(label), "alt": alt,
+    name = Markup("/<wbr>").join(short_name(x.name).split("/"))  # lines end after a folder
+    return {"uri": _uri(x.picture), "name": name, "label": short(label), "alt": alt,
             "probability": said, "framed": x.label == 1}  # fmt: skip
 
 

@@ -156,7 +156,7 @@ def probabilities(evaluation: Evaluation, rows: BinaryRows) -> Content:
     """The probabilities of both classes."""
     label = f"Histograms of the probabilities of {quoted(rows.yes)} and {quoted(rows.no)}"
     return {
-        "drawing": figures.draw("probabilities", label, figures.histogram, rows),
+        "drawing": figures.draw("probabilities", label, figures.histogram, rows, evaluation.noun),
         "by_odds": figures.is_by_odds(rows.probability),
         "alike": are_alike(rows.probability),
         "least": figures.LEAST,
@@ -208,7 +208,7 @@ def calibration(evaluation: Evaluation, rows: Rows) -> Content:
         count = f"{group.positives:,} of {group.rows:,}"
         lines.append([percent(group.predicted), percent(group.observed), interval, count])
     label = "Observed shares against predicted probabilities"
-    shown = (figures.calibration, judged, groups, observed)
+    shown = (figures.calibration, judged, groups, observed, evaluation.noun)
     return {
         "drawing": figures.draw("calibration", label, *shown),
         "beside": isinstance(rows, MulticlassRows) and len(rows.labels) > SMALL,
