@@ -23,7 +23,7 @@ from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation
 from aucmax.report.page import write_model_page
 from aucmax.report.sections import Content, Section, section
-from aucmax.report.words import percent, quoted, short, short_name
+from aucmax.report.words import LONGEST, percent, quoted, short, short_name
 
 NAME = "pictures"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -269,11 +269,13 @@ def sections(sheets: Sheets) -> list[Section]:
 def _figure(x: Shown, evaluation: Evaluation) -> dict[str, Any]:
     """A picture for a template: its bytes, and what is said of it."""
     label = evaluation.labels[x.label]
-    said = f"{percent(x.probability)}"
-    alt = f"{short(x.name)}, labelled {quoted(label)}, {said}"
-    name = Markup("/<wbr>").join(short_name(x.name).split("/"))  # lines end after a folder
-    return {"uri": _uri(x.picture), "name": name, "label": short(label), "alt": alt,
-            "probability": said, "framed": x.label == 1}  # fmt: skip
+    said = percent(x.probability)
+    alt = f"{short_name(x.name, 80)}, labelled {quoted(label)}, {said}"
+    name = Markup("/<wbr>").join(short_name(x.name, 32).split("/"))  # lines end after a folder
+    return {
+        "uri": _uri(x.picture), "name": name, "file": short(x.name, LONGEST), "alt": alt,
+        "label": short(label), "probability": said, "framed": x.label == 1,
+    }  # fmt: skip
 
 
 def _uri(picture: bytes) -> str:
