@@ -207,6 +207,14 @@ def test_a_model_is_judged_by_other_pictures(fitted, folder, tmp_path, capsys):
     run("evaluate-images", fitted.folder, table, "--quiet", "--device", "cpu", *weight)
     auc = roc_auc_score(y, scores, sample_weight=[1 + k % 3 for k in range(len(y))])
     assert capsys.readouterr().out.startswith(f"AUC {auc:.4f}, ")
+    (other / "sick" / "cut.png").write_bytes(paths[-1].read_bytes()[:60])
+    with pytest.raises(SystemExit):
+        run("evaluate-images", fitted.folder, other)
+    assert "found 1 broken (sick/cut.png: " in capsys.readouterr().err
+    run("evaluate-images", fitted.folder, other, "--skip-broken", "--device", "cpu")
+    again = capsys.readouterr()
+    assert again.out == said.out
+    assert "note: left out: 1 broken (sick/cut.png: " in again.err
     run("evaluate-images", fitted.folder, folder, "--device", "cpu")
     assert "note: 64 of 80 pictures are among those that the model" in capsys.readouterr().err
 
@@ -273,6 +281,7 @@ def test_a_folder_to_judge_by_leaves_all_others_to_train_on(folder, tmp_path, ca
     for more, found in (
         (["--test", other, "--test-share", "0.3"], "test_share must not be given with test"),
         (["--test", tmp_path / "none"], "test must be a folder or a table of labels, found none"),
+        (["--test", folder], "source must have pictures of every label that are not those"),
     ):
         with pytest.raises(SystemExit) as stop:
             run("fit-images", *options, *more)

@@ -134,7 +134,9 @@ def _fit(
     model.classes_ = np.array(listed.classes)
     if isinstance(judges, int):
         train, test = _given_apart(used >= len(listed.files) - judges, together, notes)
-        _check_labels(classes[used[test]], listed.classes)
+        _check_labels("test", "that can be read and count", classes[used[test]], listed.classes)
+        others = "that are not those to judge by"
+        _check_labels("source", others, classes[used[train]], listed.classes)
     else:
         train, test = keep_apart(classes[used], together, judges, seed, listed.classes)
     weights = None if listed.weight is None else listed.weight[used[train]]
@@ -269,11 +271,11 @@ def _given_apart(judges: NDArray[np.bool_], together: Rows, notes: list[str]) ->
     return np.flatnonzero(~judges & ~known), np.flatnonzero(judges)
 
 
-def _check_labels(classes: Rows, labels: Sequence[str]) -> None:
+def _check_labels(argument: str, which: str, classes: Rows, labels: Sequence[str]) -> None:
     counts = np.bincount(classes, minlength=len(labels))
     if not counts.all():
         raise ValueError(
-            f"test must have pictures of every label that can be read and count, found none of "
+            f"{argument} must have pictures of every label {which}, found none of "
             f"{labels[int(counts.argmin())]!r}"
         )
 
