@@ -48,7 +48,13 @@ def blocks_of(name: str) -> list[str]:
 
 PAGES = [("recipes.rst", number) for number in range(4)]
 PAGES += [("tables.rst", 0), ("files.rst", 0), *(("training.rst", i) for i in range(3))]
-PAGES += [("losses.rst", 0), ("experiments.rst", 0), ("experiments.rst", 1), ("boosting.rst", 0)]
+PAGES += [
+    ("images.rst", 0),
+    ("losses.rst", 0),
+    ("experiments.rst", 0),
+    ("experiments.rst", 1),
+    ("boosting.rst", 0),
+]
 
 
 @pytest.mark.parametrize(("page", "number"), PAGES)

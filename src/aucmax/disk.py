@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,22 @@ def replace_folder(folder: Path, fresh: Path) -> None:
     fresh.rename(folder)
     _flush(folder.parent)
     shutil.rmtree(before, ignore_errors=True)
+
+
+def make_folder(folder: Path, argument: str) -> None:
+    """Make a folder, if need be, that files can be written to.
+
+    Raises:
+        ValueError: which names the argument, if that cannot be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"{argument} must be a folder that can be written to, found {folder}: {error.strerror}"
+        ) from None
 
 
 def lock_folder(folder: Path, refusal: str) -> IO[str]:

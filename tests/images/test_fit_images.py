@@ -1,6 +1,8 @@
 """From pictures on disk to a model with its report, by the command and by the classifier."""
 
+import base64
 import collections
+import io
 import os
 import re
 import shutil
@@ -23,7 +25,7 @@ from torch import nn
 
 import aucmax
 from aucmax.cli import main
-from aucmax.images import ImageClassifier, fit_images
+from aucmax.images import ImageClassifier, fit_images, sheets
 from aucmax.images.networks import make_network
 from aucmax.images.split import join, keep_apart
 from aucmax.judge.evaluation import Evaluation
@@ -119,11 +121,35 @@ def test_the_report_shows_pictures_and_is_written_again_alike(fitted, capsys):
     assert "Labelled “healthy”, scored highest" in page
     assert "Where the network looked" in page
     assert "<code>aucmax predict-images</code>" in page
+    assert "<h1>Predicting “sick”</h1>" in page
+    text = re.sub(r"<style.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL)
+    assert "test pictures" in text
+    assert not re.search(r"\brows?\b", text, re.IGNORECASE)
     assert len(page) < 5_000_000
     fitted.report.unlink()
     run("report", fitted.folder)
     assert "The report is" in capsys.readouterr().out
     assert fitted.report.read_text(encoding="utf-8") == page
+
+
+def test_pictures_in_the_report_are_those_of_the_files_and_fit_into_5_mb(tmp_path, capsys):
+    """Noise, which takes the most bytes, of 200 pixels, though the network sees 8."""
+    random, place = np.random.default_rng(0), tmp_path / "scans"
+    for label, high, height in (("no", 200, 100), ("yes", 256, 200)):
+        (place / label).mkdir(parents=True)
+        for number in range(60):
+            pixels = random.integers(0, high, size=(height, 200, 3)).astype(np.uint8)
+            Image.fromarray(pixels).save(place / label / f"{number}.bmp")
+    out = tmp_path / "model"
+    run("fit-images", place, "--out", out, "--time-limit", "1", "--test-share", "0.6", *SMALL)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert 1_000_000 < len(page) < 5_000_000
+    found = [base64.b64decode(x) for x in re.findall(r"data:image/jpeg;base64,([^\"]*)", page)]
+    assert {Image.open(io.BytesIO(x)).size for x in found} == {(160, 80), (160, 160)}
+    for shown in sheets.read(out).looked:
+        small = Image.open(io.BytesIO(shown.picture)).convert("L")
+        whole = Image.open(place / shown.name).convert("L").resize(small.size)
+        assert np.corrcoef(np.ravel(small), np.ravel(whole))[0, 1] > 0.9
 
 
 def test_predictions_are_those_of_the_classifier(fitted, folder, tmp_path, capsys):
@@ -154,7 +180,7 @@ def test_another_threshold_is_looked_up_on_the_pictures_that_judged(fitted, fold
 def test_a_table_names_files_groups_and_weights(folder, tmp_path, capsys):
     files = sorted(folder.rglob("*.png"))
     rows = [
-        f"{path.relative_to(folder)},{int(path.parent.name == 'sick')},p{k % 30},{1 + k % 2}"
+        f"{path.relative_to(folder)},{int(path.parent.name == 'sick')},p{k // 4},{1 + k % 2}"
         for k, path in enumerate(files)
     ]
     table = tmp_path / "labels.csv"
@@ -167,7 +193,118 @@ def test_a_table_names_files_groups_and_weights(folder, tmp_path, capsys):
     evaluation = Evaluation.read(out)
     assert evaluation.labels == ("0", "1")
     assert evaluation.weight_column == "w"
+    assert "the interval of the AUC takes each as drawn whole" in said
+    table = ["--images", folder, "--weight", "w", "--quiet", "--device", "cpu"]
+    for more in (["--group", "patient"], []):
+        run("evaluate-images", out, tmp_path / "labels.csv", *table, *more)
+    whole, apart = capsys.readouterr().out.splitlines()
+    assert whole.split(",")[0] == apart.split(",")[0]
+    assert whole < apart  # the interval begins lower
     assert {*evaluation.weight.tolist()} == {1.0, 2.0}
+
+
+def test_a_model_is_judged_by_other_pictures(fitted, folder, tmp_path, capsys):
+    random, other = np.random.default_rng(7), tmp_path / "other"
+    for label, count, level in (("Healthy", 12, 80), ("sick", 11, 110)):
+        for number in range(count):
+            write(other / label / f"{number}.png", level, random)
+    run("evaluate-images", fitted.folder, other, "--device", "cpu")
+    said = capsys.readouterr()
+    assert said.out.startswith("23 pictures: 12 'healthy', 11 'sick'\nAUC ")
+    assert "at the model's threshold: recall " in said.out
+    assert "joined: 12 'Healthy' as 'healthy'" in said.err
+    paths = sorted(other.rglob("*.png"))
+    y = [path.parent.name == "sick" for path in paths]
+    scores = ImageClassifier.load(fitted.folder).decision_function(paths)
+    auc = roc_auc_score(y, scores)
+    assert f"AUC {auc:.4f}, 95% interval" in said.out
+    table = tmp_path / "labels.csv"
+    rows = [f"{path},{path.parent.name},{1 + k % 3}" for k, path in enumerate(paths)]
+    table.write_text("\n".join(["file,seen,w", *rows]) + "\n", encoding="utf-8")
+    weight = ["--target", "seen", "--weight", "w"]
+    run("evaluate-images", fitted.folder, table, "--quiet", "--device", "cpu", *weight)
+    auc = roc_auc_score(y, scores, sample_weight=[1 + k % 3 for k in range(len(y))])
+    assert capsys.readouterr().out.startswith(f"AUC {auc:.4f}, ")
+    (other / "sick" / "cut.png").write_bytes(paths[-1].read_bytes()[:60])
+    with pytest.raises(SystemExit):
+        run("evaluate-images", fitted.folder, other)
+    assert "found 1 broken (sick/cut.png: " in capsys.readouterr().err
+    run("evaluate-images", fitted.folder, other, "--skip-broken", "--device", "cpu")
+    again = capsys.readouterr()
+    assert again.out == said.out
+    assert "note: left out: 1 broken (sick/cut.png: " in again.err
+    run("evaluate-images", fitted.folder, folder, "--device", "cpu")
+    assert "note: 64 of 80 pictures are among those that the model" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_is_there_and_writes_nothing(folder, tmp_path, capsys, monkeypatch):
+    place = tmp_path / "scans"
+    for path in folder.rglob("*.png"):
+        (place / path.parent.name).mkdir(parents=True, exist_ok=True)
+        (place / path.parent.name / path.name).write_bytes(path.read_bytes())
+    Image.new("RGB", (9, 12), "red").save(place / "sick" / "odd.png")
+    (place / "sick" / "cut.png").write_bytes((place / "sick" / "0.png").read_bytes()[:60])
+    (place / "healthy" / "again.png").write_bytes((place / "sick" / "0.png").read_bytes())
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(folder.parent))
+    run("fit-images", "scans", "--dry-run", "--quiet")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert [path.name for path in folder.parent.iterdir()] == ["scans"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "82 pictures: 61 'healthy', 21 'sick'",
+        "pixels, wide and high: 81 of 8 x 8, 1 of 9 x 12",
+    ]
+    notes = "\n".join(lines[2:])
+    assert "broken files are an error unless skip_broken" in notes
+    assert "left out: 1 broken (sick/cut.png: " in notes
+    assert "1 of them with several labels, to be checked (healthy/again.png = sick/0.png)" in notes
+    assert "2 sizes, 8 to 9 wide, are scaled to 32 x 32" in notes
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (("healthy", "ill"), "folder must have the labels 'healthy', 'sick' alone, found 'ill'"),
+        (("healthy",), "folder must have pictures of every label, found none of 'sick'"),
+    ],
+)
+def test_pictures_of_other_labels_do_not_judge_a_model(labels, said, fitted, tmp_path, capsys):
+    for label in labels:
+        write(tmp_path / label / "1.png", 80, np.random.default_rng(0))
+    with pytest.raises(SystemExit) as stop:
+        run("evaluate-images", fitted.folder, tmp_path)
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_to_judge_by_leaves_all_others_to_train_on(folder, tmp_path, capsys):
+    random, other = np.random.default_rng(7), tmp_path / "other"
+    for label, count, level in (("healthy", 8, 80), ("sick", 5, 110)):
+        for number in range(count):
+            write(other / label / f"{number}.png", level, random)
+    (other / "sick" / "again.png").write_bytes((folder / "sick" / "3.png").read_bytes())
+    out = tmp_path / "model"
+    options = [folder, "--out", out, "--store", tmp_path / "s", "--time-limit", "0.5", *SMALL]
+    run("fit-images", *options, "--test", other)
+    said = capsys.readouterr().out
+    assert "note: 1 picture not trained on: " in said
+    evaluation = Evaluation.read(out)
+    assert evaluation.parts["test"].counts == (8, 6)
+    both = np.add(evaluation.parts["train"].counts, evaluation.parts["valid"].counts)
+    assert both.tolist() == [60, 19]
+    run("evaluate-images", out, other, "--device", "cpu", "--quiet")
+    assert f"AUC {evaluation.auc.value:.4f}, " in capsys.readouterr().out
+    for more, found in (
+        (["--test", other, "--test-share", "0.3"], "test_share must not be given with test"),
+        (["--test", tmp_path / "none"], "test must be a folder or a table of labels, found none"),
+        (["--test", folder], "source must have pictures of every label that are not those"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            run("fit-images", *options, *more)
+        assert stop.value.code == 2
+        assert found in capsys.readouterr().err
 
 
 def test_several_classes(folder, tmp_path):
@@ -233,6 +370,59 @@ def test_bad_input_is_one_line(arguments, said, folder, tmp_path, capsys, monkey
     assert error[0].startswith("aucmax: error: ")
     assert said in error[0]
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--out", "file/model"], "out must be a folder that can be written to, found "),
+        (["--out", "/proc/none/model"], "/proc/none/model.unfinished: No such file or directory"),
+        (["--store", "/proc/none"], "store must be a folder that can be written to, found /proc"),
+        (["--store", "file/store"], "file/store: Not a directory"),
+        (["--store", "file"], "store must be a folder, found the file file"),
+        (["--store", "mine"], "an empty one or one of decoded pictures, found 'notes.txt' in mine"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(options, said, folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    with pytest.raises(SystemExit) as stop:
+        run("fit-images", folder, "--out", "model", "--store", "store", *options, *SMALL)
+    error = capsys.readouterr().err.strip().splitlines()
+    assert (stop.value.code, len(error)) == (2, 1)
+    assert said in error[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "mine"]
+
+
+def test_predictions_make_their_folder_or_say_that_they_cannot(fitted, folder, tmp_path, capsys):
+    run("predict-images", fitted.folder, folder / "sick", "--out", tmp_path / "a" / "b" / "p.csv")
+    assert (tmp_path / "a" / "b" / "p.csv").exists()
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        run("predict-images", fitted.folder, folder / "sick", "--out", "/proc/none/p.csv")
+    assert stop.value.code == 2
+    assert "its folder, must be a folder that can be written to" in capsys.readouterr().err
+
+
+def test_dicom_is_said_to_be_converted(fitted, tmp_path, capsys):
+    for label in ("healthy", "sick"):
+        (tmp_path / "scans" / label).mkdir(parents=True)
+        (tmp_path / "scans" / label / "1.dcm").write_bytes(bytes(128) + b"DICM" + bytes(40))
+    table = tmp_path / "labels.csv"
+    table.write_text("file,label\nhealthy/1.dcm,0\nsick/1.dcm,1\n", encoding="utf-8")
+    of_table = [table, "--images", tmp_path / "scans", "--target", "label"]
+    for given_source, said in (
+        ([tmp_path / "scans"], "found 2 .dcm in "),
+        (of_table, "2 broken (healthy/1.dcm: DICOM, which is to be written as PNG first"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            run("fit-images", *given_source, "--out", tmp_path / "model", *SMALL)
+        assert stop.value.code == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert said in error
+        assert "for example with pydicom" in error
 
 
 def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(fitted, folder, tmp_path):

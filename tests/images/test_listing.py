@@ -290,11 +290,31 @@ def test_a_picture_listed_twice_is_kept_once(images):
         ("file,label,w\nimg1,a,inf\nimg2,b,1\n", {"weight": "w"}, "found 'inf' in row 1 of 'w'"),
         ("file,label,w\nimg1,a,x\nimg2,b,1\n", {"weight": "w"}, "found 'x' in row 1 of 'w'"),
         ("file,label,w\nimg1,a,0\nimg2,b,0\n", {"weight": "w"}, "weight must be above 0 in some"),
+        ("file;label;w\nimg1;a;1,5\nimg2;b;0.5\n", {"weight": "w"}, "found '1,5' in row 1 of 'w'"),
+        ("file;label;w\nimg1;a;1,500\nimg2;b;2\n", {"weight": "w"}, "found '1,500' in 'w', whose"),
     ],
 )  # fmt: skip
 def test_tables_that_cannot_be_used(images, text, options, message):
     with pytest.raises(ValueError, match=exactly(message)):
         listed_from(images, text, **options)
+
+
+def test_weights_may_have_decimal_commas(images):
+    text = "file;label;w\nimg1;a;1,500\nimg2;b;2\nimg3;b;,25\n"
+    listed = listed_from(images, text, weight="w")
+    assert listed.weight.tolist() == [1.5, 2, 0.25]
+    assert note(listed, "weights written with a decimal comma: 2")
+
+
+def test_suffixes_may_differ_in_case(images):
+    listed = listed_from(images, "file,label\nimg1.PNG,a\ndeep/img7.Jpg,b\nimg2.png,b\n")
+    assert listed.names == ("img1.png", "deep/img7.jpg", "img2.png")
+    assert note(listed, "files listed with a suffix that differs in case: 2")
+    with pytest.raises(ValueError, match=r"that are not there: 'IMG3.png', 'img3.jpg'"):
+        listed_from(images, "file,label\nIMG3.png,a\nimg3.jpg,a\nimg2.png,b\n")
+    touch(images, "img2.PNG")
+    with pytest.raises(ValueError, match=r"one file, found 'img2.PNG', 'img2.png' for 'img2.Png'"):
+        listed_from(images, "file,label\nimg2.Png,a\nimg1.png,b\n")
 
 
 def test_a_name_without_suffix_that_fits_two_files(images):

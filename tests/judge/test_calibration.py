@@ -10,7 +10,14 @@ from sklearn.calibration import _sigmoid_calibration
 from sklearn.metrics import roc_auc_score
 
 from aucmax.judge import calibration
-from aucmax.judge.calibration import Platt, Temperature, fit_platt, fit_temperature, from_dict
+from aucmax.judge.calibration import (
+    Platt,
+    Temperature,
+    are_alike,
+    fit_platt,
+    fit_temperature,
+    from_dict,
+)
 
 RANDOM = np.random.default_rng(0)
 Y = (RANDOM.random(500) < 0.15).astype(int)
@@ -131,3 +138,14 @@ def test_several_labels_are_scaled_each_by_the_rows_that_know_it():
     columns = [platt(scores[:, k]) for k, platt in enumerate(expected)]
     np.testing.assert_array_equal(found(scores), np.stack(columns, axis=1))
     assert calibration.PerLabel.from_dict(found.to_dict()) == found
+
+
+def test_probabilities_that_are_nearly_the_same_are_told():
+    wrong = fit_platt(-S, Y)(-S)  # ranked the wrong way round
+    assert np.ptp(wrong) > 0
+    assert are_alike(wrong)
+    assert not are_alike(fit_platt(S, Y)(S))
+    assert are_alike(np.tile([0.2, 0.3, 0.5], (9, 1)))
+    assert not are_alike(np.array([[0.2, 0.3, 0.5], [0.3, 0.2, 0.5]]))
+    assert are_alike(np.zeros(3))
+    assert not are_alike(np.array([1e-6, 2e-6]))

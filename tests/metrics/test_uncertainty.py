@@ -94,6 +94,54 @@ def test_errors_within_groups_are_those_of_drawn_groups(rows):
     assert alike.standard_error == pytest.approx(mean.std(), rel=0.15)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("several", [False, True])
+def test_errors_of_rows_in_groups_are_those_of_drawn_groups(rows, weighted, several):
+    a, _, y, w = rows
+    random = np.random.default_rng(2)
+    y = np.where(random.uniform(size=480) < 0.2, 2, y) if several else y.astype(int)
+    a = a + 2 * random.standard_normal(40)[GROUPS] * (y > 0)  # some groups are easier
+    if several:
+        a = np.exp(np.stack([-a, 0 * a, a + (y == 2)], axis=1))
+        a = a / a.sum(axis=1, keepdims=True)
+    metric, interval = (
+        (metrics.hand_till, metrics.hand_till_interval)
+        if several
+        else (metrics.roc_auc, roc_auc_interval)
+    )
+    values, weight = [], w if weighted else None
+    for _ in range(200):
+        drawn = np.concatenate([np.flatnonzero(g == GROUPS) for g in random.choice(40, 40)])
+        values.append(metric(a[drawn], y[drawn], weight=w[drawn] if weighted else None))
+    found = interval(a, y, weight=weight, group=GROUPS)
+    apart = interval(a, y, weight=weight)
+    assert found.value == apart.value == pytest.approx(metric(a, y, weight=weight), rel=1e-12)
+    assert found.standard_error == pytest.approx(np.std(values), rel=0.2)
+    assert found.standard_error > 1.1 * apart.standard_error
+    alone = interval(a, y, weight=weight, group=np.arange(480) + 7)
+    assert alone == pytest.approx(apart, rel=1e-12)
+
+
+def test_intervals_of_rows_in_groups_cover_the_truth():
+    """Of 30 patients with 8 rows of one class each, where rows would seem to tell much more."""
+    random, group = np.random.default_rng(0), np.arange(240) // 8
+    y, truth = group % 3 == 0, NormalDist().cdf(1 / 2)  # a difference of 1, of deviation 2
+    held = np.zeros(2)
+    for _ in range(300):
+        scores = y + random.standard_normal(30)[group] + random.standard_normal(240)
+        for k, given_group in enumerate((group, None)):
+            found = roc_auc_interval(scores, y, group=given_group)
+            held[k] += found.low <= truth <= found.high
+    assert held[0] / 300 > 0.92
+    assert held[1] / 300 < 0.8
+
+
+def test_a_class_of_a_single_group_says_next_to_nothing():
+    found = roc_auc_interval([0.1, 0.2, 0.3, 0.25, 0.9], [0, 0, 0, 1, 1], group=[1, 2, 3, 4, 4])
+    assert found.standard_error == pytest.approx(math.sqrt(found.value * (1 - found.value)))
+    assert found.high - found.low > 0.9
+
+
 def test_a_single_group_says_next_to_nothing_of_others(rows):
     a, b, y, _ = rows
     found = metrics.grouped_auc_interval(a, y, np.zeros(480))

@@ -217,7 +217,7 @@ def test_the_bars_hold_every_row_on_its_side_of_the_threshold(share, threshold):
     assert figures.is_by_odds(rows.probability) == (share < 0.1)
     counts = rows.counts_at(threshold)
     sides = ((counts.missed, counts.hits), (counts.left_alone, counts.false_alarms))
-    for ax, expected in zip(painted(figures.histogram, rows).axes, sides, strict=True):
+    for ax, expected in zip(painted(figures.histogram, rows, "row").axes, sides, strict=True):
         cut = ax.lines[0].get_xdata()[0]
         heights = [[], []]
         for bar in ax.patches:

@@ -1,11 +1,11 @@
-"""``aucmax fit-images`` and ``predict-images``."""
+"""``aucmax fit-images``, ``predict-images`` and ``evaluate-images``."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -25,7 +25,13 @@ from aucmax.cli._options import (
     Threshold,
     named,
 )
-from aucmax.cli._words import say_all, say_predictions, summary
+from aucmax.cli._words import (
+    pictures_in_words,
+    say_all,
+    say_evaluation,
+    say_predictions,
+    summary,
+)
 from aucmax.train.objectives import ObjectiveName
 
 Source = Annotated[
@@ -35,6 +41,7 @@ Pictures = Annotated[
     Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR|FILE", help_behavior_hint="(required)")
 ]
 Weights = Annotated[Path | None, named("FILE")]
+Test = Annotated[Path | None, named("DIR|TABLE")]
 
 
 def fit_images(
@@ -58,12 +65,14 @@ def fit_images(
     color_jitter: float = 0.0,
     mixup: float = 0.0,
     threshold: Threshold = None,
+    test: Test = None,
     test_share: float = TEST_SHARE,
     time_limit: Seconds = None,
     seed: int = 0,
     device: str = "auto",
     threads: Count = None,
     quiet: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Train a model on pictures and say how good it is.
 
@@ -97,27 +106,37 @@ def fit_images(
         mixup: How much training pictures are blended with others of their class: 0.2 a little, 1
             evenly, 0 not at all.
         threshold: From which probability on a picture gets the positive label, as in aucmax fit.
-        test_share: Share of the pictures kept apart to judge the model by.
+        test: Pictures to judge the model by, as the source is: a folder, or a table with the same
+            columns. None of the source are then kept apart, and those of it that show the same as
+            one of these, or are of one's group, are not trained on.
+        test_share: Share of the pictures kept apart to judge the model by, without --test.
         time_limit: Seconds for training; decoding and the report come on top.
         seed: Of everything that is random.
         device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
         threads: At most so many cores; by default those that it may use.
         quiet: Show no progress and no notes, only the AUC and where the model is.
+        dry_run: Only say what is understood of the pictures. They are read, but nothing is kept.
     """
     from aucmax.images import fit_images as fit
+    from aucmax.images import preview_images
 
+    given: dict[str, Any] = {
+        "images": images, "path": path, "target": target, "positive": positive, "group": group,
+        "weight": weight, "test": test, "model": model, "weights": weights, "size": size,
+        "depth": depth, "skip_broken": skip_broken, "workers": threads, "progress": not quiet,
+    }  # fmt: skip
     with limited_cores(threads):
+        if dry_run:
+            print(pictures_in_words(preview_images(source, **given)))
+            return
         fitted = fit(
-            source, images=images, path=path, target=target, positive=positive, group=group,
-            weight=weight, out=out, store=store, model=model, weights=weights, size=size,
-            depth=depth, skip_broken=skip_broken, quality=quality, objective=objective,
+            source, **given, out=out, store=store, quality=quality, objective=objective,
             metric=metric, color_jitter=color_jitter, mixup=mixup,
             threshold=threshold or "balanced", test_share=test_share, time_limit=time_limit,
-            seed=seed, device=device, workers=threads, progress=not quiet,
-            command=shlex.join(["aucmax", *sys.argv[1:]]),
+            seed=seed, device=device, command=shlex.join(["aucmax", *sys.argv[1:]]),
         )  # fmt: skip
     if distributed.is_first():
-        say_all(fitted, summary(fitted.evaluation, "pictures"), quiet)
+        say_all(fitted, summary(fitted.evaluation), quiet)
 
 
 def predict_images(
@@ -149,3 +168,43 @@ def predict_images(
             model, source, out, threshold=threshold, skip_broken=skip_broken, device=device
         )
     say_predictions(text, notes, out, quiet)
+
+
+def evaluate_images(
+    model: Model,
+    source: Source,
+    images: Folder = None,
+    path: Annotated[str, named("COLUMN")] = "file",
+    target: Column = None,
+    group: Column = None,
+    weight: Column = None,
+    skip_broken: bool = False,
+    device: str = "auto",
+    threads: Count = None,
+    quiet: bool = False,
+) -> None:
+    """Judge a model on pictures with known labels.
+
+    Args:
+        model: The folder that aucmax fit-images made.
+        source: A folder that holds a folder of pictures per class, or a table (.csv) that names
+            files and their labels.
+        images: The folder that the table's files are in; by default the table's own.
+        path: The table's column of files.
+        target: The table's column of labels; by default the one that fit-images was told.
+        group: The table's column of what belongs together, such as patients: the interval takes
+            them as drawn whole.
+        weight: The table's column of how much each picture counts; by default all count alike.
+        skip_broken: Leave out files that cannot be read; otherwise they are an error.
+        device: cpu, cuda, cuda:1 or auto, which takes the GPU if there is one.
+        threads: At most so many cores; by default those that it may use.
+        quiet: Say nothing but the AUC.
+    """
+    from aucmax.images import evaluate_images as evaluate
+
+    with limited_cores(threads):
+        evaluation = evaluate(
+            model, source, images=images, path=path, target=target, group=group, weight=weight,
+            skip_broken=skip_broken, device=device,
+        )  # fmt: skip
+    say_evaluation(evaluation, quiet)

@@ -17,7 +17,7 @@ import tyro
 
 from aucmax import checks
 from aucmax.cli import _completion
-from aucmax.cli._images import fit_images, predict_images
+from aucmax.cli._images import evaluate_images, fit_images, predict_images
 from aucmax.cli._reproduce import reproduce
 from aucmax.cli._tables import demo, evaluate, export, fit, predict, report, tune
 from aucmax.processes import WorkerDiedError
@@ -31,6 +31,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "fit-images": fit_images,
     "predict-images": predict_images,
+    "evaluate-images": evaluate_images,
     "report": report,
     "export": export,
     "demo": demo,

@@ -32,19 +32,15 @@ from aucmax.cli._options import (
     named,
 )
 from aucmax.cli._words import (
-    aucs_in_words,
     in_words,
     preview_in_words,
     say_all,
+    say_evaluation,
     say_predictions,
     summary,
-    tell,
 )
 from aucmax.disk import read_json
-from aucmax.judge.binary import BinaryRows
-from aucmax.report import words
 from aucmax.tables.read_options import ReadOptions
-from aucmax.train.metrics import metric_in_records
 from aucmax.train.objectives import ObjectiveName
 
 
@@ -331,29 +327,7 @@ def evaluate(
         evaluation = evaluate_file(
             model, data, weight=weight, group=group, device=device, reading=reading
         )
-    if quiet:
-        print(*aucs_in_words(evaluation), sep="\n")
-        return
-    tell(evaluation.notes)
-    rows, labels = evaluation.rows, evaluation.labels
-    counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
-    print(f"{sum(rows.counts):,} rows: {counts}")
-    print(*aucs_in_words(evaluation), sep="\n")
-    if isinstance(rows, BinaryRows):
-        at, (negatives, positives) = rows.at_threshold, rows.counts
-        found, alone = f"{at.hits:,} of {positives:,}", f"{at.left_alone:,} of {negatives:,}"
-        if rows.weight is not None:
-            found = alone = "by weight"
-        print(f"average precision {rows.average_precision:.4f}")
-        of_model = metric_in_records(evaluation.metric)
-        if "@" in of_model.name and evaluation.score is not None:
-            print(f"{of_model.label} {evaluation.score:.4f}, which the model was chosen by")
-        print(
-            f"at the model's threshold: recall {at.recall:.3f} ({found}), "
-            f"specificity {at.specificity:.3f} ({alone})"
-        )
-    if not evaluation.is_enough:
-        print(words.too_few(evaluation, repr))
+    say_evaluation(evaluation, quiet)
 
 
 def report(model: Model) -> None:

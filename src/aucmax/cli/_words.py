@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aucmax.judge.binary import BinaryRows
+from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation, Part, compare_aucs
 from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
@@ -15,6 +16,7 @@ from aucmax.report import words
 from aucmax.train.metrics import ROC_AUC, metric_in_records
 
 if TYPE_CHECKING:
+    from aucmax.images.fit import Preview as PicturePreview
     from aucmax.judge.evaluation import Column as ColumnRecord
     from aucmax.report.model_folder import Fitted
     from aucmax.tables import Preview, Tuning
@@ -44,8 +46,36 @@ def say_predictions(text: str | None, notes: Sequence[str], out: Path | None, qu
         print(counts, file=sys.stderr)
 
 
-def summary(evaluation: Evaluation, what: str = "rows") -> str:
-    """What a person wants to know first; ``what`` names that which is judged."""
+def say_evaluation(evaluation: Evaluation, quiet: bool) -> None:
+    """How good a model is on others than fit had."""
+    if quiet:
+        print(*aucs_in_words(evaluation), sep="\n")
+        return
+    tell(evaluation.notes)
+    rows, labels = evaluation.rows, evaluation.labels
+    counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
+    print(f"{sum(rows.counts):,} {evaluation.noun}s: {counts}")
+    print(*aucs_in_words(evaluation), sep="\n")
+    if isinstance(rows, BinaryRows):
+        at, (negatives, positives) = rows.at_threshold, rows.counts
+        found, alone = f"{at.hits:,} of {positives:,}", f"{at.left_alone:,} of {negatives:,}"
+        if rows.weight is not None:
+            found = alone = "by weight"
+        print(f"average precision {rows.average_precision:.4f}")
+        of_model = metric_in_records(evaluation.metric)
+        if "@" in of_model.name and evaluation.score is not None:
+            print(f"{of_model.label} {evaluation.score:.4f}, which the model was chosen by")
+        print(
+            f"at the model's threshold: recall {at.recall:.3f} ({found}), "
+            f"specificity {at.specificity:.3f} ({alone})"
+        )
+    if not evaluation.is_enough:
+        print(words.too_few(evaluation, repr))
+
+
+def summary(evaluation: Evaluation) -> str:
+    """What a person wants to know first."""
+    what = f"{evaluation.noun}s"
     parts = {"valid": Part(0), **evaluation.parts}
     train, valid, test = (parts[part].rows for part in ("train", "valid", "test"))
     described = train + valid if evaluation.parts["train"].counts else None
@@ -90,6 +120,11 @@ def summary(evaluation: Evaluation, what: str = "rows") -> str:
             lines.append(_against(x.name, *aucs, x.p_value, within))
     if not evaluation.is_enough:
         lines.append(words.too_few(evaluation, repr))
+    if are_alike(evaluation.probability):
+        lines.append(
+            f"all {what} to judge by get nearly the same probability: the ranking did not hold for "
+            f"what the probabilities were fitted to, so that no threshold tells {what} apart"
+        )
     if isinstance(rows, BinaryRows):
         by = f"{what} to {'stop by' if valid else 'train on'}"
         by += ", out of fold" * evaluation.is_cross_fitted
@@ -154,6 +189,24 @@ def preview_in_words(preview: Preview) -> str:
     counts = ", ".join(f"{n:,} {label!r}" for label, n in preview.labels.items())
     lines = [*columns_in_words(preview.columns, rows), "", f"{rows:,} rows: {counts}"]
     return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
+
+
+def pictures_in_words(preview: PicturePreview) -> str:
+    """What is understood of pictures."""
+    lines = []
+    for which, labels in (("", preview.labels), (" to judge by", preview.test)):
+        if labels:
+            counts = ", ".join(f"{n:,} {label!r}" for label, n in labels.items())
+            lines.append(f"{sum(labels.values()):,} pictures{which}: {counts}")
+    some = [f"{n:,} of {w} x {h}" for (w, h), n in [*preview.sizes.items()][:MOST_SIZES]]
+    if (more := len(preview.sizes) - MOST_SIZES) > 0:
+        some.append(f"and {more:,} more")
+    lines.append(f"pixels, wide and high: {', '.join(some)}")
+    return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
+
+
+MOST_SIZES = 5
+"""Of pictures, that are listed."""
 
 
 def in_words(tuning: Tuning, within: bool = False) -> str:

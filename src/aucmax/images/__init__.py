@@ -3,7 +3,8 @@
 1. Which files there are and their labels (``listing``), decoded once (``reading``, ``store``).
 2. What shows the same (``duplicates``) or belongs together is kept on one side (``split``).
 3. A network (``networks``), trained by :func:`aucmax.fit` (``classifier``).
-4. The model's folder with its report, which shows pictures (``fit``, ``sheets``); ``predict``.
+4. The model's folder with its report, which shows pictures (``fit``, ``sheets``).
+5. What is done with it: ``predict``, ``evaluate``, ``export``.
 """
 
 from importlib import import_module
@@ -11,16 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aucmax.images.classifier import ImageClassifier as ImageClassifier
+    from aucmax.images.evaluate import evaluate_images as evaluate_images
     from aucmax.images.export import export_onnx as export_onnx
     from aucmax.images.fit import fit_images as fit_images
+    from aucmax.images.fit import preview_images as preview_images
     from aucmax.images.predict import predict_images as predict_images
     from aucmax.images.sheets import write_report as write_report
 
 _NAMES = {
     "ImageClassifier": "classifier",
+    "evaluate_images": "evaluate",
     "export_onnx": "export",
     "fit_images": "fit",
     "predict_images": "predict",
+    "preview_images": "fit",
     "write_report": "sheets",
 }
 """Of each name its module; loaded when first used, so that what decodes needs little."""

@@ -33,6 +33,11 @@ AT_ONCE = 256
 _GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
+def file_digest(content: bytes) -> str:
+    """32 hexadecimal digits, the same for files of the same bytes."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
 def perceptual_hashes(pixels: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """64 bits of each picture that hardly change when it is resized, written anew or brightened.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from aucmax import checks, disk, distributed
 from aucmax.images import sheets
 from aucmax.images.classifier import ImageClassifier, in_words, same
-from aucmax.images.listing import SUFFIXES, Listed, list_folder, list_labels
+from aucmax.images.listing import Listed, list_source
 from aucmax.images.split import Rows, join, keep_apart
 from aucmax.images.store import Store
 from aucmax.judge.evaluation import Evaluation, Part, versions
@@ -27,6 +29,7 @@ from aucmax.train.options import find_device
 
 MOST_NAMED = 10
 """Sets of the same picture with several labels that are named."""
+TEST_SHARE = 0.2
 MAY_DIFFER = ("workers", "verbose", "time_limit", "threshold", "store")
 """Options of the classifier that do not decide what its training comes to."""
 
@@ -42,7 +45,8 @@ def fit_images(
     weight: str | None = None,
     out: str | Path | None = None,
     store: str | Path | None = None,
-    test_share: float = 0.2,
+    test: str | Path | None = None,
+    test_share: float = TEST_SHARE,
     seed: int = 0,
     command: str = "",
     progress: bool = True,
@@ -65,7 +69,10 @@ def fit_images(
         out: folder for the model; None for the source's name with "-model".
         store: folder for the decoded pictures; None for the source's name with "-pictures",
             beside it.
-        test_share: share of the pictures kept apart to judge by.
+        test: pictures to judge by, as ``source`` is: a folder, or a table with the same columns;
+            none of ``source`` are then kept apart, and those of it that show the same as a picture
+            there, or are of a group there, are not trained on.
+        test_share: share of the pictures kept apart to judge by, if ``test`` does not say which.
         seed: of everything.
         command: what was typed, for the report.
         progress: whether to show bars.
@@ -79,8 +86,13 @@ def fit_images(
     """
     checks.count("seed", seed, least=0)
     checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
+    if test is not None and test_share != TEST_SHARE:
+        raise ValueError(f"test_share must not be given with test, found {test_share}")
     source = Path(source)
-    listed = _list(source, images, path, target, positive, group, weight)
+    listed, judges = _list(
+        source, test, positive, images=None if images is None else Path(images), path=path,
+        target=target, group=group, weight=weight,
+    )  # fmt: skip
     folder = Path(out or f"{_name(source)}-model").resolve()
     model = ImageClassifier(
         **{"threshold": "balanced", **options}, store=store or default_store(source),
@@ -90,6 +102,7 @@ def fit_images(
     settings = {
         **{k: v for k, v in options.items() if k not in MAY_DIFFER}, "command": "fit-images",
         "labels": _digest(listed), "test_share": test_share, "seed": seed,
+        "judges": judges,
         "device": find_device(model.device).type,  # decides the precision
     }  # fmt: skip
     if model.weights is not None:
@@ -101,8 +114,8 @@ def fit_images(
     ):
         content = hashlib.sha256(kept.digests.tobytes()).hexdigest()[:12]
         evaluation, shown = _fit(
-            model, kept, listed, test_share, seed, work / f"{content}-{model.size_}",
-            target=target or source.name, group=group, weight=weight, command=command,
+            model, kept, listed, judges or test_share, seed, work / f"{content}-{model.size_}",
+            target=target or _named(source, listed), group=group, weight=weight, command=command,
         )  # fmt: skip
         distributed.gather_objects(None)  # the first removes what others may still read
         replaced = None
@@ -118,37 +131,107 @@ def _fit(
     model: ImageClassifier,
     store: Store,
     listed: Listed,
-    test_share: float,
+    judges: int | float,
     seed: int,
     work: Path,
     *,
     group: str | None,
     **about: Any,
 ) -> tuple[Evaluation, sheets.Sheets]:
-    """Train the model on some pictures, and judge it by the others."""
-    used = np.setdiff1d(np.arange(len(listed.files)), [*store.broken])
-    notes = [*listed.notes, *_about(store, listed, used, model)]
-    if listed.weight is not None:
-        counted = used[listed.weight[used] > 0]
-        if len(counted) < len(used):
-            notes.append(f"{plural(len(used) - len(counted), 'picture')} of weight 0 left out")
-        used = counted
-    place = {label: number for number, label in enumerate(listed.classes)}
-    classes = np.array([place[label] for label in listed.labels])
-    together = _together(store, listed, used, classes[used], notes)
+    """Train the model on some pictures, and judge it by the others: the last, or a share."""
+    notes = [*listed.notes]
+    used, classes, together = _usable(model, store, listed, notes)
     model.classes_ = np.array(listed.classes)
-    train, test = keep_apart(classes[used], together, test_share, seed, listed.classes)
+    if isinstance(judges, int):
+        train, test = _given_apart(used >= len(listed.files) - judges, together, notes)
+        _check_labels("test", "that can be read and count", classes[used[test]], listed.classes)
+        others = "that are not those to judge by"
+        _check_labels("source", others, classes[used[train]], listed.classes)
+    else:
+        train, test = keep_apart(classes[used], together, judges, seed, listed.classes)
     weights = None if listed.weight is None else listed.weight[used[train]]
     model.train_on(store.pixels, used[train], classes[used[train]], weights, together[train], work)
     scores = model.score_rows(store.pixels, used[test])
     if group is not None:
         notes.append(
-            f"no {group!r} is on both sides of a split; the interval takes pictures as drawn one "
-            f"by one, and is too narrow where those of one are alike"
+            f"no {group!r} is on both sides of a split, and the interval of the AUC takes each as "
+            f"drawn whole; intervals of shares take pictures one by one, and are too narrow where "
+            f"those of one are alike"
         )
-    evaluation = _judge(model, listed, scores, used[test], classes[used[test]], notes, **about)
-    names = [listed.names[k] for k in used[test]]
-    return evaluation, sheets.make(model, store.pixels, used[test], names, evaluation)
+    evaluation = _judge(
+        model, listed, scores, used[test], classes[used[test]], together[test], notes, **about
+    )
+    fitted_to = frozenset(digest.decode() for digest in store.digests[used[train]].tolist())
+    return evaluation, sheets.make(model, store, listed, used[test], evaluation, fitted_to)
+
+
+class Preview(NamedTuple):
+    """What is understood of pictures before anything is trained.
+
+    Attributes:
+        labels: how many pictures have each, the negative first of two.
+        test: the same of those given to judge by; none if a share is kept apart.
+        sizes: how many pictures are so wide and high, the most frequent first.
+        notes: what a person should know.
+    """
+
+    labels: dict[str, int]
+    test: dict[str, int]
+    sizes: dict[tuple[int, int], int]
+    notes: tuple[str, ...]
+
+
+def preview_images(
+    source: str | Path,
+    *,
+    images: str | Path | None = None,
+    path: str = "file",
+    target: str | None = None,
+    positive: str | None = None,
+    group: str | None = None,
+    weight: str | None = None,
+    test: str | Path | None = None,
+    skip_broken: bool = False,
+    progress: bool = True,
+    **options: Any,
+) -> Preview:
+    """Say what is understood of pictures, and train nothing.
+
+    All of them are decoded, so that broken ones and copies are found, but nothing is kept.
+
+    Args:
+        source: as in :func:`fit_images`, as are ``images`` to ``test``.
+        images: likewise.
+        path: likewise.
+        target: likewise.
+        positive: likewise.
+        group: likewise.
+        weight: likewise.
+        test: likewise.
+        skip_broken: whether to leave out files that cannot be read; they are noted in any case.
+        progress: whether to show a bar.
+        options: more arguments of :class:`aucmax.ImageClassifier`, such as ``size``.
+    """
+    listed, judges = _list(
+        Path(source), test, positive, images=None if images is None else Path(images), path=path,
+        target=target, group=group, weight=weight,
+    )  # fmt: skip
+    model = ImageClassifier(**options, skip_broken=True, verbose=progress)
+    notes = [*listed.notes]
+    with model.opened_store(listed.files) as store:
+        if store.broken and not skip_broken:
+            notes.append("broken files are an error unless skip_broken leaves them out")
+        used, classes, together = _usable(model, store, listed, notes)
+        of_test = used >= len(listed.files) - judges
+        if judges:
+            _given_apart(of_test, together, notes)
+        sizes = Counter(zip(store.widths[used].tolist(), store.heights[used].tolist(), strict=True))
+    counts = [
+        np.bincount(classes[used[part]], minlength=len(listed.classes)).tolist()
+        for part in (~of_test, of_test)
+    ]
+    labels, tested = (dict(zip(listed.classes, each, strict=True)) for each in counts)
+    return Preview(labels, tested if judges else {}, dict(sizes.most_common()), tuple(notes))
 
 
 def default_store(source: Path) -> Path:
@@ -163,32 +246,53 @@ def _name(source: Path) -> str:
 
 
 def _list(
-    source: Path,
-    images: str | Path | None,
-    path: str,
-    target: str | None,
-    positive: str | None,
-    group: str | None,
-    weight: str | None,
-) -> Listed:
-    """A folder says its labels by its folders, a table in a column."""
-    if source.is_dir():
-        given = {"images": images, "target": target, "group": group, "weight": weight}
-        if wrong := [name for name, value in given.items() if value is not None]:
-            raise ValueError(
-                f"{wrong[0]} must go with a table of labels, found it with the folder {source}"
-            )
-        return list_folder(source, positive=positive)
-    if not source.is_file():
-        raise ValueError(f"source must be a folder or a table of labels, found none at {source}")
-    if source.suffix.lower() in SUFFIXES:
-        raise ValueError(f"source must be a folder or a table of labels, found a picture, {source}")
-    if target is None:
-        raise ValueError(f"target must name the column of labels in {source}, found none")
-    where = source.parent if images is None else Path(images)
-    return list_labels(
-        source, where, path=path, target=target, positive=positive, group=group, weight=weight
-    )
+    source: Path, test: str | Path | None, positive: str | None, **columns: Any
+) -> tuple[Listed, int]:
+    """The pictures, last those that were given to judge by, and how many these are."""
+    listed = list_source(source, positive=positive, **columns)
+    if test is None:
+        return listed, 0
+    given = _list_test(Path(test), source, listed.classes, columns)
+    return listed.and_also(given), len(given.files)
+
+
+def _list_test(test: Path, source: Path, classes: Sequence[str], columns: Any) -> Listed:
+    """Pictures to judge by, named so that they are told from those to train on."""
+    if test.exists() and test.is_dir() != source.is_dir():
+        kind = "a folder" if source.is_dir() else "a table of labels"
+        raise ValueError(f"test must be {kind}, as {source} is, found {test}")
+    if not test.exists():
+        raise ValueError(f"test must be a folder or a table of labels, found none at {test}")
+    listed = list_source(test, classes=classes, **columns)
+    names = listed.names
+    if test.is_dir():
+        names = tuple(f"{test.resolve().name}/{name}" for name in names)
+    return listed._replace(names=names, notes=tuple(f"{test}: {note}" for note in listed.notes))
+
+
+def _given_apart(judges: NDArray[np.bool_], together: Rows, notes: list[str]) -> tuple[Rows, Rows]:
+    """Rows to train on, and those that were given to judge by; no set is cut."""
+    known = ~judges & np.isin(together, together[judges])
+    if known.any():
+        notes.append(
+            f"{plural(int(known.sum()), 'picture')} not trained on: what they show, or their "
+            f"group, is among the pictures to judge by"
+        )
+    return np.flatnonzero(~judges & ~known), np.flatnonzero(judges)
+
+
+def _check_labels(argument: str, which: str, classes: Rows, labels: Sequence[str]) -> None:
+    counts = np.bincount(classes, minlength=len(labels))
+    if not counts.all():
+        raise ValueError(
+            f"{argument} must have pictures of every label {which}, found none of "
+            f"{labels[int(counts.argmin())]!r}"
+        )
+
+
+def _named(source: Path, listed: Listed) -> str:
+    """What is predicted, where no column names it: the positive label, or what the folder holds."""
+    return listed.classes[1] if len(listed.classes) == 2 else source.resolve().name
 
 
 def _digest(listed: Listed) -> str:
@@ -196,6 +300,22 @@ def _digest(listed: Listed) -> str:
     rows = [listed.names, listed.labels, listed.classes, listed.group]
     rows.append(None if listed.weight is None else tuple(listed.weight.tolist()))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _usable(
+    model: ImageClassifier, store: Store, listed: Listed, notes: list[str]
+) -> tuple[Rows, Rows, Rows]:
+    """Rows that are used, the classes of all, and the sets of those used that no split cuts."""
+    used = np.setdiff1d(np.arange(len(listed.files)), [*store.broken])
+    notes += _about(store, listed, used, model)
+    if listed.weight is not None:
+        counted = used[listed.weight[used] > 0]
+        if len(counted) < len(used):
+            notes.append(f"{plural(len(used) - len(counted), 'picture')} of weight 0 left out")
+        used = counted
+    place = {label: number for number, label in enumerate(listed.classes)}
+    classes = np.array([place[label] for label in listed.labels])
+    return used, classes, _together(store, listed, used, classes[used], notes)
 
 
 def _together(store: Store, listed: Listed, used: Rows, classes: Rows, notes: list[str]) -> Rows:
@@ -258,6 +378,7 @@ def _judge(
     scores: NDArray[np.float64],
     rows: Rows,
     classes: Rows,
+    together: Rows,
     notes: list[str],
     *,
     target: str,
@@ -274,7 +395,9 @@ def _judge(
         parts={part: Part(sum(each), tuple(each)) for part, each in counts.items()},
         probability=probability,
         classes=classes,
-        auc=Interval.of_auc(scores if scores.ndim == 1 else probability, classes, weight=weights),
+        auc=Interval.of_auc(
+            scores if scores.ndim == 1 else probability, classes, weight=weights, group=together
+        ),
         threshold=float(model.threshold_) if len(listed.classes) == 2 else None,
         threshold_rule=str(Rule.read(model.threshold)),
         history=tuple(plain(record) for record in model.history_),
@@ -286,6 +409,7 @@ def _judge(
         weight=weights,
         weight_column=weight,
         files=_digest(listed),
+        noun="picture",
     )
 
 

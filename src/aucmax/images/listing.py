@@ -23,11 +23,14 @@ from numpy.typing import NDArray
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".tif", ".tiff", ".gif", ".bmp")
 """What names of pictures end in, in any case."""
 
+DICOM = (".dcm", ".dicom", ".ima")
+
 MISSING = ("", "nan", "<na>", "#n/a", "na", "n/a", "null", "?")
 """What stands for a missing value, in lower case, the surest first."""
 
 MOST_CLASSES = 100
 MOST_SHOWN = 10
+DECIMAL_COMMA, THOUSANDS = re.compile(r"\d*,\d+"), re.compile(r"[1-9]\d{0,2},\d{3}")
 NUMBER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.(\d*?)0*)?")
 
 
@@ -52,8 +55,73 @@ class Listed(NamedTuple):
     weight: NDArray[np.float64] | None
     notes: tuple[str, ...]
 
+    def and_also(self, others: Listed) -> Listed:
+        """These pictures, then others of the same classes and columns."""
+        group = weight = None
+        if self.group is not None and others.group is not None:
+            group = (*self.group, *others.group)
+        if self.weight is not None and others.weight is not None:
+            weight = np.concatenate([self.weight, others.weight])
+        return Listed(
+            files=self.files + others.files,
+            names=self.names + others.names,
+            labels=self.labels + others.labels,
+            classes=self.classes,
+            group=group,
+            weight=weight,
+            notes=self.notes + others.notes,
+        )
 
-def list_folder(folder: Path, *, positive: str | None = None) -> Listed:
+
+def list_source(
+    source: Path,
+    *,
+    images: Path | None = None,
+    path: str = "file",
+    target: str | None = None,
+    group: str | None = None,
+    weight: str | None = None,
+    positive: str | None = None,
+    classes: Sequence[str] = (),
+) -> Listed:
+    """The pictures of a folder, which says their labels by its folders, or of a table of labels.
+
+    Args:
+        source: the folder, see :func:`list_folder`, or the table, see :func:`list_labels`, which
+            alone takes the options from ``images`` to ``weight``.
+        images: the folder of the table's files; None for that of the table.
+        path: its column of files.
+        target: its column of labels.
+        group: its column of groups.
+        weight: its column of weights.
+        positive: the label of the positives, of two; None takes the rarer.
+        classes: see :func:`list_folder`.
+
+    Raises:
+        ValueError: if the source is neither, or cannot be used.
+    """
+    if source.is_dir():
+        given = {"images": images, "target": target, "group": group, "weight": weight}
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise ValueError(
+                f"{wrong[0]} must go with a table of labels, found it with the folder {source}"
+            )
+        return list_folder(source, positive=positive, classes=classes)
+    if not source.is_file():
+        raise ValueError(f"source must be a folder or a table of labels, found none at {source}")
+    if source.suffix.lower() in SUFFIXES:
+        raise ValueError(f"source must be a folder or a table of labels, found a picture, {source}")
+    if target is None:
+        raise ValueError(f"target must name the column of labels in {source}, found none")
+    return list_labels(
+        source, source.parent if images is None else images, path=path, target=target,
+        positive=positive, group=group, weight=weight, classes=classes,
+    )  # fmt: skip
+
+
+def list_folder(
+    folder: Path, *, positive: str | None = None, classes: Sequence[str] = ()
+) -> Listed:
     """The pictures of a folder that has a folder for each class, at any depth below it.
 
     They come as people count: img2 before img10.
@@ -61,6 +129,8 @@ def list_folder(folder: Path, *, positive: str | None = None) -> Listed:
     Args:
         folder: that holds a folder for each class, named as the label.
         positive: the label of the positives, of two; None takes the rarer.
+        classes: those of other pictures, all of which must be there, and no others; none if the
+            folder's own are to be found.
 
     Raises:
         ValueError: if there are no pictures, or there is one class alone.
@@ -89,12 +159,12 @@ def list_folder(folder: Path, *, positive: str | None = None) -> Listed:
     words = [_readable(name.split("/", 1)[0]) for name in inside]
     if empty := _folders(folder) - set(words):
         notes.append(f"no picture in {_some(sorted(empty, key=_natural))}")
-    labels = _join_spellings(words, notes)
+    labels = _join_spellings(words, notes, classes)
     return Listed(
         files=tuple(folder / name for name in inside),
         names=tuple(map(_readable, inside)),
         labels=tuple(labels),
-        classes=_order_classes("folder", labels, positive, notes),
+        classes=_find_classes("folder", folder, labels, classes, positive, notes),
         group=None,
         weight=None,
         notes=tuple(notes),
@@ -110,17 +180,20 @@ def list_labels(
     positive: str | None = None,
     group: str | None = None,
     weight: str | None = None,
+    classes: Sequence[str] = (),
 ) -> Listed:
     r"""The pictures that a table names, in its order.
 
     Args:
         labels: the table: CSV with commas, semicolons or tabs, and a header.
         images: the folder of the pictures.
-        path: the column of files, below ``images`` or absolute; suffixes may be left out.
+        path: the column of files, below ``images`` or absolute; suffixes may be left out,
+            or differ in case.
         target: the column of labels.
         positive: the label of the positives, of two; None takes the rarer.
         group: the column that says which pictures belong together, such as the patient.
         weight: the column of weights.
+        classes: see :func:`list_folder`.
 
     Raises:
         ValueError: if a column or a file is not there, a value cannot be used, a picture has two
@@ -144,12 +217,14 @@ def list_labels(
     if not images.is_dir():
         raise ValueError(f"images must be a folder, found {str(images)!r}, which is none")
     notes: list[str] = []
-    columns["target"] = _leave_missing_out(columns["target"], target, notes)
+    columns["target"] = _leave_missing_out(columns["target"], target, classes, notes)
     there = [row for row, word in enumerate(columns["target"]) if word]
     _check_groups(columns.get("group"), there, group)
-    _check_weights(columns.get("weight"), there, weight)
+    if weight is not None:
+        columns["weight"] = _with_points(columns["weight"], there, weight, notes)
+        _check_weights(columns["weight"], there, weight)
     columns = {option: [values[row] for row in there] for option, values in columns.items()}
-    columns["target"] = _join_spellings(columns["target"], notes)
+    columns["target"] = _join_spellings(columns["target"], notes, classes)
     names = _find_files(columns.pop("path"), images, notes)
     first = _first_rows(names, columns, notes)
     known = {option: tuple(values[row] for row in first) for option, values in columns.items()}
@@ -157,7 +232,7 @@ def list_labels(
         files=tuple(images / names[row] for row in first),
         names=tuple(_readable(names[row]) for row in first),
         labels=known["target"],
-        classes=_order_classes("target", known["target"], positive, notes),
+        classes=_find_classes("target", labels, known["target"], classes, positive, notes),
         group=known.get("group"),
         weight=np.array(known["weight"], np.float64) if weight is not None else None,
         notes=tuple(notes),
@@ -201,6 +276,12 @@ def _pictures(argument: str, folder: Path) -> tuple[list[str], list[str]]:
             f"{argument} must be readable, found {error.filename!r}: {error.strerror}"
         ) from None
     others = ", ".join(f"{number:,} {kind}" for kind, number in sorted(skipped.items()))
+    if not names and not skipped.keys().isdisjoint(DICOM):
+        raise ValueError(
+            f"{argument} must hold pictures ({', '.join(SUFFIXES)}), found {others} in {folder}: "
+            f"DICOM is not read, since the window of grey levels is yours to choose; write PNG "
+            f"files, for example with pydicom"
+        )
     if not names:
         raise ValueError(
             f"{argument} must hold pictures ({', '.join(SUFFIXES)}), found {others or 'nothing'} "
@@ -331,9 +412,24 @@ def _check_groups(values: Sequence[str] | None, rows: Sequence[int], name: str |
         )
 
 
-def _check_weights(values: Sequence[str] | None, rows: Sequence[int], name: str | None) -> None:
-    if values is None:
-        return
+def _with_points(
+    values: Sequence[str], rows: Sequence[int], name: str, notes: list[str]
+) -> list[str]:
+    """Weights with decimal points where they have commas, if these cannot be anything else."""
+    written = [values[row] for row in rows if "," in values[row]]
+    clear = all(DECIMAL_COMMA.fullmatch(x) for x in written) and not any("." in x for x in values)
+    if not written or not clear:
+        return list(values)
+    if all(THOUSANDS.fullmatch(value) for value in written):
+        raise ValueError(
+            f"weight must be a column of numbers that are clear, found {written[0]!r} in {name!r}, "
+            f"whose comma may be a decimal one or between thousands: write a point, or nothing"
+        )
+    notes.append(f"weights written with a decimal comma: {len(written):,}")
+    return [value.replace(",", ".") for value in values]
+
+
+def _check_weights(values: Sequence[str], rows: Sequence[int], name: str) -> None:
     for row in rows:
         if not 0 <= _number(values[row]) < math.inf:
             raise ValueError(
@@ -356,16 +452,21 @@ def _find_files(values: Sequence[str], images: Path, notes: list[str]) -> list[s
     """The name, relative to the folder if it is below it, of each file; all must be there."""
     below = os.path.abspath(images) + os.sep
     pictures_of = cache(_pictures_by_stem)
-    names, lost, completed = [], [], 0
+    names, lost, completed, respelled = [], [], 0, 0
     for value in values:
         name = os.path.normpath(value).removeprefix(below)
         if not os.path.isfile(os.path.join(images, name)):
             start, stem = os.path.split(name)
             fitting = pictures_of(images / start).get(stem, [])
+            if not fitting:
+                others = pictures_of(images / start).get(os.path.splitext(stem)[0], [])
+                fitting = [other for other in others if other.lower() == stem.lower()]
+                respelled += len(fitting)
+            else:
+                completed += len(fitting)
             if len(fitting) > 1:
                 raise ValueError(f"path must name one file, found {_some(fitting)} for {value!r}")
             lost += [] if fitting else [value]
-            completed += len(fitting)
             name = os.path.join(start, *fitting)
         names.append(name)
     if lost:
@@ -375,6 +476,8 @@ def _find_files(values: Sequence[str], images: Path, notes: list[str]) -> list[s
         )
     if completed:
         notes.append(f"files listed without their suffix: {completed:,}")
+    if respelled:
+        notes.append(f"files listed with a suffix that differs in case: {respelled:,}")
     return names
 
 
@@ -409,12 +512,14 @@ def _first_rows(
 # ---- Labels --------------------------------------------------------------------------------------
 
 
-def _leave_missing_out(words: Sequence[str], target: str, notes: list[str]) -> list[str]:
+def _leave_missing_out(
+    words: Sequence[str], target: str, classes: Sequence[str], notes: list[str]
+) -> list[str]:
     """The words, empty where they stand for no label, such as "NA", if two labels remain."""
-    keys = {_key(word) for word in words}
+    keys, known = {_key(word) for word in words}, {_key(label) for label in classes}
     left, none = len(keys - {""}), {""}
     for mark in MISSING[1:]:
-        if mark in keys and left > 2:
+        if mark in keys and mark not in known and (known or left > 2):
             none.add(mark)
             left -= 1
     rows = Counter(word for word in words if _key(word) in none)
@@ -426,21 +531,26 @@ def _leave_missing_out(words: Sequence[str], target: str, notes: list[str]) -> l
     return ["" if word in rows else word for word in words]
 
 
-def _join_spellings(words: Sequence[str], notes: list[str]) -> list[str]:
-    """Each label as most pictures have it: those that differ in case or blanks are one."""
+def _join_spellings(words: Sequence[str], notes: list[str], classes: Sequence[str]) -> list[str]:
+    """Each label as most pictures have it: those that differ in case or blanks are one.
+
+    Those of ``classes`` are named as there.
+    """
     counts = Counter(words)
     spellings: dict[str, list[str]] = {}
     for word in sorted(counts, key=lambda word: (-counts[word], word)):
         spellings.setdefault(_key(word), []).append(word)
+    names = {key: _clean(found[0]) for key, found in spellings.items()}
+    names |= {_key(label): label for label in classes}
     joined = [
-        ", ".join(f"{counts[word]:,} {word!r}" for word in found) + f" as {_clean(found[0])!r}"
-        for found in spellings.values()
-        if len(found) > 1
+        ", ".join(f"{counts[word]:,} {word!r}" for word in found) + f" as {names[key]!r}"
+        for key, found in spellings.items()
+        if len(found) > 1 or (classes and found != [names[key]])
     ]
     if joined:
         notes.append(f"labels that differ in case, blanks or the like are joined: {joined[0]}")
         notes[-1] += "".join(f"; {one}" for one in joined[1:MOST_SHOWN])
-    return [_clean(spellings[_key(word)][0]) for word in words]
+    return [names[_key(word)] for word in words]
 
 
 def _clean(word: str) -> str:
@@ -455,6 +565,31 @@ def _clean(word: str) -> str:
 def _key(word: str) -> str:
     """The same for all spellings of a label."""
     return _clean(word).casefold()
+
+
+def _find_classes(
+    argument: str,
+    source: Path,
+    labels: Sequence[str],
+    classes: Sequence[str],
+    positive: str | None,
+    notes: list[str],
+) -> tuple[str, ...]:
+    """The distinct labels, which must be those of ``classes`` if there are any."""
+    if not classes:
+        return _order_classes(argument, labels, positive, notes)
+    there = set(labels)
+    if others := sorted(there - set(classes), key=_natural):
+        raise ValueError(
+            f"{argument} must have the labels {_some(classes)} alone, found {_some(others)} in "
+            f"{source}"
+        )
+    if absent := [label for label in classes if label not in there]:
+        raise ValueError(
+            f"{argument} must have pictures of every label, found none of {_some(absent)} in "
+            f"{source}"
+        )
+    return tuple(classes)
 
 
 def _order_classes(

@@ -13,9 +13,10 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from aucmax import checks
-from aucmax.disk import atomic_write
+from aucmax.disk import atomic_write, make_folder
 from aucmax.images.classifier import ImageClassifier, in_words
 from aucmax.images.listing import list_unlabeled
+from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.threshold import Rule
 from aucmax.report.words import plural
@@ -48,6 +49,7 @@ def predict_images(
     """
     if out is not None:
         checks.choice("out", Path(out).suffix, (".csv", ".parquet"))
+        make_folder(Path(out).resolve().parent, "out, that is, its folder,")
     model = ImageClassifier.load(folder)
     model.device = device
     if model.task_ == "multilabel":
@@ -80,6 +82,10 @@ def predict_images(
     notes = [*skipped]
     if broken:
         notes.append(in_words({Path(names[k]): reason for k, reason in broken.items()}))
+    if len(good) > 1 and are_alike(model.calibration_(scores)):
+        notes.append(
+            "all pictures get nearly the same probability: their order alone says something"
+        )
     counts = Counter(labels)
     told = ", ".join(f"{counts[str(label)]:,} {str(label)!r}" for label in model.classes_)
     notes.append(f"{plural(len(good), 'picture')}: {told}")

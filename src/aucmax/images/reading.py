@@ -309,6 +309,8 @@ def _reason(error: Exception, data: bytes) -> str:
         return "too large for the memory"
     if isinstance(error, EOFError) or "truncated" in said.lower() or _ends_too_soon(data):
         return "cut off"
+    if data[128:132] == b"DICM":
+        return "DICOM, which is to be written as PNG first, for example with pydicom"
     if isinstance(error, UnidentifiedImageError):
         known = data.startswith(SIGNATURES)
         return "damaged, or of an unknown kind" if known else "not a picture"

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
 from aucmax import checkpoint
 from aucmax.images.classifier import ImageClassifier
-from aucmax.images.reading import Pixels
+from aucmax.images.listing import Listed
+from aucmax.images.reading import BrokenPicture, read_picture
 from aucmax.images.split import Rows
+from aucmax.images.store import Store
+from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation
 from aucmax.report.page import write_model_page
 from aucmax.report.sections import Content, Section, section
-from aucmax.report.words import percent, quoted, short
+from aucmax.report.words import LONGEST, percent, quoted, short, short_name
 
 NAME = "pictures"
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_MISTAKES, QUANTILES, PER_QUANTILE, LOOKED = 9, 6, 9, 6
 MOST_IN_ALL = 120
 """Likely mistakes of all labels."""
-LARGEST = 128
-"""Pixels of a side in the report."""
+LARGEST, EXACT = 160, 64
+"""Pixels of a side in the report, and up to how many they are written exactly."""
 COPIES, NOISE = 8, 12.0
 """Noisy copies of a picture that its map is averaged over, and the noise's deviation."""
 
@@ -40,15 +43,15 @@ class Shown(NamedTuple):
         name: of its file.
         label: the place of its label among the evaluation's.
         probability: of the second of two labels, or of its own label.
-        pixels: (height, width, 3), at most :data:`LARGEST` a side.
-        heat: (height, width) from 0 to 1, what the score depends on; None if nobody looked.
+        picture: a PNG or JPEG of at most :data:`LARGEST` pixels a side.
+        lit: the same in grey, red where its score depends on it; empty if nobody looked.
     """
 
     name: str
     label: int
     probability: float
-    pixels: NDArray[np.uint8]
-    heat: NDArray[np.float32] | None = None
+    picture: bytes
+    lit: bytes = b""
 
 
 class Sheets(NamedTuple):
@@ -59,36 +62,45 @@ class Sheets(NamedTuple):
         quantiles: some pictures of each part of the scores, the lowest first; none of several
             labels.
         looked: some with what their score depends on.
+        fitted_to: digests of the files that the model was trained on or chosen by, so that it is
+            noticed if they judge it.
     """
 
     mistakes: list[list[Shown]]
     quantiles: list[list[Shown]]
     looked: list[Shown]
+    fitted_to: frozenset[str]
 
 
 def make(
     model: ImageClassifier,
-    pixels: Pixels,
+    store: Store,
+    listed: Listed,
     rows: Rows,
-    names: Sequence[str],
     evaluation: Evaluation,
+    fitted_to: frozenset[str],
 ) -> Sheets:
     """Choose the pictures of a report.
 
     Args:
         model: fitted.
-        pixels: of all pictures.
+        store: all pictures.
+        listed: their files.
         rows: of the pictures that judged the model.
-        names: of their files.
         evaluation: of the model by them.
+        fitted_to: digests of the others' files.
     """
     p, classes, labels = evaluation.probability, evaluation.classes, evaluation.labels
     binary = p.ndim == 1
     own = np.where(classes == 1, p, 1 - p) if binary else p[np.arange(len(p)), classes]
 
-    def shown(k: int, heat: Any = None) -> Shown:
+    def shown(k: int, is_lit: bool = False) -> Shown:
+        row, label, lit = int(rows[k]), int(classes[k]), b""
+        small = _small(model, store, listed.files[row], row)
+        if is_lit:
+            lit = _encoded(_lit(small, _inside(store, row, _heat(model, store.pixels[row], label))))
         value = float(p[k] if binary else own[k])
-        return Shown(names[k], int(classes[k]), value, _smaller(pixels[rows[k]]), heat)
+        return Shown(listed.names[row], label, value, _encoded(small), lit)
 
     mistakes = []
     for label in range(len(labels)):
@@ -96,9 +108,8 @@ def make(
         wrong = wrong[own[wrong].argsort(kind="stable")][: _per_label(len(labels))]
         mistakes.append([shown(k) for k in wrong.tolist()])
     quantiles = []
-    if binary:
-        order = p.argsort(kind="stable")
-        for part in np.array_split(order, min(QUANTILES, len(order))):
+    if binary and not are_alike(p):
+        for part in _parts(p):
             places = np.linspace(0, len(part) - 1, min(PER_QUANTILE, len(part))).round().astype(int)
             quantiles.append([shown(k) for k in part[np.unique(places)].tolist()])
     predicted = (p >= (evaluation.threshold or 0.5)).astype(int) if binary else p.argmax(axis=1)
@@ -106,8 +117,13 @@ def make(
     right = surest[predicted[surest] == classes[surest]]
     nth = np.array([(classes[right[:place]] == classes[k]).sum() for place, k in enumerate(right)])
     first = right[nth.argsort(kind="stable")][:LOOKED].tolist()  # of each label in turn
-    looked = [shown(k, _heat(model, pixels[rows[k]], int(classes[k]))) for k in first]
-    return Sheets(mistakes, quantiles, looked)
+    return Sheets(mistakes, quantiles, [shown(k, is_lit=True) for k in first], fitted_to)
+
+
+def _parts(probability: NDArray[np.float64]) -> list[Rows]:
+    """Rows by their probability, in parts of as many each, the lowest first."""
+    order = probability.argsort(kind="stable")
+    return np.array_split(order, min(QUANTILES, len(order)))
 
 
 def _per_label(labels: int) -> int:
@@ -115,10 +131,21 @@ def _per_label(labels: int) -> int:
     return max(1, min(MOST_MISTAKES, MOST_IN_ALL // labels))
 
 
-def _smaller(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    if len(pixels) <= LARGEST:
-        return np.array(pixels)
-    return np.asarray(Image.fromarray(pixels).resize((LARGEST, LARGEST), Image.Resampling.BOX))
+def _small(model: ImageClassifier, store: Store, file: Path, row: int) -> NDArray[np.uint8]:
+    """A picture as its file has it, but for its size; as the network has it if the file is gone."""
+    side = min(LARGEST, int(max(store.widths[row], store.heights[row])))
+    try:
+        return _inside(store, row, read_picture(file, side, depth=model.depth).pixels)
+    except BrokenPicture:
+        return _inside(store, row, np.asarray(store.pixels[row]))
+
+
+def _inside(store: Store, row: int, square: NDArray[Any]) -> NDArray[Any]:
+    """What of a square is the picture, without the black around it."""
+    width, height, side = int(store.widths[row]), int(store.heights[row]), len(square)
+    wide, high = (max(1, round(x * side / max(width, height))) for x in (width, height))
+    left, top = (side - wide) // 2, (side - high) // 2
+    return square[top : top + high, left : left + wide]
 
 
 def _heat(model: ImageClassifier, pixels: NDArray[np.uint8], label: int) -> NDArray[np.float32]:
@@ -140,9 +167,26 @@ def _heat(model: ImageClassifier, pixels: NDArray[np.uint8], label: int) -> NDAr
     side = 2 * (len(pixels) // 32) + 1
     heat = torch.nn.functional.avg_pool2d(heat, side, 1, side // 2)[0, 0].cpu()
     most = max(float(heat.quantile(0.99)), 1e-12)
-    whole = (255 * (heat / most).clamp(0, 1)).byte().numpy()
-    small = _smaller(np.repeat(whole[:, :, None], 3, axis=2))[:, :, 0]
-    return np.asarray(small / np.float32(255))
+    return np.asarray((heat / most).clamp(0, 1).numpy())
+
+
+def _lit(pixels: NDArray[np.uint8], heat: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """A picture in grey, red where its score depends on it."""
+    high, wide = pixels.shape[:2]
+    fitting = Image.fromarray(heat).resize((wide, high), Image.Resampling.BILINEAR)
+    share = 0.85 * np.asarray(fitting)[:, :, None]
+    grey = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2) * 0.6 + 60
+    red = np.array([230.0, 40.0, 30.0])
+    return np.asarray((1 - share) * grey + share * red).clip(0, 255).astype(np.uint8)
+
+
+def _encoded(pixels: NDArray[np.uint8]) -> bytes:
+    """Small ones exactly, others as JPEG."""
+    buffer = io.BytesIO()
+    exact = max(pixels.shape) <= EXACT
+    kind, options = ("png", {"optimize": True}) if exact else ("jpeg", {"quality": 85})
+    Image.fromarray(pixels).save(buffer, kind, **options)
+    return buffer.getvalue()
 
 
 # ---- The files -----------------------------------------------------------------------------------
@@ -152,13 +196,14 @@ def write(folder: Path, sheets: Sheets) -> None:
     """Write the pictures and the report into a model's folder, which has its evaluation."""
 
     def tree(x: Shown) -> dict[str, Any]:
-        heat = None if x.heat is None else torch.from_numpy(x.heat)
-        return {**x._asdict(), "pixels": torch.from_numpy(x.pixels), "heat": heat}
+        pictures = {"picture": x.picture, "lit": x.lit}
+        return {**x._asdict(), **{k: torch.tensor([*v]).byte() for k, v in pictures.items()}}
 
     content = {
         "mistakes": [[tree(x) for x in sheet] for sheet in sheets.mistakes],
         "quantiles": [[tree(x) for x in sheet] for sheet in sheets.quantiles],
         "looked": [tree(x) for x in sheets.looked],
+        "fitted_to": torch.tensor([[*bytes.fromhex(x)] for x in sorted(sheets.fitted_to)]).byte(),
     }
     checkpoint.save(folder, NAME, content)
     write_report(folder)
@@ -169,13 +214,13 @@ def read(folder: Path) -> Sheets:
     content = checkpoint.load(folder, NAME)
 
     def shown(x: dict[str, Any]) -> Shown:
-        heat = None if x["heat"] is None else x["heat"].numpy()
-        return Shown(**{**x, "pixels": x["pixels"].numpy(), "heat": heat})
+        return Shown(**{**x, **{k: x[k].numpy().tobytes() for k in ("picture", "lit")}})
 
     mistakes, quantiles = (
         [[shown(x) for x in sheet] for sheet in content[name]] for name in ("mistakes", "quantiles")
     )
-    return Sheets(mistakes, quantiles, [shown(x) for x in content["looked"]])
+    fitted_to = frozenset(bytes(x).hex() for x in content["fitted_to"].tolist())
+    return Sheets(mistakes, quantiles, [shown(x) for x in content["looked"]], fitted_to)
 
 
 def write_report(folder: str | Path) -> Path:
@@ -204,16 +249,17 @@ def sections(sheets: Sheets) -> list[Section]:
 
     @section("By score", "Pictures by their score")
     def by_score(evaluation: Evaluation, rows: Any) -> Content:
-        parts = []
-        for sheet in sheets.quantiles:
+        shown = []
+        for part, sheet in zip(_parts(evaluation.probability), sheets.quantiles, strict=True):
             low, high = (percent(f(x.probability for x in sheet)) for f in (min, max))
-            parts.append((f"{low} to {high}", [_figure(x, evaluation) for x in sheet]))
-        return {"parts": parts}
+            yes = f"{int(evaluation.classes[part].sum()):,} of {len(part):,}"
+            shown.append((f"{low} to {high}", yes, [_figure(x, evaluation) for x in sheet]))
+        return {"parts": shown}
 
     @section("Where it looked", "Where the network looked")
     def looked(evaluation: Evaluation, rows: Any) -> Content:
         return {
-            "pairs": [(_figure(x, evaluation), _uri(_lit(x)), x) for x in sheets.looked],
+            "pairs": [(_figure(x, evaluation), _uri(x.lit)) for x in sheets.looked],
         }
 
     more = [*([by_score] if sheets.quantiles else []), *([looked] if sheets.looked else [])]
@@ -223,25 +269,16 @@ def sections(sheets: Sheets) -> list[Section]:
 def _figure(x: Shown, evaluation: Evaluation) -> dict[str, Any]:
     """A picture for a template: its bytes, and what is said of it."""
     label = evaluation.labels[x.label]
-    said = f"{percent(x.probability)}"
-    alt = f"{short(x.name)}, labelled {quoted(label)}, {said}"
-    return {"uri": _uri(x.pixels), "name": short(x.name, 40), "label": short(label), "alt": alt,
-            "probability": said, "framed": x.label == 1}  # fmt: skip
+    said = percent(x.probability)
+    alt = f"{short_name(x.name, 80)}, labelled {quoted(label)}, {said}"
+    name = Markup("/<wbr>").join(short_name(x.name, 32).split("/"))  # lines end after a folder
+    return {
+        "uri": _uri(x.picture), "name": name, "file": short(x.name, LONGEST), "alt": alt,
+        "label": short(label), "probability": said, "framed": x.label == 1,
+    }  # fmt: skip
 
 
-def _lit(x: Shown) -> NDArray[np.uint8]:
-    """A picture in grey, red where its score depends on it."""
-    assert x.heat is not None
-    grey = x.pixels.mean(axis=2, keepdims=True).repeat(3, axis=2) * 0.6 + 60
-    red = np.array([230.0, 40.0, 30.0])
-    share = 0.85 * x.heat[:, :, None]
-    return np.asarray((1 - share) * grey + share * red).clip(0, 255).astype(np.uint8)
-
-
-def _uri(pixels: NDArray[np.uint8]) -> str:
-    """A picture as a part of the page: small ones exactly, others as JPEG."""
-    buffer = io.BytesIO()
-    exact = len(pixels) <= 64
-    kind, options = ("png", {"optimize": True}) if exact else ("jpeg", {"quality": 85})
-    Image.fromarray(pixels).save(buffer, kind, **options)
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+def _uri(picture: bytes) -> str:
+    """A picture as a part of the page."""
+    kind = "png" if picture.startswith(b"\x89PNG") else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"

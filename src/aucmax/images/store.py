@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import threading
 import time
@@ -24,8 +25,8 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from aucmax import checks
-from aucmax.disk import lock_folder, write_text
-from aucmax.images.duplicates import perceptual_hashes
+from aucmax.disk import lock_folder, make_folder, write_text
+from aucmax.images.duplicates import file_digest, perceptual_hashes
 from aucmax.images.reading import BrokenPicture, PictureFiles, Pixels, read_picture
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
@@ -146,7 +147,8 @@ def build_store(
     wanted = [_file(path) for path in files]
     if not wanted:
         raise ValueError("files must be those of pictures, found none")
-    folder.mkdir(parents=True, exist_ok=True)
+    _check_ours(folder)
+    make_folder(folder, "store")
     bar = ProgressBar(progress, "count", "time left", width=24)
     with saying_so("the same command goes on"), bar:
         with _ONE_THREAD, _lock(folder, bar):
@@ -168,6 +170,22 @@ def build_store(
 
 
 # ---- What the folder holds -----------------------------------------------------------------------
+
+
+OURS = re.compile(r"\.lock|\d+px-\d+bit-v\d+-[0-9a-f]{16}\.(pixels|log|index)(\.tmp)?")
+"""All that is ever in it."""
+
+
+def _check_ours(folder: Path) -> None:
+    """Raise if there are other files, which somebody may have meant to keep apart."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"store must be a folder, found the file {folder}")
+    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if others := [name for name in names if not OURS.fullmatch(name)]:
+        raise ValueError(
+            f"store must be a new folder, an empty one or one of decoded pictures, found "
+            f"{others[0]!r} in {folder}"
+        )
 
 
 class _File(NamedTuple):
@@ -411,7 +429,7 @@ def _read(task: _Task, pixels: NDArray[np.uint8], depth: int) -> _Entry:
     if known is not None and known.entry.file == file and _copy(known, pixels):
         return known.entry
     content = Path(file.path).read_bytes()
-    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+    digest = file_digest(content)
     if known is not None and known.entry.digest == digest and _copy(known, pixels):
         return known.entry._replace(**file._asdict())
     try:

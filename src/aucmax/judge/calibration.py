@@ -92,6 +92,16 @@ class PerLabel:
         return cls(tuple(Platt(**numbers) for numbers in state["labels"]))
 
 
+def are_alike(probability: Floats) -> bool:
+    """Whether all rows get nearly the same, so that the odds differ by a hundredth at most.
+
+    That is what scores come to that rank the rows to calibrate by no better than chance.
+    """
+    p = np.clip(probability, 1e-12, 1 - 1e-12)
+    odds = p / (1 - p)
+    return bool((odds.max(axis=0) <= 1.01 * odds.min(axis=0)).all())
+
+
 def from_dict(state: dict[str, Any]) -> Platt | Temperature:
     """What ``to_dict`` gave."""
     if state["kind"] == "platt":

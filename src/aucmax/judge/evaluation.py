@@ -224,6 +224,7 @@ class Evaluation:
             are compared so; None if rows were not scored by fits that had not seen them.
         promised_score: the same by the metric; None if unknown.
         doubtful: labels worth checking, the least likely first; None if nobody looked.
+        noun: what a row is to people, such as a picture.
     """
 
     target: str
@@ -254,6 +255,7 @@ class Evaluation:
     promised: Interval | None = None
     promised_score: float | None = None
     doubtful: tuple[Doubtful, ...] | None = None
+    noun: str = "row"
 
     def __post_init__(self) -> None:
         of_models = {f"auc of {model.name}": model.auc for model in self.models}
@@ -392,6 +394,7 @@ class Evaluation:
             "promised": self.promised and asdict(self.promised),
             "promised_score": self.promised_score,
             "doubtful": None if self.doubtful is None else [asdict(x) for x in self.doubtful],
+            "noun": self.noun,
         }
         if self.weight is not None:
             plain["weight"] = self.weight
@@ -457,6 +460,7 @@ class Evaluation:
             promised=_interval(content.get("promised")),
             promised_score=content.get("promised_score"),
             doubtful=None if doubtful is None else tuple(Doubtful(**row) for row in doubtful),
+            noun=content.get("noun", "row"),
         )
 
     def write(self, folder: Path) -> None:

@@ -36,10 +36,14 @@ class Interval:
         classes: NDArray[np.int64],
         level: float = 0.95,
         weight: Floats | None = None,
+        group: NDArray[np.int64] | None = None,
     ) -> Interval:
-        """The AUC with DeLong's interval; of several classes, Hand and Till's."""
+        """The AUC with DeLong's interval; of several classes, Hand and Till's.
+
+        With ``group``, whole groups are taken as drawn, not rows.
+        """
         of_rows = metrics.roc_auc_interval if scores.ndim == 1 else metrics.hand_till_interval
-        auc = of_rows(scores, classes, level, weight)
+        auc = of_rows(scores, classes, level, weight, group)
         return cls(auc.auc, auc.low, auc.high, level)
 
     @classmethod

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from aucmax.metrics import _gpu
 from aucmax.metrics._pairs import Placements, placements, placements_by_weight
-from aucmax.metrics._rows import Array, Floats, Values, has_both_classes, read_rows
+from aucmax.metrics._rows import Array, Floats, Rows, Values, has_both_classes, read_rows
 from aucmax.metrics.uncertainty import (
     NO_TEST,
     ConfidenceInterval,
@@ -19,12 +19,17 @@ from aucmax.metrics.uncertainty import (
     effective_rows,
     interval,
     no_interval,
+    variance_by_group,
     variance_of_mean,
 )
 
 
 def roc_auc_interval(
-    scores: Values, target: Values, level: float = 0.95, weight: Values | None = None
+    scores: Values,
+    target: Values,
+    level: float = 0.95,
+    weight: Values | None = None,
+    group: Values | None = None,
 ) -> ConfidenceInterval:
     r"""The AUC with DeLong's standard error and a confidence interval (``level`` in (0, 1)).
 
@@ -51,6 +56,12 @@ def roc_auc_interval(
     :math:`\frac{n_+}{n_+ - 1} \sum u_i^2 (p_i - \hat\theta)^2`, and k is the smaller of the
     classes' effective sizes :math:`1 / \sum u_i^2` (Kish).
 
+    If groups of rows were drawn, such as the pictures of patients, rows of one are alike, and the
+    interval without ``group`` is too narrow. With it, V is Obuchowski's (1997) for clustered data:
+    what a group's rows have beyond the mean is added up before it is squared, of both classes
+    together. The u_i of k are then a group's. Rows of all groups are compared; see
+    :func:`grouped_auc_interval` for those of the same alone. Groups of one row change nothing.
+
     Example:
         >>> from aucmax.metrics import roc_auc_interval
         >>> auc, low, high, *_ = roc_auc_interval([0.1, 0.4, 0.35, 0.8, 0.9], [0, 0, 1, 1, 1])
@@ -58,6 +69,13 @@ def roc_auc_interval(
         0.833 [0.136, 0.994]
     """
     level = check_level(level)
+    if group is not None:
+        rows = read_rows(scores, target, weight, group=group)
+        if not has_both_classes(rows.positive):
+            return no_interval(level)
+        auc, placed, by_class = _placements_of(rows)
+        groups = [rows.group[side] for side in (rows.positive, ~rows.positive)]
+        return interval(auc, *variance_by_group(placed, by_class, groups), level)
     models, weights = _placements_by_model(target, weight, scores=scores)
     if not models:
         return no_interval(level)
@@ -112,6 +130,17 @@ def _placements_by_model(
     w = w / w.max()  # squares of large ones would overflow
     weights = w[rows[0].positive], w[~rows[0].positive]
     return [placements_by_weight(*each.by_class(), weights) for each in rows], weights
+
+
+def _placements_of(rows: Rows) -> tuple[float, list[Floats], tuple[Floats, Floats] | None]:
+    """The AUC, and of positives and negatives the placements, as shares, and the weights."""
+    if rows.weight is None:
+        auc, wins, losses = placements(*rows.by_class())
+        return auc, [wins / (2 * len(losses)), losses / (2 * len(wins))], None
+    w = rows.weight / rows.weight.max()
+    weights = w[rows.positive], w[~rows.positive]
+    auc, wins, losses = placements_by_weight(*rows.by_class(), weights)
+    return auc, [wins, losses], weights
 
 
 def _variance(

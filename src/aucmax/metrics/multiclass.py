@@ -20,8 +20,10 @@ from aucmax.metrics.uncertainty import (
     effective_rows,
     interval,
     no_interval,
+    variance_by_group,
     variance_of_mean,
 )
+from aucmax.row_groups import number_groups
 
 
 def hand_till(scores: Values, target: Values, weight: Values | None = None) -> float:
@@ -61,7 +63,11 @@ def hand_till(scores: Values, target: Values, weight: Values | None = None) -> f
 
 
 def hand_till_interval(
-    scores: Values, target: Values, level: float = 0.95, weight: Values | None = None
+    scores: Values,
+    target: Values,
+    level: float = 0.95,
+    weight: Values | None = None,
+    group: Values | None = None,
 ) -> ConfidenceInterval:
     r"""Hand and Till's M with its standard error and a confidence interval.
 
@@ -75,6 +81,7 @@ def hand_till_interval(
         target: Classes 0 to c - 1, one per row.
         level: In (0, 1).
         weight: Finite weights of at least 0, one per row.
+        group: The group of each row, if groups of rows were drawn, as in :func:`roc_auc_interval`.
 
     Example:
         >>> from aucmax.metrics import hand_till_interval
@@ -90,7 +97,11 @@ def hand_till_interval(
     if not parts:
         return no_interval(level)
     m, placed = _placements_by_class(parts, weights)
-    return interval(m, *_variance(placed, weights), level)
+    if group is None:
+        return interval(m, *_variance(placed, weights), level)
+    number = number_groups(group, rows=len(table)).numpy(force=True)[there]
+    groups = [number[classes[there] == k] for k in range(len(parts))]
+    return interval(m, *variance_by_group(placed, weights, groups), level)
 
 
 def hand_till_test(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from aucmax import checks
-from aucmax.metrics._rows import Floats
+from aucmax.metrics._rows import Array, Floats
 
 
 class ConfidenceInterval(NamedTuple):
@@ -110,6 +111,49 @@ def comparison(
 def effective_rows(weight: Floats) -> float:
     """As many rows of one weight would tell as much (Kish)."""
     return float(weight.sum() ** 2 / (weight @ weight))
+
+
+def variance_by_group(
+    placed: Sequence[Floats], weights: Sequence[Floats] | None, groups: Sequence[Array]
+) -> tuple[float | None, float]:
+    r"""Of the sum of the classes' means, if groups of rows were drawn (Obuchowski, 1997).
+
+    With :math:`u_i` for a row's share of its class, group g has
+    :math:`D_{gk} = \sum_i u_i (p_i - \bar p_k)` over its rows of class k, and
+
+    .. math::
+        V = \sum_k \frac{G_k}{G_k - 1} \sum_g D_{gk}^2
+            + \frac{G}{G - 1} \sum_{k \ne l} \sum_g D_{gk} D_{gl},
+
+    G being the number of groups, and :math:`G_k` that of those which have rows of class k. Groups
+    of one row each give the sample variances over n.
+
+    Args:
+        placed: of each class, its rows' placements.
+        weights: likewise; None counts rows alike.
+        groups: likewise, numbers from 0.
+
+    Returns:
+        The variance, None if all rows of a class are of one group, and the effective number of
+        groups (Kish) of the class that has the fewest.
+    """
+    count = 1 + max(int(x.max()) for x in groups)
+    sums, shares, there = np.zeros((3, len(placed), count))
+    for k, (values, group) in enumerate(zip(placed, groups, strict=True)):
+        share = np.full(len(values), 1 / len(values))
+        if weights is not None:
+            share = weights[k] / weights[k].sum()
+        values = values - values[0]
+        sums[k] = np.bincount(group, share * (values - share @ values), count)
+        shares[k] = np.bincount(group, share, count)
+        there[k] = np.bincount(group, minlength=count) > 0
+    effective = float((1 / np.square(shares).sum(axis=1)).min())
+    of_class, of_all = there.sum(axis=1), there.any(axis=0).sum()
+    if of_class.min() == 1:
+        return None, effective
+    factors, factor = of_class / (of_class - 1), of_all / (of_all - 1)
+    within = (factors - factor) @ np.square(sums).sum(axis=1)
+    return float(within + factor * np.square(sums.sum(axis=0)).sum()), effective
 
 
 def variance_of_mean(values: Floats, weight: Floats) -> float:

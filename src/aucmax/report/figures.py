@@ -106,7 +106,7 @@ def precision_recall(figure: Figure, rows: BinaryRows, curves: Curves) -> None:
     _legend(figure)
 
 
-def histogram(figure: Figure, rows: BinaryRows) -> None:
+def histogram(figure: Figure, rows: BinaryRows, noun: str) -> None:
     """A panel of probabilities per class; what is not flagged is pale."""
     from matplotlib.ticker import MaxNLocator
 
@@ -134,7 +134,7 @@ def histogram(figure: Figure, rows: BinaryRows) -> None:
         ax.yaxis.set_major_formatter(lambda value, _: drawing.short(value))
         ax.set_title(f"{quoted(label, 12)}: {below}", loc="left", fontsize=9)
         ax.set_title(above, loc="right", fontsize=9)
-        ax.set_ylabel("rows" if weight is None else "rows by weight")
+        ax.set_ylabel(f"{noun}s" if weight is None else f"{noun}s by weight")
     if by_odds:
         _probability_ticks(bottom, edges)
     else:
@@ -152,13 +152,15 @@ def is_crowded(probability: Floats) -> bool:
     return float(np.median(probability)) < 0.1
 
 
-def calibration(figure: Figure, rows: BinaryRows, groups: Sequence[Group], observed: str) -> None:
+def calibration(
+    figure: Figure, rows: BinaryRows, groups: Sequence[Group], observed: str, noun: str
+) -> None:
     """Observed shares against predicted ones, with intervals, and where they would be equal."""
     ax = figure.subplots()
     x, y, low, high, *_ = np.array(groups).T
     end = min(1.0, 1.05 * max(*high, *x, 0.01))
     ax.plot([0, end], [0, end], label="as it should be", **REFERENCE)
-    look: Any = {"color": BLUE, "capsize": 2.5, "elinewidth": 1.0, "label": "test rows"}
+    look: Any = {"color": BLUE, "capsize": 2.5, "elinewidth": 1.0, "label": f"test {noun}s"}
     ax.errorbar(x, y, yerr=np.maximum([y - low, high - y], 0), fmt="o", clip_on=False, **look)
     if is_crowded(rows.probability):
         _stretch(ax, end)

@@ -15,6 +15,7 @@ import numpy as np
 from markupsafe import Markup
 
 from aucmax.judge.binary import BinaryRows, calibration_groups, curves
+from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Model, Part, Peer
 from aucmax.judge.interval import are_enough
 from aucmax.judge.multiclass import MulticlassRows, class_results, mistakes
@@ -69,6 +70,7 @@ def shared(evaluation: Evaluation, commands: str = "") -> Content:
         names = {"yes": quoted(rows.yes), "no": quoted(rows.no)}
     return {
         "rows": rows,
+        "noun": evaluation.noun,
         "commands": commands,
         "enough": evaluation.is_enough,
         "weight_column": evaluation.weight_column,
@@ -154,8 +156,9 @@ def probabilities(evaluation: Evaluation, rows: BinaryRows) -> Content:
     """The probabilities of both classes."""
     label = f"Histograms of the probabilities of {quoted(rows.yes)} and {quoted(rows.no)}"
     return {
-        "drawing": figures.draw("probabilities", label, figures.histogram, rows),
+        "drawing": figures.draw("probabilities", label, figures.histogram, rows, evaluation.noun),
         "by_odds": figures.is_by_odds(rows.probability),
+        "alike": are_alike(rows.probability),
         "least": figures.LEAST,
     }
 
@@ -205,7 +208,7 @@ def calibration(evaluation: Evaluation, rows: Rows) -> Content:
         count = f"{group.positives:,} of {group.rows:,}"
         lines.append([percent(group.predicted), percent(group.observed), interval, count])
     label = "Observed shares against predicted probabilities"
-    shown = (figures.calibration, judged, groups, observed)
+    shown = (figures.calibration, judged, groups, observed, evaluation.noun)
     return {
         "drawing": figures.draw("calibration", label, *shown),
         "beside": isinstance(rows, MulticlassRows) and len(rows.labels) > SMALL,
@@ -273,7 +276,8 @@ def doubtful(evaluation: Evaluation, rows: Rows) -> Content:
 def training(evaluation: Evaluation, rows: Rows) -> Content:
     """Validation score by step, or why there is none, and the objectives that were chosen from."""
     scores = training_scores(evaluation.history, evaluation.metric)
-    judged = "rows out of fold" if evaluation.is_cross_fitted else "validation rows"
+    noun = evaluation.noun
+    judged = f"{noun}s out of fold" if evaluation.is_cross_fitted else f"validation {noun}s"
     drawing = None
     if scores.evaluations > 1:
         label, shown = f"Validation {scores.label} by training step", (scores, judged)
@@ -326,7 +330,7 @@ def thresholds(evaluation: Evaluation, rows: BinaryRows) -> Content:
     heads = [f"Cost at {ratio}×" for ratio in COST_RATIOS]
     rule = Rule.read(evaluation.threshold_rule)
     part = "validation" if evaluation.parts.get("valid", Part(0)).rows else "training"
-    by = f"{part} rows{', out of fold' * evaluation.is_cross_fitted}"
+    by = f"{part} {evaluation.noun}s{', out of fold' * evaluation.is_cross_fitted}"
     chosen = {"rule": str(rule), "by_rows": f"of the {by}" if rule.needs_rows else ""}
     return {"ratios": COST_RATIOS, "costs": heads, "lines": lines, "own": own, **chosen}
 

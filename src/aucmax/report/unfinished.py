@@ -43,7 +43,7 @@ def work_folder(folder: Path, settings: Mapping[str, Any], say: bool) -> Iterato
     place = folder.with_name(f"{folder.name}.unfinished")
     was_there = place.exists()
     _check_ours(place)
-    place.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(place, "out")
     at_work = f"out must be the folder of one command at a time, found another at work in {place}"
     with disk.lock_folder(place, at_work):
         try:

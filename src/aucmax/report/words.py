@@ -172,9 +172,9 @@ def too_few(evaluation: Evaluation, quote: Callable[[str], str] = quoted) -> str
     fewest = min(counts)
     label = quote(evaluation.labels[counts.index(fewest)])
     return (
-        f"only {fewest} of the {sum(counts):,} rows to judge by {'is' if fewest == 1 else 'are'} "
-        f"{label}, too few to compare models by: about {evaluation.rows_needed:,} {label} would "
-        f"bring the interval of the AUC to ±{NARROW:g}"
+        f"only {fewest} of the {sum(counts):,} {evaluation.noun}s to judge by "
+        f"{'is' if fewest == 1 else 'are'} {label}, too few to compare models by: about "
+        f"{evaluation.rows_needed:,} {label} would bring the interval of the AUC to ±{NARROW:g}"
     )
 
 
