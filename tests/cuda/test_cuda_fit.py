@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 import aucmax
+from aucmax.data.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
+from aucmax.models import Standardize
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -48,6 +50,20 @@ def test_a_captured_run_is_an_eager_run(method: str, capfd) -> None:
             assert (record[name] or 0.0) == pytest.approx(other[name] or 0.0, rel=close)
 
 
+def test_changes_of_pictures_are_captured(capfd) -> None:
+    """Each replay has random numbers of its own: the losses of one batch differ."""
+    y = (torch.arange(64) % 4 == 0).float()
+    x = torch.randint(0, 256, (64, 3, 8, 8), dtype=torch.uint8)
+    augment = Chain(CropAndFlip(1), ColorJitter(0.4), MixWithinClass(0.5))
+    model = nn.Sequential(Standardize(127.5, 60.0), nn.Flatten(), nn.Linear(192, 1))
+    result = aucmax.fit(
+        model, (x, y), method="sgd", lr=1e-9, batch_size=64, steps=20, eval_every=1, probe=0,
+        augment=augment, device="cuda",
+    )  # fmt: skip
+    assert "not captured" not in capfd.readouterr().err
+    assert len({record["loss"] for record in result.history[5:]}) > 10
+
+
 def test_a_step_size_that_decays_on_the_host_is_not_captured(capfd) -> None:
     options = {"optimizer_options": {"lr_decay": 0.1}, "progress": True}
     fit(make_model(), method="adagrad", steps=20, eval_every=20, **options)
@@ -64,6 +80,7 @@ def test_a_step_size_that_decays_on_the_host_is_not_captured(capfd) -> None:
         {"accumulate": 2},
         {"positives": 0.5},
         {"pretrain": 40},
+        {"choose": "steady"},
         {"augment": lambda x: x + 0.1 * torch.randn_like(x)},
         {"compile": True},
         {"amp": "fp16"},
