@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -137,6 +138,10 @@ def _in_few_messages(tensors: Iterable[Tensor], exchange: Callable[[Tensor], obj
         torch._foreach_copy_(alike, [part.view_as(x) for part, x in zip(parts, alike, strict=True)])
 
 
+_JOINED = itertools.count()
+"""Groups that this process has joined; all processes join them in the same order."""
+
+
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
     """Join the other processes that torchrun started, if it did and nobody has joined yet."""
@@ -150,11 +155,12 @@ def process_group(device: torch.device) -> Iterator[None]:
     from torch.distributed.rendezvous import rendezvous
 
     store, rank, size = next(rendezvous("env://"))
-    # A group that torchrun started again must not find the addresses of the one before.
+    # A group must not find the addresses of the one before: of these processes, or of those that
+    # torchrun has started again since.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-        store=PrefixStore(f"aucmax {attempt}", store),
+        store=PrefixStore(f"aucmax {attempt} {next(_JOINED)}", store),
         rank=rank,
         world_size=size,
     )

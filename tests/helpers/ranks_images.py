@@ -9,10 +9,16 @@ import os
 import sys
 from pathlib import Path
 
+import torch
+
+from aucmax import distributed
 from aucmax.cli import main
 from aucmax.images import ImageClassifier, classifier
 
 if __name__ == "__main__":
+    for _ in range(5):  # a group does not meet the one before
+        with distributed.process_group(torch.device("cpu")):
+            assert distributed.total(1) == 2
     classifier.EPOCHS, classifier.LEAST_STEPS = {"fast": 1}, {"fast": 8}
     pictures, folder = map(Path, sys.argv[1:])
     options = [

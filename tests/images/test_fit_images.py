@@ -654,6 +654,22 @@ def test_without_room_on_the_disk_training_ends_with_the_same_bits(most_bytes, f
     np.testing.assert_array_equal(streamed.decision_function(paths), scores)
 
 
+def test_the_command_says_that_the_disk_has_no_room(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 4})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    usage = collections.namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(7))
+    options = {"size": 8, "quality": "fast", "device": "cpu", "progress": False}
+    store = tmp_path / "store"
+    fitted = fit_images(folder, out=tmp_path / "model", store=store, **options)
+    said = (
+        f"no room to keep 80 decoded pictures: they need 15,360 bytes, and the disk of {store} has "
+        f"7 free; they are decoded anew whenever they are used"
+    )
+    assert said in fitted.evaluation.notes
+    assert "no room to keep 80" in fitted.report.read_text(encoding="utf-8")
+
+
 def test_weights_to_begin_with(fitted, folder, tmp_path):
     path, saved = (
         fitted.folder / "model.safetensors",

@@ -188,7 +188,7 @@ def change(augment: Callable[..., Any], inputs: Any, labels: Tensor) -> Any:
 
 
 def _grey(images: Tensor) -> Tensor:
-    red, green, blue = images.split(1, dim=1)
+    red, green, blue = images[:, 0:1], images[:, 1:2], images[:, 2:3]
     return 0.299 * red + 0.587 * green + 0.114 * blue  # numbers alone: a graph copies none
 
 

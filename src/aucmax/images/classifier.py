@@ -70,9 +70,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Ranks pictures: a network trained on the AUC, after cross-entropy.
 
     Half of the steps are cross-entropy's, the other half those of ``objective``, from the weights
-    that validation pictures liked best; that is the paper's pre-training. Pictures are decoded once
-    and scaled to a square, whole and with black around them. Those that show the same, exactly or
-    nearly, are never on both sides of a split, nor are those of a group.
+    that validation pictures chose; that is the paper's pre-training. The average of the steps is
+    kept unless a paired test sees it behind that of an earlier evaluation. Pictures are decoded
+    once and scaled to a square, whole and with black around them. Those that show the same, exactly
+    or nearly, are never on both sides of a split, nor are those of a group.
 
     Args:
         model: "resnet20", a name that timm knows where it is installed, or a function that makes a
