@@ -197,6 +197,14 @@ def test_odd_batches_of_a_loader_run_beside_the_graph() -> None:
     assert result.auc > 0.7
 
 
+def test_the_step_is_captured_while_workers_read_ahead(capfd) -> None:
+    """A thread copies their batches to pinned memory, which must not end the capture."""
+    rows = torch.utils.data.TensorDataset(*data())
+    options = {"steps": 60, "eval_every": 60, "workers": 2, "batch_size": 64, "device": "cuda"}
+    aucmax.fit(make_model(), rows, method="sgd", progress=True, **options)
+    assert "not captured" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_classifier_trained_on_the_device_scores_there_as_on_the_cpu(classes) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -11,6 +11,7 @@ from aucmax.study import run_study
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
+@pytest.mark.filterwarnings("ignore:valid has one row of class 1")
 def test_runs_take_turns_and_go_on(tmp_path, monkeypatch) -> None:
     data = write_pictures(tmp_path)
     shorten(monkeypatch)

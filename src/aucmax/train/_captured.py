@@ -75,7 +75,9 @@ class CapturedStep(Step):
         self.phase.optimizer.zero_grad(set_to_none=True)
         graph, random = torch.cuda.CUDAGraph(), torch.cuda.get_rng_state(self.options.where)
         try:
-            with torch.cuda.graph(graph, stream=self.stream):
+            # Another thread may pin memory for a loader meanwhile: only this one must not.
+            mode = "thread_local"
+            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode=mode):
                 self.run(self.static)
         except Exception as error:  # whatever the model does that a graph cannot hold
             torch.cuda.synchronize()
