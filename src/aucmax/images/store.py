@@ -172,7 +172,7 @@ def build_store(
 # ---- What the folder holds -----------------------------------------------------------------------
 
 
-OURS = re.compile(r"\.lock|\d+px-\d+bit-v\d+-[0-9a-f]{16}\.(pixels|log|index)(\.tmp)?")
+OURS = re.compile(r"\.lock|\d+px-\d+bit-v\d+-[0-9a-f]{16}(-without)?\.(pixels|log|index)(\.tmp)?")
 """All that is ever in it."""
 
 
