@@ -148,7 +148,6 @@ def read_some(terminal):
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory):
-    pytest.importorskip("rich")
     folder = tmp_path_factory.mktemp("terminal")
     body = """
         train(steps=600, lr=0.5, augment=lambda x: __import__("time").sleep(0.001) or x)
