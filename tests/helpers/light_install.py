@@ -45,26 +45,28 @@ def what_works() -> None:
 
 def names_that_need_more() -> None:
     """Each public name is there or says in one line what to install."""
+    said = {}
     for name in aucmax.__all__:
         try:
             getattr(aucmax, name)
         except ImportError as error:
-            said = str(error)
-        else:
-            said = ""
-        assert said.endswith(f": pip install 'aucmax[{EXTRA[name]}]'" if name in EXTRA else ""), said
-        assert said.startswith(f"{name} needs " if name in EXTRA else ""), said
+            said[name] = str(error)
+    assert said.keys() == EXTRA.keys(), said
+    for name, line in said.items():
+        assert line.startswith(f"{name} needs "), line
+        assert line.endswith(f": pip install 'aucmax[{EXTRA[name]}]'"), line
 
 
 def commands_that_need_more() -> None:
     """Each says so in one line and ends with exit code 2."""
     for name, extra in COMMANDS.items():
-        said = io.StringIO()
+        said, code = io.StringIO(), None
         try:
             with contextlib.redirect_stderr(said):
                 main([name])
         except SystemExit as end:
-            assert end.code == 2, end.code
+            code = end.code
+        assert code == 2, code
         (line,) = said.getvalue().splitlines()
         assert line.startswith(f"aucmax: error: aucmax {name} needs "), line
         assert line.endswith(f": pip install 'aucmax[{extra}]'"), line
