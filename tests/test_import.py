@@ -1,5 +1,6 @@
 """What importing aucmax brings along, and what it offers."""
 
+import contextlib
 import importlib.metadata
 import subprocess
 import sys
@@ -78,7 +79,8 @@ def packages_without_extras():
         if name in found or (line.marker and not line.marker.evaluate({"extra": ""})):
             continue
         found.add(name)
-        lines += importlib.metadata.requires(name) or []
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # as Triton may be
+            lines += importlib.metadata.requires(name) or []
     return found
 
 

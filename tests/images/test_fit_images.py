@@ -240,7 +240,7 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(fitted, folder, tmp_pa
 # ---- The classifier ------------------------------------------------------------------------------
 
 
-def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path):
+def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path, monkeypatch):
     paths = sorted(folder.rglob("*.png"))
     y = np.array([path.parent.name == "sick" for path in paths])
     model = clone(ImageClassifier(size=8, quality="fast", time_limit=3, device="cpu"))
@@ -258,6 +258,11 @@ def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path):
     np.testing.assert_array_equal(again.decision_function(paths), model.decision_function(paths))
     assert again.classes_.tolist() == [False, True]
     assert aucmax.ImageClassifier is ImageClassifier
+    monkeypatch.setattr("aucmax.checkpoint.__version__", "99.1.0")
+    model.save(tmp_path / "newer")
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match=r"newer was written by aucmax 99\.1\.0"):
+        ImageClassifier.load(tmp_path / "newer")
 
 
 def test_models_of_tables_and_pictures_are_told_apart(fitted, tmp_path, capsys):
