@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import select
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 from fit_child import CASES
+from scripts import without_leaks
 
 from aucmax import checkpoint, history
 
@@ -101,10 +101,7 @@ class Trainee:
         if not in_time:
             self.send(signal.SIGKILL)
         code = int(self.trainer.process.stdout.readline())
-        # Triton 3.9 lists what is not collected at the end, which gc.freeze() sees to.
-        said = re.sub(
-            "nanobind: leaked.*refleaks.html\n", "", self.trainer.stderr.read_text(), flags=re.S
-        )
+        said = without_leaks(self.trainer.stderr.read_text())
         assert in_time, f"not over after {seconds} s: {said}"
         return Outcome(code, said)
 
