@@ -5,6 +5,7 @@ It is run where nothing else is installed, or as if nothing else were.
 
 import contextlib
 import io
+import pydoc
 import tempfile
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def names_that_need_more() -> None:
         except ImportError as error:
             said[name] = str(error)
     assert said.keys() == EXTRA.keys(), said
+    assert "PPDSG" in pydoc.render_doc(aucmax)
     for name, line in said.items():
         assert line.startswith(f"{name} needs "), line
         assert line.endswith(f": pip install 'aucmax[{EXTRA[name]}]'"), line
