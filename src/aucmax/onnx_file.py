@@ -23,6 +23,8 @@ def check_onnx(path: str | Path) -> Path:
     """The path, if it can be one of an ONNX file and the packages that write one are there."""
     path = Path(path)
     checks.choice("onnx", path.suffix, (".onnx",))
+    if torch.__version__ < "2.7":
+        raise ValueError(f"export must have a torch newer than 2.6, found {torch.__version__}")
     with needed("export", "onnx"):
         for name in ("onnx", "onnxscript"):
             importlib.import_module(name)

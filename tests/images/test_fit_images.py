@@ -201,7 +201,7 @@ def test_broken_files_are_named_and_left_out_only_if_asked(folder, tmp_path, cap
         (["scans/sick"], "folder must hold a folder for each class"),
         (["scans", "--target", "ill"], "target must go with a table of labels"),
         (["scans", "--size", "4"], "size must be an integer >= 8, found 4"),
-        (["scans", "--model", "resnet999"], "model must be resnet20"),
+        (["scans", "--model", "resnet999"], "resnet20"),
         (["scans", "--positive", "ill"], "positive must be"),
         (["scans", "--test-share", "1.5"], "test_share must be a share between 0 and 1"),
     ],

@@ -17,6 +17,7 @@ from aucmax.tables import export_onnx
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.ensemble import boosting, combined, forest
 
+pytest.importorskip("onnxscript")
 pytestmark = pytest.mark.xdist_group("export")
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.rst"
