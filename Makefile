@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs soak demo results bench peers clean
+.PHONY: help test lint types unit docs soak demo results bench peers dist compat clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -63,5 +63,13 @@ $(PEERS)/.ready:
 
 peers: $(PEERS)/.ready  ## Make the environment of benchmarks/tables.py's peers
 
+dist: $(READY)   ## Build wheel and sdist, check them, use the wheel in fresh environments; writes dist/
+	$(BIN)/python tests/release/dist.py
+
+NEWEST ?= $(or $(shell command -v python3.13),$(PYTHON))
+compat: $(READY) ## The core's tests on the oldest versions allowed and on the newest; takes 15 GB
+	$(BIN)/python tests/release/compat.py oldest
+	$(BIN)/python tests/release/compat.py newest --python $(NEWEST)
+
 clean:           ## Remove what the other targets made
-	rm -rf $(VENV) $(LIBAUC) $(PEERS) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(LIBAUC) $(PEERS) .venv-oldest .venv-newest docs/_build build dist .mypy_cache .ruff_cache .pytest_cache

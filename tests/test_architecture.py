@@ -21,6 +21,7 @@ LAYERS = [
         "checks",
         "disk",
         "distributed",
+        "extras",
         "processes",
         "progress",
         "random_state",

@@ -17,6 +17,7 @@ from torch import nn
 
 from aucmax import checkpoint, disk, load_weights
 from aucmax.checkpoint import DamagedError
+from aucmax.version import __version__
 
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16,
@@ -332,3 +333,24 @@ def test_weights_of_another_model_are_refused(tmp_path):
 def test_a_folder_without_a_result(tmp_path):
     with pytest.raises(ValueError, match=r"finished run, found no model\.json"):
         load_weights(model(), tmp_path)
+
+
+# ---- Versions ----------------------------------------------------------------------------------
+
+
+def test_what_a_newer_version_wrote_is_read_with_a_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "__version__", "99.1.0")
+    checkpoint.save(tmp_path, "state", {"step": 7})
+    checkpoint.save_weights(tmp_path, "model", model(), {"step": 7})
+    monkeypatch.undo()
+    line = rf"{tmp_path} was written by aucmax 99\.1\.0, .*{__version__}.*pip install --upgrade"
+    with pytest.warns(UserWarning, match=line):
+        assert checkpoint.load(tmp_path, "state") == {"step": 7}
+    with pytest.warns(UserWarning, match=line):
+        assert load_weights(model(), tmp_path)["step"] == 7
+
+
+def test_the_version_that_wrote_it_is_named_and_needs_no_warning(tmp_path):
+    checkpoint.save(tmp_path, "state", {})
+    assert json.loads((tmp_path / "state.json").read_text())["aucmax"] == __version__
+    checkpoint.load(tmp_path, "state")

@@ -1,6 +1,7 @@
 """Train PyTorch models to maximize AUC: to rank positives above negatives on imbalanced data."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from aucmax.version import __version__ as __version__
@@ -105,4 +106,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # help(aucmax) looks at every name: without extras, at those that can be loaded.
+    lacking = set() if find_spec("sklearn") else {"AUCClassifier", "ImageClassifier"}
+    return sorted({*globals(), *__all__} - lacking)

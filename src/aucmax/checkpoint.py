@@ -3,7 +3,8 @@
 A checkpoint NAME is two files. ``NAME.safetensors`` is written first; ``NAME.json`` names its
 SHA-256 and its own, and is what makes the checkpoint count. Each is written under another name,
 flushed to the disk and renamed, so a file of that name is whole or was damaged later, which its
-digest shows. No pickle is written or read, but for the shards of models spread over processes.
+digest shows. ``NAME.json`` also names the version of aucmax that wrote it, of which an older one
+warns. No pickle is written or read, but for the shards of models spread over processes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 
 from aucmax import disk, distributed, sharding
 from aucmax.checks import is_sharded
+from aucmax.version import __version__, is_newer
 
 FORMAT = "aucmax 1"
 
@@ -138,6 +141,9 @@ def load_weights(model: nn.Module, folder: str | Path, name: str = "model") -> d
 def read_notes(folder: Path, name: str) -> dict[str, Any]:
     """What stands in ``NAME.json``, without reading the tensors beside it.
 
+    Warns:
+        UserWarning: if a later version of aucmax wrote it.
+
     Raises:
         DamagedError: if the file is missing, cut off or altered.
     """
@@ -153,6 +159,13 @@ def read_notes(folder: Path, name: str) -> dict[str, Any]:
         raise DamagedError(f"{path} is altered: its SHA-256 is not the one it was written with")
     if notes.get("format") != FORMAT:
         raise DamagedError(f"{path} must be of format {FORMAT!r}, found {notes.get('format')!r}")
+    writer = notes.get("aucmax", __version__)  # before 0.2.0 none is named
+    if is_newer(writer) and distributed.rank() == 0:
+        warnings.warn(
+            f"{folder} was written by aucmax {writer}, which may mean by it what this older one, "
+            f"{__version__}, does not know: pip install --upgrade aucmax",
+            stacklevel=2,
+        )
     return notes
 
 
@@ -163,7 +176,7 @@ def remove(folder: Path, name: str) -> None:
 
 
 def _write_notes(folder: Path, name: str, notes: dict[str, Any]) -> None:
-    notes = {"format": FORMAT, **notes}
+    notes = {"format": FORMAT, "aucmax": __version__, **notes}
     disk.write_json(folder / f"{name}.json", {"self": _digest(notes), **notes})
 
 

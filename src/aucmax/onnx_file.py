@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from aucmax import checks
 from aucmax.disk import atomic_write
+from aucmax.extras import needed
 from aucmax.version import __version__
 
 
@@ -22,13 +23,11 @@ def check_onnx(path: str | Path) -> Path:
     """The path, if it can be one of an ONNX file and the packages that write one are there."""
     path = Path(path)
     checks.choice("onnx", path.suffix, (".onnx",))
-    try:
+    if torch.__version__ < "2.7":
+        raise ValueError(f"export must have a torch newer than 2.6, found {torch.__version__}")
+    with needed("export", "onnx"):
         for name in ("onnx", "onnxscript"):
             importlib.import_module(name)
-    except ImportError as error:
-        raise ValueError(
-            f"export needs the packages onnx and onnxscript: pip install 'aucmax[onnx]' ({error})"
-        ) from None
     return path
 
 

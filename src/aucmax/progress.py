@@ -11,8 +11,8 @@ Detail = Literal["count", "percentage", "time left", "bytes", "speed", "note"]
 class ProgressBar:
     """A bar with a name on its left and details on its right.
 
-    It is shown in a terminal, if rich is installed. :meth:`say` writes a line above it, or a plain
-    one where there is no bar.
+    It is shown in a terminal. :meth:`say` writes a line above it, or a plain one where there is no
+    bar.
 
     Args:
         show: False is silent, lines included.
@@ -76,11 +76,9 @@ class ProgressBar:
 
 
 def _make_rich(details: tuple[Detail, ...], width: int, redraw: bool) -> Any:
-    try:
-        from rich import progress as rich
-        from rich.console import Console
-    except ImportError:
-        return None
+    from rich import progress as rich
+    from rich.console import Console
+
     columns: dict[Detail, rich.ProgressColumn] = {
         "count": rich.MofNCompleteColumn(),
         "percentage": rich.TextColumn("{task.percentage:>3.0f}%"),

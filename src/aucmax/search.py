@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from aucmax.extras import needed
+
 
 def require_optuna() -> Any:
     """The package, or an error that says what to install."""
-    try:
+    with needed("tune", "tune"):
         import optuna
-    except ImportError as error:
-        raise ValueError(
-            f"tune needs the package optuna: pip install 'aucmax[tune]' ({error})"
-        ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

@@ -1,3 +1,19 @@
 """The version, where everything that needs it can import it."""
 
-__version__ = "0.1.0"
+import re
+
+__version__ = "0.2.0"
+
+
+def is_newer(version: str) -> bool:
+    """Whether a version comes after this one, by its first three numbers.
+
+    Example:
+        >>> is_newer("99.0.0"), is_newer("0.1.0"), is_newer(__version__)
+        (True, False, False)
+    """
+    return _numbers(version) > _numbers(__version__)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]

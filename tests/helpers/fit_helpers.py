@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 from fit_child import CASES
+from scripts import without_leaks
 
 from aucmax import checkpoint, history
 
@@ -100,7 +101,7 @@ class Trainee:
         if not in_time:
             self.send(signal.SIGKILL)
         code = int(self.trainer.process.stdout.readline())
-        said = self.trainer.stderr.read_text()
+        said = without_leaks(self.trainer.stderr.read_text())
         assert in_time, f"not over after {seconds} s: {said}"
         return Outcome(code, said)
 

@@ -9,7 +9,6 @@ into two ranks, so that torch is imported but once.
 import math
 import os
 import signal
-import socket
 import sys
 import time
 from datetime import timedelta
@@ -23,13 +22,14 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, Dataset
+from two_ranks import fork_into_two_ranks
 
 import aucmax
 import aucmax.train
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.stages import Stage
 
-STEPS, BATCH = 60, 16
+STEPS, BATCH = 40, 16
 KEPT_STEPS = 48
 METHODS = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw")
 LOCAL_STEPS = 3
@@ -119,7 +119,7 @@ def one_sided_rows():
 
 
 def train(model, data, valid=None, **options):
-    given = {"steps": STEPS, "batch_size": BATCH, "eval_every": 25, "probe": 64}
+    given = {"steps": STEPS, "batch_size": BATCH, "eval_every": 15, "probe": 64}
     given |= {"progress": False, "device": "cpu"}
     return aucmax.fit(model, data, valid, **(given | options))
 
@@ -150,7 +150,7 @@ def counting_weights():
     """Training on weights that are often zero, with their sum in every batch of this rank."""
     loss, seen = CrossEntropy(), []
     loss.register_forward_pre_hook(lambda _, batch: seen.append(batch[2].sum()))
-    result = train(network(), weighted(kept=0.4), loss=loss, method="sgd", probe=0)
+    result = train(network(), weighted(kept=0.4), loss=loss, method="sgd", steps=60, probe=0)
     return ending(result) | {"weights": torch.stack(seen)}
 
 
@@ -466,21 +466,6 @@ def main():
     if dist.is_initialized():
         dist.barrier()
         dist.destroy_process_group()
-
-
-def fork_into_two_ranks():
-    """What torchrun does for a script; returns in the ranks alone."""
-    with socket.create_server(("localhost", 0)) as free:
-        port = free.getsockname()[1]
-    os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    ranks = []
-    for rank in "01":
-        pid = os.fork()
-        if pid == 0:
-            os.environ["RANK"] = os.environ["LOCAL_RANK"] = rank
-            return
-        ranks.append(pid)
-    sys.exit(max(os.waitpid(pid, 0)[1] != 0 for pid in ranks))
 
 
 if __name__ == "__main__":

@@ -2,14 +2,16 @@
 
     torchrun --nproc-per-node 2 tests/helpers/ranks_stream.py FOLDER
 
-Started by test_streams.py.
+Started by test_streams.py, without torchrun: it forks.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import torch
+from two_ranks import fork_into_two_ranks
 
 from aucmax import distributed
 from aucmax.cli import main
@@ -17,6 +19,8 @@ from aucmax.tables import streaming
 from aucmax.tables.streaming import RowGroups
 
 if __name__ == "__main__":
+    if "RANK" not in os.environ:
+        fork_into_two_ranks()
     streaming.BATCH, streaming.EVALUATIONS = 100, 3
     folder = Path(sys.argv[1])
     with distributed.process_group(torch.device("cpu")):

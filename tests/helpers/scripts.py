@@ -8,6 +8,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -57,7 +58,12 @@ class Scripts:
         print(json.dumps({**order, "files": list(map(str, self.files))}), file=self.process.stdin)
         self.process.stdin.flush()
         code = int(self.process.stdout.readline())
-        return Finished(code, *(path.read_text("utf-8") for path in self.files))
+        return Finished(code, *(without_leaks(path.read_text("utf-8")) for path in self.files))
+
+
+def without_leaks(text):
+    """Without what Triton 3.9 lists of objects that are never collected: gc.freeze() keeps them."""
+    return re.sub(r"nanobind: leaked.*refleaks\.html\n?", "", text, flags=re.S)
 
 
 def run_one(arguments, cwd, env, files):

@@ -356,7 +356,7 @@ def test_broken_files_are_named_and_left_out_only_if_asked(folder, tmp_path, cap
         (["scans/sick"], "folder must hold a folder for each class"),
         (["scans", "--target", "ill"], "target must go with a table of labels"),
         (["scans", "--size", "4"], "size must be an integer >= 8, found 4"),
-        (["scans", "--model", "resnet999"], "model must be resnet20"),
+        (["scans", "--model", "resnet999"], "resnet20"),
         (["scans", "--positive", "ill"], "positive must be"),
         (["scans", "--test-share", "1.5"], "test_share must be a share between 0 and 1"),
     ],
@@ -462,7 +462,7 @@ def test_ranks_train_together_and_the_first_writes(folder, tmp_path):
 # ---- The classifier ------------------------------------------------------------------------------
 
 
-def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path):
+def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path, monkeypatch):
     paths = sorted(folder.rglob("*.png"))
     y = np.array([path.parent.name == "sick" for path in paths])
     model = clone(ImageClassifier(size=8, quality="fast", time_limit=3, device="cpu"))
@@ -480,6 +480,11 @@ def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path):
     np.testing.assert_array_equal(again.decision_function(paths), model.decision_function(paths))
     assert again.classes_.tolist() == [False, True]
     assert aucmax.ImageClassifier is ImageClassifier
+    monkeypatch.setattr("aucmax.checkpoint.__version__", "99.1.0")
+    model.save(tmp_path / "newer")
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match=r"newer was written by aucmax 99\.1\.0"):
+        ImageClassifier.load(tmp_path / "newer")
 
 
 def test_models_of_tables_and_pictures_are_told_apart(fitted, tmp_path, capsys):

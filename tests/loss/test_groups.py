@@ -18,7 +18,9 @@ from aucmax.loss import CrossEntropy, groups
 OPTIMIZERS = {
     name: optimizer
     for name, optimizer in vars(torch.optim).items()
-    if inspect.isclass(optimizer) and "maximize" in inspect.signature(optimizer).parameters
+    if inspect.isclass(optimizer)
+    and "maximize" in inspect.signature(optimizer).parameters
+    and name != "LBFGS"  # which takes one group alone
 }
 
 

@@ -169,14 +169,14 @@ def test_the_threshold_finds_the_quantile_of_a_stream(share, tolerance):
     loss = PartialAUCLoss(share, min_tpr=1 - share, prior=0.5)
     y = torch.arange(128) % 2
     above, below = [], []
-    for step in range(300):
+    for step in range(600):
         scores = torch.empty(128).exponential_(generator=g)
         loss(torch.where(y == 1, -scores, scores), y)
         if step >= 200:
             above.append(math.exp(-loss.hard_negatives.threshold.item()))
             below.append(math.exp(-loss.hard_positives.threshold.item()))
-    assert np.mean(above) == pytest.approx(share, rel=0.15)
-    assert np.mean(below) == pytest.approx(share, rel=0.15)
+    assert np.mean(above) == pytest.approx(share, rel=0.2)
+    assert np.mean(below) == pytest.approx(share, rel=0.2)
     assert np.std(above) < tolerance
 
 

@@ -716,6 +716,7 @@ def test_an_inductor_step_is_the_eager_one(fresh_compiler):
     assert_near(*results, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.skipif(torch.__version__ < "2.7", reason="torch 2.6 makes several graphs of it")
 @each_compiled
 def test_the_step_is_one_graph(fresh_compiler, name):
     task = make_task()

@@ -917,7 +917,7 @@ def test_trials_of_other_settings_are_refused(searched):
 def test_tuning_without_optuna_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=r"pip install 'aucmax\[tune\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'aucmax\[tune\]'"):
         reproduce("figure1", tune=True, lines=["sgd"], steps=20, progress=False, **SMALL)
     assert not list(tmp_path.iterdir())
 

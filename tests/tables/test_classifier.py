@@ -391,6 +391,14 @@ def test_a_later_format_says_to_upgrade(tmp_path, fitted, monkeypatch):
         AUCClassifier.load(tmp_path)
 
 
+def test_a_model_of_a_newer_version_is_loaded_with_a_warning(tmp_path, fitted, monkeypatch):
+    monkeypatch.setattr("aucmax.checkpoint.__version__", "99.1.0")
+    fitted.save(tmp_path)
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match=r"written by aucmax 99\.1\.0"):
+        AUCClassifier.load(tmp_path)
+
+
 def test_a_network_of_ones_own(tmp_path):
     def make(numeric, cardinalities, outputs):
         class Own(torch.nn.Module):

@@ -244,8 +244,7 @@ def test_each_rank_reads_files_of_its_own(tmp_path):
     for name, parts in (("many", 3), ("one", 1)):
         (tmp_path / name).mkdir()
         write_parts(tmp_path / name, rows=6000, parts=parts)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += [str(RANKS), str(tmp_path)]
+    command = [sys.executable, str(RANKS), str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr

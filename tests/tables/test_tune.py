@@ -408,6 +408,6 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, capsys, options, mes
 
 def test_without_optuna_it_says_what_to_install(data, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ValueError, match=r"pip install 'aucmax\[tune\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'aucmax\[tune\]'"):
         tune_file(data, "churned", out=tmp_path / "m", **QUICK)
     assert not list(tmp_path.iterdir())

@@ -795,3 +795,15 @@ def test_evaluate_draws_nothing_and_warns_of_a_missing_class():
     with pytest.warns(UserWarning, match="nan"):
         assert math.isnan(evaluate(model, (X, torch.zeros(len(X)))))
     assert states() == before
+
+
+def test_a_run_of_a_newer_version_is_read_with_a_warning(tmp_path, monkeypatch):
+    """Also a checkpoint, from which it goes on."""
+    monkeypatch.setattr("aucmax.checkpoint.__version__", "99.1.0")
+    run(out=tmp_path, save_every=20)
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match=r"was written by aucmax 99\.1\.0"):
+        run(out=tmp_path, save_every=20)
+    (tmp_path / "model.json").unlink()
+    with pytest.warns(UserWarning, match=r"checkpoints was written by aucmax 99\.1\.0"):
+        run(out=tmp_path, save_every=20)

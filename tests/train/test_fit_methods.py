@@ -500,7 +500,7 @@ def test_stages_that_end_when_validation_saturates():
         if stage.index < 3:
             end(stage)
     found = [(r["stage"], r["valid_auc_last"], r["valid_auc_average"]) for r in result.history]
-    assert torch.tensor(found).tolist() == torch.tensor(aucs).tolist()
+    assert torch.equal(torch.tensor(found).float(), torch.tensor(aucs).float())
     assert (result.steps, result.reason) == (clock.step, "all stages ended")
     assert result.auc == pytest.approx(max(max(x[1:]) for x in aucs), rel=1e-12)
 

@@ -16,6 +16,7 @@ import ranks_fit
 import torch
 from ranks_fit import BATCH, EQUAL, KEPT_STEPS, SHARDED, STEPS
 from safetensors.torch import load_file
+from scripts import Scripts
 from sklearn.metrics import roc_auc_score
 
 import aucmax
@@ -54,11 +55,6 @@ def end_of(process):
     (process.pids / "slow").unlink(missing_ok=True)
     status = process.wait(timeout=150)
     return status, (process.pids / "log").read_text(encoding="utf-8")
-
-
-def launch(folder, *cases):
-    with started(folder, *cases) as process:
-        return end_of(process)
 
 
 def rank_pids(process):
@@ -114,12 +110,20 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("ranks")
 
 
+@pytest.fixture(scope="module")
+def launch(folder, tmp_path_factory):
+    """Starts two ranks that nobody disturbs, from a process that has torch loaded."""
+    with Scripts([SCRIPT], tmp_path_factory.mktemp("launches")) as scripts:
+        environment = {"OMP_NUM_THREADS": "1", "PIDS": str(tmp_path_factory.mktemp("pids"))}
+        yield lambda *cases: scripts.run(SCRIPT, folder, *cases, cwd=folder, env=environment)
+
+
 class Launched:
     """What the ranks of one launch ended with, case by case."""
 
-    def __init__(self, folder, *cases):
+    def __init__(self, folder, launch, *cases):
         self.folder = folder
-        self.status, self.log = launch(folder, *cases)
+        self.log = launch(*cases).stderr
 
     def __getitem__(self, case):
         files = [self.folder / f"{case}-{rank}.pt" for rank in (0, 1)]
@@ -128,12 +132,12 @@ class Launched:
 
 
 @pytest.fixture(scope="module")
-def replicated(folder):
+def replicated(folder, launch):
     hardest = "weights, many zero"
     cases = [case for case in EQUAL if case != hardest]
     stops = ["local/whole", "local/crashed", "local/told"]
     local = [*stops, *ranks_fit.LOCAL, *ranks_fit.ONE_LOCAL_STEP]
-    return Launched(folder, "plain/whole", *ranks_fit.ALONE, *cases, *local, hardest)
+    return Launched(folder, launch, "plain/whole", *ranks_fit.ALONE, *cases, *local, hardest)
 
 
 def assert_close(found, wanted, atol=1e-6):
@@ -228,7 +232,7 @@ def test_what_a_loss_keeps_is_not_sent(replicated):
 
 def test_clipping_makes_a_difference(replicated):
     clipped, free = (replicated[case][0]["model"]["0.weight"] for case in ("clipped", "ppd-sg"))
-    assert (clipped - free).abs().max() > 5e-3
+    assert (clipped - free).abs().max() > 3e-3
 
 
 # --- evaluation -----------------------------------------------------------------------------------
@@ -372,6 +376,8 @@ def flip_a_byte(path):
 @pytest.fixture(scope="module")
 def killed(folder):
     """A sharded run of which all processes got SIGKILL, and copies with a damaged file each."""
+    if torch.__version__ < "2.7":
+        pytest.skip("torch 2.6 shards models on GPUs alone")
     out = folder / "fsdp/killed"
     with started(folder, "fsdp/killed", slow=True) as process:
         wait_until(lambda: len(saved_steps(out)) == 2, process)
@@ -416,11 +422,11 @@ def begun_alone(folder):
 
 
 @pytest.fixture(scope="module")
-def sharded(folder, killed, troubled, begun_alone):
+def sharded(folder, launch, killed, troubled, begun_alone):
     """Whole runs of sharded models and, in the same processes, all runs to go on with."""
     cases = ["plain/troubled", "plain/from one", "fsdp/told", "fsdp/killed"]
     damaged = [str(copy.relative_to(folder)) for copy in killed]
-    return Launched(folder, "fsdp/whole", *SHARDED, *cases, *damaged)
+    return Launched(folder, launch, "fsdp/whole", *SHARDED, *cases, *damaged)
 
 
 @pytest.fixture(scope="module")
@@ -498,9 +504,9 @@ def test_two_ranks_go_on_with_what_one_process_began(replicated, resumed):
 # --- errors ---------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_the_ranks_cannot_share_is_an_error_on_every_rank(folder):
+def test_a_batch_that_the_ranks_cannot_share_is_an_error_on_every_rank(folder, launch):
     began = time.monotonic()
-    status, log = launch(folder, "indivisible")
+    status, _, log = launch("indivisible")
     assert status != 0
     assert time.monotonic() - began < 60
     for rank in (0, 1):

@@ -16,6 +16,7 @@ from fit_data import (
     linear,
     one_thread,  # noqa: F401
 )
+from fit_helpers import WARNINGS
 
 from aucmax.train._reporter import Reporter
 from aucmax.train.metrics import ROC_AUC
@@ -46,7 +47,7 @@ SCRIPT = textwrap.dedent(
 def script(folder, body):
     path = folder / "train.py"
     path.write_text(SCRIPT + textwrap.dedent(body))
-    return [sys.executable, "-W", "error", str(path)]
+    return [sys.executable, *WARNINGS, str(path)]
 
 
 def said(capfd, **options):
@@ -148,7 +149,6 @@ def read_some(terminal):
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory):
-    pytest.importorskip("rich")
     folder = tmp_path_factory.mktemp("terminal")
     body = """
         train(steps=600, lr=0.5, augment=lambda x: __import__("time").sleep(0.001) or x)

@@ -1,21 +1,35 @@
 """The command line: parse, call, print."""
 
 import signal
+import sys
 from collections.abc import Sequence
 
-from aucmax import signals
+from aucmax import extras, signals
+from aucmax.cli._errors import fail
+from aucmax.version import __version__
 
 __all__ = ["main"]
+
+EXTRA = {"fit-images": "images", "predict-images": "images", "reproduce": "all"}
+"""What to install for a command; for the others, "tables"."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command of the shell; Ctrl-C and SIGTERM end it with one line, codes 130 and 143."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--version"]:  # at once, and whatever is installed
+        print(f"aucmax {__version__}")
+        return
+    command = given[0] if given else ""
     try:
         with signals.raising(), signals.saying_so():
-            # Here, as Ctrl-C may come in the second that it takes to load torch.
-            from aucmax.cli._main import run_command
-
-            run_command(arguments)
+            try:
+                with extras.needed(f"aucmax {command}".strip(), EXTRA.get(command, "tables")):
+                    # Here, as Ctrl-C may come in the second that it takes to load torch.
+                    from aucmax.cli._main import run_command
+            except extras.NotInstalledError as error:
+                fail(str(error))
+            run_command(given)
     finally:
         if arguments is None:  # all is done and said: one more signal must not change that
             for number in signals.LISTENED:

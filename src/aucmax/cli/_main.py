@@ -9,20 +9,21 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any
 
 import tyro
 
 from aucmax import checks
 from aucmax.cli import _completion
+from aucmax.cli._errors import fail
 from aucmax.cli._images import evaluate_images, fit_images, predict_images
 from aucmax.cli._reproduce import reproduce
 from aucmax.cli._tables import demo, evaluate, export, fit, predict, report, tune
+from aucmax.extras import NotInstalledError
 from aucmax.processes import WorkerDiedError
 from aucmax.train import DivergedError
-from aucmax.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "fit": fit,
@@ -39,9 +40,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
-def run_command(arguments: Sequence[str] | None) -> None:
+def run_command(given: list[str]) -> None:
     """Run a command; what cannot be right is one line and exit code 2."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
             if "--quiet" in given:
@@ -51,10 +51,10 @@ def run_command(arguments: Sequence[str] | None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as error:
-        _fail(_in_words(error))
+    except (ValueError, OSError, NotInstalledError) as error:
+        fail(_in_words(error))
     except (WorkerDiedError, DivergedError, MemoryError, ImportError) as error:
-        _fail(_in_words(error), code=1)
+        fail(_in_words(error), code=1)
 
 
 def _in_words(error: Exception) -> str:
@@ -72,8 +72,6 @@ def _run(given: list[str]) -> None:
         print("usage: aucmax COMMAND [OPTIONS]", "", *lines, "", sep="\n")
         print("aucmax COMMAND --help says more, aucmax --version which one this is, and")
         print("aucmax --print-completion bash|zsh|fish how a shell completes commands.")
-    elif given == ["--version"]:
-        print(f"aucmax {__version__}")
     elif given[0] == "--print-completion":
         shell = checks.choice("--print-completion", " ".join(given[1:]), _completion.SHELLS)
         print(_completion.script(shell, COMMANDS), end="")
@@ -98,7 +96,7 @@ def _parse(name: str, arguments: list[str]) -> dict[str, Any]:
             found = dict(tyro.cli(collect, prog=f"aucmax {name}", args=arguments, config=config))
     except SystemExit as end:
         if end.code == 2:
-            _fail(_unboxed(said.getvalue()))
+            fail(_unboxed(said.getvalue()))
         raise
     if found.get("data") == ():
         raise ValueError("a FILE must be given, and before options of several values like --drop")
@@ -132,8 +130,3 @@ def _check_values(arguments: list[str]) -> None:
     for option, value in pairwise([*arguments, "--"]):
         if option in SEVERAL and value.startswith("--"):
             raise ValueError(f"{option} must have a value, found none")
-
-
-def _fail(message: str, code: int = 2) -> NoReturn:
-    print(f"aucmax: error: {' '.join(message.split())}", file=sys.stderr)
-    raise SystemExit(code)

@@ -10,6 +10,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aucmax.extras import needed
+
 if TYPE_CHECKING:
     from aucmax.images.classifier import ImageClassifier as ImageClassifier
     from aucmax.images.evaluate import evaluate_images as evaluate_images
@@ -35,5 +37,6 @@ __all__ = sorted(_NAMES)
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(import_module(f"aucmax.images.{_NAMES[name]}"), name)
+        with needed(name, "images"):
+            return getattr(import_module(f"aucmax.images.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'aucmax.images' has no attribute {name!r}")

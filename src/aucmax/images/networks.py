@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from aucmax.extras import needed
 from aucmax.models import Standardize, resnet20
 from aucmax.models.random_weights import drawing_from
 
@@ -78,13 +79,8 @@ def head_of(network: nn.Module) -> nn.Module:
 
 def _timm(name: str) -> Any:
     """The library, which knows the name."""
-    try:
+    with needed(f"a model other than resnet20, such as {name!r},", "timm"):
         import timm
-    except ImportError:
-        raise ValueError(
-            f"model must be resnet20 where timm is not installed, found {name!r}: "
-            f"pip install 'aucmax[images]'"
-        ) from None
     if not timm.is_model(name):
         like = ", ".join(timm.list_models(f"*{name}*")[:5])
         near = f" (there are {like})" if like else ""

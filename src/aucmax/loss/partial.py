@@ -20,7 +20,7 @@ from aucmax.loss._inputs import (
 )
 from aucmax.loss.base import ExactState
 from aucmax.loss.binary import AUCLoss
-from aucmax.loss.objective import LINKS, saddle_objective
+from aucmax.loss.objective import LINKS, Terms, saddle_objective
 
 
 class PartialAUCLoss(AUCLoss):
@@ -108,17 +108,19 @@ class PartialAUCLoss(AUCLoss):
     ) -> Tensor:
         s = scores.to(labels.dtype).reshape(-1)
         w = torch.ones_like(labels) if weight is None else weight
-        terms, pairs = self._terms(lambda x: x.to(labels.dtype)), torch.ones_like(w[0])
+        positives, negatives, *rest = self._terms(lambda x: x.to(labels.dtype))
+        pairs = torch.ones_like(w[0])
         negative, total = w * (1.0 - labels), w.sum()
         if self.min_tpr > 0.0:
             hard = self.hard_positives(-s.detach(), w * labels, total)
-            terms = terms._replace(positive=hard.coefficients().to(labels.dtype))
+            positives = hard.coefficients().to(labels.dtype)
             pairs = pairs * (hard.mass > 0.0)
         hard = self.hard_negatives(s.detach(), negative, total)
         if self.max_fpr < 1.0:
-            terms = terms._replace(negative=hard.coefficients().to(labels.dtype))
+            negatives = hard.coefficients().to(labels.dtype)
         if self.max_fpr < 1.0 or self.link == "centred":
             pairs = pairs * (hard.mass > 0.0)
+        terms = Terms(positives, negatives, *rest)
         h = self._linked_around(s, negative, hard, joined=self.training)
         a, b, alpha = (x.reshape(()).to(h.dtype) for x in (self.a, self.b, self.alpha))
         return pairs * saddle_objective(h, labels, a, b, alpha, terms, self.margin, weight)

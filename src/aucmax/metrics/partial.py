@@ -237,12 +237,14 @@ def area_within(curve: Curve, max_fpr: float, min_tpr: float) -> Tensor:
     tpr, fpr = (torch.cat([start, sums / sums[-1]]) for sums in (curve.hits, curve.alarms))
     width, rise = fpr.diff(), tpr.diff()
     # Of both ends of a line the smaller is taken, so that a point at the very bound has one
-    # derivative. Lines that go straight up have no width, those along no rise: no 0 / 0.
-    inside = fpr.clamp(max=max_fpr).diff()
+    # derivative: that of clamp is another from torch 2.15 on. Lines that go straight up have no
+    # width, those along no rise: no 0 / 0.
+    inside = fpr.where(fpr <= max_fpr, max_fpr).diff()
     low = tpr[:-1] - min_tpr
-    high = (low + rise * inside / width.where(width > 0, 1.0)).clamp(min=0)
+    high = low + rise * inside / width.where(width > 0, 1.0)
+    high = high.where(high >= 0, 0.0)
     above = (high / (high - low).where(low < 0, 1.0)).where(low < 0, 1.0)  # of the line's width
-    return (inside * above * (low.clamp(min=0) + high)).sum() / 2
+    return (inside * above * (low.where(low >= 0, 0.0) + high)).sum() / 2
 
 
 def _area_with_moves(rows: Rows, max_fpr: float, min_tpr: float) -> Moves:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aucmax import checks
+from aucmax.extras import needed
 from aucmax.models._merged import MergedEnsemble
 from aucmax.models.random_weights import drawing_from
 
@@ -62,7 +63,8 @@ class Features(nn.Module):
         self.codes = int(first[-1])
         self.embedding: nn.Module | None = None
         if self.bins:
-            from rtdl_num_embeddings import PiecewiseLinearEmbeddings
+            with needed("bins", "tables"):
+                from rtdl_num_embeddings import PiecewiseLinearEmbeddings
 
             pieces = [torch.tensor(edge, dtype=torch.float32) for edge in self.bins]
             self.embedding = PiecewiseLinearEmbeddings(
@@ -231,7 +233,8 @@ def tabm(
         >>> model(columns).shape, model.eval()(columns).shape
         (torch.Size([40, 1]), torch.Size([5, 1]))
     """
-    from tabm import LinearEnsemble, make_tabm_backbone
+    with needed("tabm", "tables"):
+        from tabm import LinearEnsemble, make_tabm_backbone
 
     members, width = checks.count("members", members), checks.count("width", width)
     with drawing_from(generator):

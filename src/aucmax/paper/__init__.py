@@ -15,6 +15,7 @@ used, and matplotlib is imported when the first figure is drawn.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aucmax.extras import needed
 from aucmax.paper import datasets, prepare
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ _NAMES = {
 def __getattr__(name: str) -> Any:
     for module, names in _NAMES.items():
         if name in names:
-            return getattr(import_module(module), name)
+            with needed(name, "all"):
+                return getattr(import_module(module), name)
     raise AttributeError(f"module 'aucmax.paper' has no attribute {name!r}")
 
 

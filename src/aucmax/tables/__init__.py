@@ -18,6 +18,8 @@ than memory. ``predict``, with ``explain``, and ``export`` are what other comman
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aucmax.extras import needed
+
 if TYPE_CHECKING:
     from aucmax.report.model_folder import Fitted as Fitted
     from aucmax.tables.classifier import AUCClassifier as AUCClassifier
@@ -64,7 +66,8 @@ __all__ = sorted(name for names in _NAMES.values() for name in names)
 def __getattr__(name: str) -> Any:
     for module, names in _NAMES.items():
         if name in names:
-            return getattr(import_module(f"aucmax.tables.{module}"), name)
+            with needed(name, "tables"):
+                return getattr(import_module(f"aucmax.tables.{module}"), name)
     raise AttributeError(f"module 'aucmax.tables' has no attribute {name!r}")
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from aucmax import checks
 from aucmax.judge import calibration
@@ -94,10 +93,8 @@ def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[
     scorer = scorer.to(device, dtype).eval()
     chunks = []
     for start in range(0, len(rows), CHUNK):
-        numeric, codes = (
-            functional.pad(part := column[start : start + CHUNK], (0, 0, 0, CHUNK - len(part)))
-            for column in (rows.numeric, rows.codes)
-        )
+        parts = (column[start : start + CHUNK] for column in (rows.numeric, rows.codes))
+        numeric, codes = (torch.cat([x, x.new_zeros(CHUNK - len(x), x.shape[1])]) for x in parts)
         chunk = scorer((numeric.to(device, dtype), codes.to(device)))
         chunks.append(chunk.reshape(CHUNK, -1).cpu().double().numpy())
     scores = np.concatenate(chunks)[: len(rows)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aucmax import distributed
+from aucmax.extras import needed
 from aucmax.progress import ProgressBar
 from aucmax.train._result import DivergedError, FitResult
 from aucmax.train.metrics import ITERATES, Metric, best_value, metric_in_records
@@ -163,9 +164,7 @@ def _clock(seconds: float) -> str:
 
 
 def _summary_writer(folder: Path, step: int) -> Any:
-    try:
+    with needed("tensorboard=True", "tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise ValueError(f"tensorboard=True needs the package tensorboard: {error}") from None
     # What an interrupted run wrote after its last checkpoint is not shown twice.
     return SummaryWriter(str(folder), purge_step=step + 1 if step else None)

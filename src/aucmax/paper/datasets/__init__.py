@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aucmax.extras import needed
 from aucmax.paper.datasets import _catdog
 from aucmax.paper.datasets._cifar import CIFAR10, CIFAR100
 from aucmax.paper.datasets._layout import ImageData
@@ -89,10 +90,8 @@ def data_folder(root: str | Path | None) -> Path:
 
 def _read_digits() -> ImageData:
     """Scikit-learn's 1,797 images; the fourth, eighth, ... of each class are for testing."""
-    try:
+    with needed("the data set digits", "all"):
         from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ValueError(f"name 'digits' needs the package scikit-learn: {error}") from None
     images, y = load_digits(return_X_y=True)
     x, y = images.reshape(-1, 8, 8, 1).astype(np.uint8), y.astype(np.int64)
     test = np.zeros(len(y), bool)

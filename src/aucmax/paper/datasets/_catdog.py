@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aucmax.extras import needed
 from aucmax.paper.datasets._layout import ImageData, Images, Labels
 
 CLASSES = ("cat", "dog")
@@ -34,10 +35,8 @@ def read(root: Path) -> ImageData:
     Raises:
         ValueError: if there is none, a class has no photograph, or a file is no image.
     """
-    try:
+    with needed("the data set catdog", "all"):
         import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise ValueError(f"name 'catdog' needs the package Pillow: {error}") from None
     train, test = _find(root)
     return ImageData(*_decode_all(train), *_decode_all(test), CLASSES)
 

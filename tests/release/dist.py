@@ -1,0 +1,102 @@
+"""Build wheel and sdist, check them, and use the wheel where nothing else of aucmax is.
+
+    python tests/release/dist.py
+
+The sdist is made of the tree and the wheel of the sdist, so that a file that either lacks is
+missed. The wheel is installed into fresh environments outside the repository: with the extra
+``tables``, where ``aucmax demo`` and the README's Python are run, and without any.
+"""
+
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from environment import ROOT, Environment, Log
+from packaging.metadata import Metadata
+
+DIST = ROOT / "dist"
+PINS = ("-c", str(ROOT / "constraints.txt"))
+NEEDED = {"torch", "numpy", "safetensors", "rich"}
+OPTIONAL = {"scikit-learn", "scipy", "pyarrow", "tyro", "matplotlib", "pillow", "tabm", "pandas"}
+
+
+def build(folder, log):
+    """The sdist of the tree, and the wheel of the sdist."""
+    for path in [*DIST.glob("aucmax-*")] if DIST.exists() else []:
+        path.unlink()
+    tools = Environment(folder / "tools")
+    tools.install("hatchling")
+    tools.run("python", "-m", "hatchling", "build", "-t", "sdist", "-d", DIST, cwd=ROOT)
+    (sdist,) = DIST.glob("aucmax-*.tar.gz")
+    tools.run("python", "-m", "pip", "wheel", "--no-deps", "-w", DIST, sdist, cwd=folder)
+    (wheel,) = DIST.glob("aucmax-*.whl")
+    for path in (sdist, wheel):
+        log.say(f"built {path.name}, {path.stat().st_size / 1e6:.1f} MB")
+    return sdist, wheel
+
+
+def check_contents(sdist, wheel, log):
+    """The wheel has every file of the package and no other; the metadata follow the standard."""
+    source = ROOT / "src"
+    wanted = {
+        str(path.relative_to(source))
+        for path in (source / "aucmax").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (metadata,) = (x for x in archive.namelist() if x.endswith(".dist-info/METADATA"))
+        about = Metadata.from_email(archive.read(metadata), validate=True)
+    assert names == wanted, sorted(names ^ wanted)
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    lacking = {"Makefile", "constraints.txt", "tests/conftest.py", "docs/conf.py"} - inside
+    assert not lacking, lacking
+    assert about.description == (ROOT / "README.md").read_text(encoding="utf-8")
+    extras = ", ".join(about.provides_extra)
+    log.say(f"metadata {about.metadata_version}: {about.name} {about.version}, extras {extras}")
+
+
+def use_tables(wheel, folder, log):
+    """What a user of tables does first: ``aucmax demo``, and the README's Python."""
+    fresh = Environment(folder / "tables")
+    seconds = fresh.install(*PINS, f"{wheel}[tables]", "pandas")
+    versions = fresh.versions()
+    log.say(f"installed aucmax[tables], torch {versions['torch']}: {seconds:.0f} s")
+    log.say(fresh.run("aucmax", "--version", cwd=folder).stdout.strip())
+    shown = fresh.run("aucmax", "demo", cwd=folder).stdout
+    log.say("aucmax demo: " + next(line for line in shown.splitlines() if "AUC" in line).strip())
+    assert (folder / "demo-model" / "report.html").exists()
+    script = Path(__file__).with_name("readme.py")
+    for line in fresh.run("python", script, ROOT / "README.md", cwd=folder).stdout.splitlines():
+        log.say(line)
+
+
+def use_light(wheel, folder, log):
+    """What is there without extras works, and the rest says what to install."""
+    fresh = Environment(folder / "light")
+    seconds = fresh.install(*PINS, wheel)
+    versions = fresh.versions()
+    assert versions.keys() >= NEEDED, versions
+    assert not versions.keys() & OPTIONAL, versions
+    log.say(f"installed aucmax alone, {len(versions)} packages with it: {seconds:.0f} s")
+    log.say("  " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())))
+    script = ROOT / "tests" / "helpers" / "light_install.py"
+    log.say(fresh.run("python", script, cwd=folder).stdout.splitlines()[-1])
+
+
+def main():
+    log = Log(Path(__file__).with_name("dist.log"))
+    with tempfile.TemporaryDirectory(prefix="aucmax-dist-") as name:
+        folder = Path(name)
+        sdist, wheel = build(folder, log)
+        check_contents(sdist, wheel, log)
+        use_light(wheel, folder, log)
+        use_tables(wheel, folder, log)
+    log.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
