@@ -3,8 +3,12 @@
 import doctest
 import importlib
 import importlib.metadata
+import json
+import os
 import pkgutil
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from xml.etree import ElementTree
@@ -38,6 +42,40 @@ def test_code_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
         exec(compile(block, "README.md", "exec"), {})
         auc = float(re.search(r"test AUC ([\d.]+)", capsys.readouterr().out)[1])
         assert auc > 0.9
+
+
+def test_commands_in_the_readme_run(tmp_path: Path) -> None:
+    block = re.search(r"```\n(pip install.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[1]
+    install, *commands = [line.split("#")[0].split() for line in block.splitlines()]
+    assert install[:2] == ["pip", "install"]
+    rows = [f"{n % 7},{'ab'[n % 2]},{'yes' if n % 7 > 4 else 'no'}" for n in range(70)]
+    for name in ("customers.csv", "new.csv"):
+        (tmp_path / name).write_text("\n".join(["calls,plan,churned", *rows]))
+    for program, *arguments in commands:
+        assert program == "aucmax"
+        done = subprocess.run(
+            [sys.executable, "-m", "aucmax", *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+            env=os.environ | {"MPLBACKEND": "module://of_a_notebook"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "customers-model" / "report.html").exists()
+    assert "probability of yes" in done.stdout
+
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+
+@pytest.mark.parametrize("source", TUTORIALS, ids=lambda path: path.stem)
+def test_tutorials_were_run_as_they_stand(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    written = importlib.import_module("run_tutorials").read(source)
+    stored = json.loads(source.with_suffix(".ipynb").read_text(encoding="utf-8"))
+    cells = [(x["cell_type"], "".join(x["source"])) for x in stored["cells"]]
+    assert cells == [(x.cell_type, x.source) for x in written.cells], "make docs"
+    outputs = [output for cell in stored["cells"] for output in cell.get("outputs", [])]
+    assert {x["output_type"] for x in outputs} <= {"stream", "execute_result"}
+    assert len(json.dumps(outputs)) < 20_000
 
 
 def blocks_of(name: str) -> list[str]:
