@@ -28,11 +28,13 @@ types: $(READY)  ## mypy --strict on src
 unit: $(READY)   ## pytest on two cores, warnings are errors
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-docs: $(READY)   ## Run the tutorials, then build the site in docs/_build/html
+docs: $(READY)   ## Run the tutorials and the examples of the API, then build the site in docs/_build/html
 	$(BIN)/python docs/run_tutorials.py
+	$(BIN)/python -m doctest docs/api.rst
 	$(MAKE) --no-print-directory site
 
 site: $(READY)   ## Build the site from the tutorials' stored outputs; warnings and broken links are errors
+	rm -rf docs/_build/html
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/check.py docs/_build/html
 
