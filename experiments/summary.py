@@ -33,7 +33,7 @@ CLEAR = 0.05
 """A smaller p value is a difference."""
 SPAN = 0.05
 """What the figure shows on either side of zero; what is beyond is drawn at its edge."""
-ROW, GAP, WIDTH = 0.22, 0.75, 8.6  # inches
+ROW, GAP, WIDTH = 0.34, 0.7, 5.6  # inches
 LOOKS = {"ahead": (COLOURS[0][0], "o"), "level": ("#777777", "d"), "behind": (COLOURS[1][0], "s")}
 
 
@@ -166,7 +166,9 @@ def _draw(ax: Axes, lines: list[Line]) -> None:
         mean, low, high = (min(max(x, -SPAN), SPAN) for x in line[1:])
         ax.plot([low, high], [y, y], color=colour, linewidth=1.4, zorder=2)
         ax.plot([mean], [y], color=colour, marker=marker, markersize=5.5, zorder=3)
-    ax.set_yticks(range(len(lines)), [line.title for line in lines])
-    ax.set_ylim(len(lines) - 0.3, -0.7)
+        ax.text(-0.98 * SPAN, y - 0.42, line.title, verticalalignment="center", fontsize="small")
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    ax.set_ylim(len(lines) - 0.5, -0.9)
     ax.set_xlim(-SPAN, SPAN)
     ax.grid(visible=False, axis="y")
