@@ -37,6 +37,7 @@ html_math_renderer = "mathml"
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_domain_indices = False
 html_title = f"aucmax {release}"
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b6e99", "color-brand-content": "#0b6e99"},

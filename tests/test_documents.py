@@ -7,6 +7,7 @@ import json
 import os
 import pkgutil
 import re
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -94,6 +95,12 @@ def test_commands_in_the_readme_run(tmp_path: Path) -> None:
     assert "probability of yes" in done.stdout
 
 
+def test_links_in_the_readme_lead_somewhere() -> None:
+    links = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / "README.md").read_text())
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 
 
@@ -160,6 +167,20 @@ def test_the_map_shows_every_package_where_the_imports_have_it() -> None:
     for name, level in test_architecture.LEVEL.items():
         lower = [x for x in height if test_architecture.LEVEL[x] < level]
         assert all(height[x] <= height.get(name, 0.0) for x in lower), name
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return sum(share * x for share, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize(("theme", "page"), [("light", "#f8f9fb"), ("dark", "#1a1c1e")])
+def test_links_stand_out_from_the_darkest_and_the_lightest_page(theme: str, page: str) -> None:
+    options = runpy.run_path(str(ROOT / "docs" / "conf.py"))["html_theme_options"]
+    for colour in options[f"{theme}_css_variables"].values():
+        low, high = sorted([luminance(colour), luminance(page)])
+        assert (high + 0.05) / (low + 0.05) >= 4.5  # WCAG 2, AA
 
 
 def test_versions_agree() -> None:

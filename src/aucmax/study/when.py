@@ -106,10 +106,12 @@ def in_a_sentence(regimes: Sequence[RegimeResults]) -> str:
     done = {found.planned.regime.name for found in regimes if answers(found)}
     open_ones = [about["short"] for name, about in plan()["questions"].items() if name not in done]
     waiting = f" Not measured yet: {'; '.join(open_ones)}." if open_ones else ""
-    keep = " Keep cross-entropy where there is no yes." if words["yes"] < count else ""
+    keep = " Where it is not shown to help, keep cross-entropy." if words["yes"] < count else ""
+    level = words["not shown"]
+    rest = f"; in the other {level} no difference was shown" if level else ""
     return (
         f"Of {count} comparisons a ranking objective was shown to help in {words['yes']} and to "
-        f"be behind in {words['no']}; of the others no difference was shown.{keep}{waiting}"
+        f"be behind in {words['no']}{rest}.{keep}{waiting}"
     )
 
 
