@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs site soak demo results bench peers clean
+.PHONY: help test lint types unit docs tutorials examples site soak demo results bench peers clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -29,9 +29,14 @@ unit: $(READY)   ## pytest on two cores, warnings are errors
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 docs: $(READY)   ## Run the tutorials and the examples of the API, then build the site in docs/_build/html
-	$(BIN)/python docs/run_tutorials.py
-	$(BIN)/python -m doctest docs/api.rst
+	$(MAKE) --no-print-directory --jobs=2 tutorials examples
 	$(MAKE) --no-print-directory site
+
+tutorials: $(READY)  ## Run the tutorials and keep what they print
+	$(BIN)/python docs/run_tutorials.py
+
+examples: $(READY)  ## Run the examples on the page of the API
+	$(BIN)/python -m doctest docs/api.rst
 
 site: $(READY)   ## Build the site from the tutorials' stored outputs; warnings and broken links are errors
 	rm -rf docs/_build/html
