@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs soak demo results bench peers dist compat clean
+.PHONY: help test lint types unit docs tutorials examples site soak demo results bench peers dist compat clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 
 test: $(READY)   ## Lint, type-check, build the docs, run the tests
 	$(MAKE) --no-print-directory lint
-	$(MAKE) --no-print-directory --jobs=3 types docs unit
+	$(MAKE) --no-print-directory --jobs=3 types site unit
 
 lint: $(READY)   ## ruff: style and formatting
 	$(BIN)/ruff check .
@@ -28,8 +28,20 @@ types: $(READY)  ## mypy --strict on src
 unit: $(READY)   ## pytest on two cores, warnings are errors
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-docs: $(READY)   ## Build the site in docs/_build/html, warnings are errors
+docs: $(READY)   ## Run the tutorials and the examples of the API, then build the site in docs/_build/html
+	$(MAKE) --no-print-directory --jobs=2 tutorials examples
+	$(MAKE) --no-print-directory site
+
+tutorials: $(READY)  ## Run the tutorials and keep what they print
+	$(BIN)/python docs/run_tutorials.py
+
+examples: $(READY)  ## Run the examples on the page of the API
+	$(BIN)/python -m doctest docs/api.rst
+
+site: $(READY)   ## Build the site from the tutorials' stored outputs; warnings and broken links are errors
+	rm -rf docs/_build/html
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/check.py docs/_build/html
 
 MINUTES ?= 10
 MOMENTS ?= 20

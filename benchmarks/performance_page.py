@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from performance_rows import CPU_ROWS, GPU_ROWS, Row
+from performance_users import costs
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 TABLE = HERE.parent / "docs" / "_tables" / "performance.rst"
+OTHERS = ("LibAUC", "torchmetrics", "scikit-learn")
 Found = dict[str, Any]
 
 
@@ -28,13 +30,47 @@ def newest(kind: str) -> Found:
 
 def page(cpu: Found, gpu: Found) -> str:
     """All tables, as reStructuredText."""
-    parts = [verdict([*judged(cpu, CPU_ROWS), *judged(gpu, GPU_ROWS)])]
-    parts += [heading("On a CPU", "-"), table(cpu, CPU_ROWS), measured(cpu)]
+    parts = [heading("What a fit costs", "-"), COSTS, costs_table(cpu, gpu)]
+    parts += [heading("Beside other libraries", "-"), RATIOS]
+    parts += [peers_table("On a CPU", cpu, CPU_ROWS), peers_table("On a GPU", gpu, GPU_ROWS)]
+    parts += [heading("Every figure and its goal", "-")]
+    parts += [verdict([*judged(cpu, CPU_ROWS), *judged(gpu, GPU_ROWS)]), GOALS]
+    parts += [heading("On a CPU", "~"), table(cpu, CPU_ROWS), measured(cpu)]
     if any(True for _ in shown(gpu, GPU_ROWS)):
-        parts += [heading("On a GPU", "-"), table(gpu, GPU_ROWS), measured(gpu)]
+        parts += [heading("On a GPU", "~"), table(gpu, GPU_ROWS), measured(gpu)]
     if "profile" in gpu:
         parts += [heading("The kernels of a training step", "-"), *profiles(gpu["profile"])]
     return "\n".join(parts)
+
+
+COSTS = """\
+Wall-clock time, on two cores of a CPU unless it says otherwise, beside what you may know.
+"""
+RATIOS = """\
+Ratios of times to the same peer, all timed in turn in one process: below 1 is faster than the peer.
+"""
+GOALS = """\
+A figure stands beside the goal that was set before measuring, where one was set.
+"""
+
+
+def costs_table(cpu: Found, gpu: Found) -> str:
+    """What users do, how long it takes, and beside what."""
+    lines = [list(cost) for cost in costs(RESULTS, cpu, gpu)]
+    return list_table(["what", "aucmax", "beside it"], lines, (44, 14, 42))
+
+
+def peers_table(title: str, found: Found, rows: Iterable[Row]) -> str:
+    """The ratios that other libraries were timed for too; nothing where there is none."""
+    lines = []
+    for row, value in shown(found, rows):
+        others = tuple(peer for peer in row.beside if peer[0].startswith(OTHERS))
+        theirs = beside(found, row._replace(beside=others))
+        if row.place[-1] == "ratio" and theirs:
+            lines.append([row.title, said(value, "ratio"), theirs])
+    if not lines:
+        return ""
+    return f"{title}:\n\n{list_table(['time of', 'aucmax', 'others'], lines, (48, 14, 38))}"
 
 
 def look(found: Found, place: tuple[str, ...]) -> Any:

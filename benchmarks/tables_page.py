@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from statistics import mean, median, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -153,6 +153,43 @@ def differences(found: Aucs, method: str) -> dict[str, float]:
     return {name: mean(aucs[OURS]) - mean(aucs[method]) for name, aucs in found.items()}
 
 
+class Lead(NamedTuple):
+    """By how much ours is ahead of a method: the mean over tables, its interval, p, on how many."""
+
+    method: str
+    mean: float
+    low: float
+    high: float
+    p: float
+    ahead: int
+    tables: int
+
+    @property
+    def counted(self) -> str:
+        """On how many tables of how many."""
+        return f"{self.ahead} of {self.tables}"
+
+    @property
+    def interval(self) -> str:
+        """The mean and its interval."""
+        return f"{self.mean:+.4f} ({self.low:+.4f} to {self.high:+.4f})"
+
+
+def lead_on(found: Aucs, method: str) -> Lead:
+    """Over all tables."""
+    ahead = np.array(list(differences(found, method).values()))
+    p = float(wilcoxon(ahead).pvalue) if ahead.any() else 1.0
+    above = int((ahead > 0).sum())
+    return Lead(method, ahead.mean(), *over_tables(ahead.tolist()), p, above, len(ahead))
+
+
+def leads_on_peers(results: list[Record]) -> list[Lead]:
+    """On every method that is not ours, the least lead first."""
+    found, _ = complete(results)
+    methods = [m for m in next(iter(found.values())) if m not in (OURS, *VARIANTS)]
+    return sorted((lead_on(found, method) for method in methods), key=lambda x: x.mean)
+
+
 def summary(found: Aucs) -> str:
     """Mean AUC, mean rank, and on how many tables ours is ahead or behind."""
     methods = next(iter(found.values()))
@@ -163,14 +200,8 @@ def summary(found: Aucs) -> str:
         low, high = over_tables(of)
         row = [method, f"{auc:.4f}", f"{mean(of):.2f} ({low:.2f} to {high:.2f})", "", "", ""]
         if method != OURS:
-            ahead = np.array(list(differences(found, method).values()))
-            low, high = over_tables(ahead.tolist())
-            p = wilcoxon(ahead).pvalue if ahead.any() else 1.0
-            row[3:] = [
-                f"{(ahead > 0).sum()} of {len(ahead)}",
-                f"{ahead.mean():+.4f} ({low:+.4f} to {high:+.4f})",
-                f"{p:.3f}",
-            ]
+            lead = lead_on(found, method)
+            row[3:] = [lead.counted, lead.interval, f"{lead.p:.3f}"]
         rows.append(row)
     head = ["Method", "Mean test AUC", "Mean rank", "Tables on which aucmax is ahead"]
     return table([*head, "Mean lead of aucmax", "p"], rows)

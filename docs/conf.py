@@ -14,13 +14,17 @@ release = version = aucmax.__version__
 
 extensions = [
     "mathml",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build", "_tables", "results/pages"]
+exclude_patterns = ["_build", "_tables", "results/pages", "tutorials/*.md"]
 html_extra_path = ["results/pages"]
 nitpicky = False
+nb_execution_mode = "off"  # run_tutorials.py runs the notebooks and keeps their outputs
+nb_merge_streams = True
+myst_enable_extensions = ["colon_fence"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
@@ -32,7 +36,8 @@ napoleon_custom_sections = ["Shape"]
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["math.css"]
+html_css_files = ["site.css"]
+html_domain_indices = False
 html_title = f"aucmax {release}"
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b6e99", "color-brand-content": "#0b6e99"},

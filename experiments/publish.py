@@ -22,7 +22,14 @@ and of each regime of the study, a folder in ``experiments/study``,
 and of all regimes
 
     docs/results/when.rst, -table.txt    questions for a user with data in hand, and answers
-    README.md                            the same as a table, between two marks
+    docs/results/when-short.txt          the answers in few words
+
+and of everything, with the comparison of tables in ``benchmarks/results``,
+
+    docs/results/summary.svg             all differences in one figure
+    docs/results/tables-short.txt        how far AUCClassifier is ahead of each peer
+    docs/results/in-short.txt            a sentence on each question
+    README.md                            the same, between two marks
 
 Nothing in them is written by hand. ``--check`` fails if they are not what the JSON gives.
 """
@@ -36,6 +43,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import summary
 import tuning
 
 from aucmax import paper, study
@@ -46,7 +54,7 @@ from aucmax.paper.folder import Folder
 from aucmax.paper.settings import make_plan
 from aucmax.paper.timing import read_timed_results
 from aucmax.study.page import RegimeResults, rst_page, svg_forest
-from aucmax.study.when import readme_table, when_page, when_table, with_table
+from aucmax.study.when import short_table, when_page, when_table
 
 HERE = Path(__file__).parent
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
@@ -72,21 +80,20 @@ def publish(name: str, runs: list[paper.RunResult], docs: Path) -> None:
     (docs / f"{name}.rst").write_text(_page(name, title, runs), encoding="utf-8")
 
 
-def publish_study(docs: Path, readme: Path) -> list[str]:
-    """The pages of the regimes of which some is done, and what they come to; their names."""
+def publish_study(docs: Path) -> dict[str, RegimeResults]:
+    """The pages of the regimes of which some is done, and what they come to; these regimes."""
     regimes = [RegimeResults.read(name, STUDY / name) for name in study.regimes()]
     done = {f"study-{x.planned.regime.name}": x for x in regimes if x.planned.values}
     pages = {
         "when.rst": when_page([*done.values()]),
         "when-table.txt": when_table([*done.values()]),
+        "when-short.txt": short_table([*done.values()]),
     }
     for name, found in done.items():
         pages |= {f"{name}.rst": rst_page(found, name), f"{name}.svg": svg_forest(found.planned)}
     for name, text in pages.items():
         (docs / name).write_text(text, encoding="utf-8")
-    text = with_table(README.read_text(encoding="utf-8"), readme_table([*done.values()]))
-    readme.write_text(text, encoding="utf-8")
-    return [*done]
+    return done
 
 
 def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
@@ -181,11 +188,15 @@ def publish_all(docs: Path, settings: Path, readme: Path) -> None:
     results = {folder.path.name: read_timed_results(folder) for folder in folders}
     for name, runs in results.items():
         publish(name, runs, docs)
-    verdict_page = claims_page.page([run for runs in results.values() for run in runs], _rate())
-    (docs / "verdicts.rst").write_text(verdict_page, encoding="utf-8")
-    listed = "\n".join(f"   {name}" for name in [*results, *publish_study(docs, readme)])
+    all_runs, regimes = [run for runs in results.values() for run in runs], publish_study(docs)
+    (docs / "verdicts.rst").write_text(claims_page.page(all_runs, _rate()), encoding="utf-8")
+    found = summary.Summary([*regimes.values()], all_runs, _rate())
+    found.write(docs)
+    readme.write_text(found.in_readme(README.read_text(encoding="utf-8")), encoding="utf-8")
     text = (HERE / "results.rst").read_text(encoding="utf-8")
-    (docs / "index.rst").write_text(text.replace("   NAMES", listed), encoding="utf-8")
+    for mark, names in (("PAPER", results), ("STUDY", regimes)):
+        text = text.replace(f"   {mark}", "\n".join(f"   {name}" for name in names))
+    (docs / "index.rst").write_text(text, encoding="utf-8")
 
 
 def _rate() -> claims.Rate | None:

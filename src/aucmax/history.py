@@ -40,6 +40,12 @@ class History:
     Args:
         path: the file, or None to keep the records in memory alone.
         records: those of the part of the run that is over; the file is made to hold just these.
+
+    Example:
+        >>> with History() as history:
+        ...     history.append({"step": 100, "valid_auc_last": 0.8})
+        >>> history.records
+        [{'step': 100, 'valid_auc_last': 0.8}]
     """
 
     def __init__(self, path: Path | None = None, records: list[Record] | None = None) -> None:

@@ -538,9 +538,9 @@ def test_the_page_begins_with_how_many_claims_hold():
     ]
     page = claims_page.page(runs, Rate(-1.04, -1.1, -0.98, 1000, 8))
     assert (
-        "Of the 9 claims below, under the paper's own protocol 5 hold and 4 are not measured here; "
-        "under the strong protocol, where the theory is not judged, 1 holds, 2 do not hold here "
-        "and 5 are not measured here." in page
+        "Of the paper's 9 claims, under the paper's own protocol 5 hold and 4 are not measured "
+        "here; under the strong protocol, where the theory is not judged, 1 holds, 2 do not hold "
+        "here and 5 are not measured here." in page
     )
     assert "The runs are on CIFAR-10 and have 400 steps; the paper's have 80,000." in page
     assert "aucmax reproduce figure1 --dataset cifar100 --data DIR --removed 0\n" in page

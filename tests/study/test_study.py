@@ -33,11 +33,12 @@ from aucmax.study.when import (
     BEGIN,
     END,
     answers,
+    between_marks,
     code_of,
-    readme_table,
+    in_a_sentence,
+    short_table,
     when_page,
     when_table,
-    with_table,
 )
 from aucmax.train._candidates import CANDIDATES, RANKS_ALL
 
@@ -453,10 +454,10 @@ def test_what_a_user_is_told_to_type_runs(name):
                     exec(code.replace("steps=1000", "steps=2, progress=False"), names)
 
 
-def test_the_table_stands_between_its_marks():
-    assert with_table(f"a{BEGIN}old{END}b", "new") == "anewb"
+def test_what_is_new_stands_between_the_marks():
+    assert between_marks(f"a{BEGIN}old{END}b", "new") == f"a{BEGIN}new{END}b"
     with pytest.raises(ValueError, match="found one of them at most"):
-        with_table(f"a{BEGIN}", "new")
+        between_marks(f"a{BEGIN}", "new")
 
 
 def test_it_helps_where_it_is_ahead_of_the_strongest_likelihood(tmp_path):
@@ -479,11 +480,11 @@ def test_it_helps_where_it_is_ahead_of_the_strongest_likelihood(tmp_path):
     write_records(tmp_path, regime, made_up)
     found, words = asked()
     assert words == ["yes"]
-    what = "clean labels, the whole AUC | squared hinge on pairs"
-    table = readme_table([found])
-    assert f"| {what} | +0.0198 (+0.0198 to +0.0198) | 11 | yes |" in table
-    assert "Of 1 comparisons a ranking objective was shown to help in 1" in table
-    assert "Not measured yet: few false alarms" in table
+    row = ["Clean labels, the whole AUC", "squared hinge on pairs"]
+    row += ["+0.0198 (+0.0198 to +0.0198)", "yes"]
+    assert "   * - " + "\n     - ".join(row) in short_table([found])
+    assert "Of 1 comparisons a ranking objective was shown to help in 1" in in_a_sentence([found])
+    assert "Not measured yet: few false alarms" in in_a_sentence([found])
     assert "+0.0198 (+0.0198 to +0.0198) on 11 data sets" in when_table([found])
     assert 'objective="pairwise"' in when_page([found])
 

@@ -1,5 +1,6 @@
 """The command line: parse, call, print."""
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from aucmax.version import __version__
 
 __all__ = ["main"]
 
-EXTRA = {"fit-images": "images", "predict-images": "images", "reproduce": "all"}
+IMAGES = ("fit-images", "predict-images", "evaluate-images")
+EXTRA = {**dict.fromkeys(IMAGES, "images"), "reproduce": "all"}
 """What to install for a command; for the others, "tables"."""
 
 
@@ -21,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"aucmax {__version__}")
         return
     command = given[0] if given else ""
+    if arguments is None:  # a notebook that calls us has named a backend of its own environment
+        os.environ["MPLBACKEND"] = "agg"
     try:
         with signals.raising(), signals.saying_so():
             try:

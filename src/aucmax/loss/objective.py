@@ -29,7 +29,13 @@ LINKS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Terms(NamedTuple):
-    """What multiplies each part of F: a float each, or tensors where p is estimated on a device."""
+    """What multiplies each part of F: a float each, or tensors where p is estimated on a device.
+
+    Example:
+        >>> from aucmax.loss.objective import saddle_terms
+        >>> saddle_terms(0.5, 0.25, margin=1.0, normalize=True).constant
+        1.0
+    """
 
     positive: Any
     negative: Any

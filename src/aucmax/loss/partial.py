@@ -191,6 +191,15 @@ class RunningThreshold(ExactState):
 
     Args:
         share: q, in (0, 1]; of 1, every row is in it.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.loss.partial import RunningThreshold
+        >>> highest = RunningThreshold(share=0.1)
+        >>> scores = torch.randn(10_000, generator=torch.Generator().manual_seed(0))
+        >>> _ = highest(scores, mass=torch.ones(10_000), total=torch.tensor(10_000.0))
+        >>> round(highest.threshold.item(), 1)  # a tenth of normal scores is above 1.28
+        1.3
     """
 
     RATE, FEW_ROWS, MEMORY = 0.15, 16.0, 0.1  # r, n_0, and how fast d follows

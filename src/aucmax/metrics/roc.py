@@ -13,7 +13,14 @@ from aucmax.metrics._rows import Floats, Values, has_both_classes, read_rows
 
 
 class ROCCurve(NamedTuple):
-    """The points of a ROC curve, from (0, 0) at an infinite threshold to (1, 1)."""
+    """The points of a ROC curve, from (0, 0) at an infinite threshold to (1, 1).
+
+    Example:
+        >>> from aucmax import metrics
+        >>> curve = metrics.roc_curve([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        >>> isinstance(curve, metrics.ROCCurve), curve.tpr.tolist()
+        (True, [0.0, 0.5, 0.5, 1.0, 1.0])
+    """
 
     fpr: Floats
     tpr: Floats

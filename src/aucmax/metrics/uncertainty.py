@@ -13,7 +13,14 @@ from aucmax.metrics._rows import Array, Floats
 
 
 class ConfidenceInterval(NamedTuple):
-    """The value of a metric, its confidence interval and its standard error."""
+    """The value of a metric, its confidence interval and its standard error.
+
+    Example:
+        >>> from aucmax import metrics
+        >>> found = metrics.roc_auc_interval([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        >>> found.value == found.auc, found.low < found.value < found.high, found.level
+        (True, True, 0.95)
+    """
 
     value: float
     low: float
@@ -28,7 +35,15 @@ class ConfidenceInterval(NamedTuple):
 
 
 class PairedTest(NamedTuple):
-    """Two models' values, their difference a - b, and how surprising it is if the truth is zero."""
+    """Two models' values, their difference a - b, and how surprising it is if the truth is zero.
+
+    Example:
+        >>> from aucmax import metrics
+        >>> y = [0, 0, 0, 1, 1, 1]
+        >>> found = metrics.delong_test([1, 2, 4, 3, 5, 6], [2, 1, 5, 4, 3, 6], y)
+        >>> round(found.auc_a, 2), round(found.auc_b, 2), round(found.difference, 2)
+        (0.89, 0.78, 0.11)
+    """
 
     value_a: float
     value_b: float

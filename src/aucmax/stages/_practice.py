@@ -93,6 +93,14 @@ class Plateau:
 
     Iterating gives the stages, always from the first. The caller trains in each one until
     :meth:`report` says that it has saturated, or moves on earlier if it likes.
+
+    Example:
+        >>> from aucmax.stages import Plateau, plateau
+        >>> rule = plateau(lr=0.1, patience=1, stages=2)
+        >>> isinstance(rule, Plateau), len(rule)
+        (True, 2)
+        >>> rule.report(0.8), rule.report(0.8)  # no better than before: the stage has saturated
+        (False, True)
     """
 
     def __init__(self, stages: Sequence[Stage], patience: int, min_gain: float) -> None:

@@ -106,10 +106,12 @@ def in_a_sentence(regimes: Sequence[RegimeResults]) -> str:
     done = {found.planned.regime.name for found in regimes if answers(found)}
     open_ones = [about["short"] for name, about in plan()["questions"].items() if name not in done]
     waiting = f" Not measured yet: {'; '.join(open_ones)}." if open_ones else ""
-    keep = " Keep cross-entropy where there is no yes." if words["yes"] < count else ""
+    keep = " Where it is not shown to help, keep cross-entropy." if words["yes"] < count else ""
+    level = words["not shown"]
+    rest = f"; in the other {level} no difference was shown" if level else ""
     return (
         f"Of {count} comparisons a ranking objective was shown to help in {words['yes']} and to "
-        f"be behind in {words['no']}; of the others no difference was shown.{keep}{waiting}"
+        f"be behind in {words['no']}{rest}.{keep}{waiting}"
     )
 
 
@@ -177,42 +179,37 @@ def when_table(regimes: Sequence[RegimeResults]) -> str:
     return list_table("What was found, on data sets that nothing was chosen on", rows)
 
 
-def readme_table(regimes: Sequence[RegimeResults]) -> str:
-    """The same in a table for the README, between its two marks."""
-    lines = [
-        "| what you have | objective | minus the strongest likelihood | data sets | it helps |",
-        "|---|---|---|---|---|",
-    ]
+def short_table(regimes: Sequence[RegimeResults]) -> str:
+    """The same in few words, for the first pages of the site."""
+    rows = [["What you have", "Ranking objective", "Minus the strongest likelihood", "It helps"]]
     for found in regimes:
-        what = plan()["questions"][found.planned.regime.name]["short"]
-        several = len(found.planned.regime.models) > 1
         for x in answers(found):
-            title, ours, _ = x.titles
-            model = f": {title}" if several else ""
-            added = " (added later)" if x.added else ""
-            shown = (
-                f"{what}{model}",
-                f"{ours}{added}",
-                _interval(x.difference),
-                x.datasets,
-                x.word,
-            )
-            lines.append(f"| {' | '.join(map(str, shown))} |")
-    return "\n".join([BEGIN, in_a_sentence(regimes), "", *lines, END])
+            ours = f"{x.titles[1]}{' (added later)' if x.added else ''}"
+            rows.append([what_you_have(found, x), ours, _interval(x.difference), x.word])
+    return list_table("A ranking objective in place of a likelihood, the same model", rows)
 
 
-def with_table(text: str, table: str) -> str:
-    """A text with the table between its marks.
+def what_you_have(found: RegimeResults, x: Answer) -> str:
+    """The question behind an answer in few words, with the model where it has several."""
+    regime = found.planned.regime
+    what = capitalized(plan()["questions"][regime.name]["short"])
+    return f"{what}: {x.titles[0]}" if len(regime.models) > 1 else what
+
+
+def between_marks(text: str, new: str) -> str:
+    """A text with something new between its two marks.
 
     Example:
-        >>> with_table(f"Before {BEGIN} old {END} after", "new")
-        'Before new after'
+        >>> between_marks(f"Before {BEGIN} old {END} after", " new ") == (
+        ...     f"Before {BEGIN} new {END} after"
+        ... )
+        True
     """
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
         raise ValueError(f"the text must hold {BEGIN} and {END}, found one of them at most")
-    return before + table + after
+    return before + BEGIN + new + END + after
 
 
 def _interval(x: Difference) -> str:

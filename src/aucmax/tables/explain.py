@@ -41,6 +41,14 @@ class Explanation(NamedTuple):
             the one that is predicted.
         samples: walks that each row's values are the mean of.
         scorings: rows that were scored for it.
+
+    Example:
+        >>> import numpy as np, aucmax
+        >>> X = np.arange(40.0)[:, None]
+        >>> model = aucmax.AUCClassifier(models=["logistic"]).fit(X, X[:, 0] > 30)
+        >>> found = explain_rows(model, X[:5])
+        >>> isinstance(found, Explanation), found.values.shape
+        (True, (5, 1))
     """
 
     names: list[str]
@@ -87,7 +95,7 @@ def explain_rows(
         >>> import numpy as np, aucmax
         >>> from aucmax.tables import explain_rows
         >>> X = np.random.default_rng(0).normal(size=(300, 3))
-        >>> model = aucmax.AUCClassifier(max_steps=60, random_state=0).fit(X, X[:, 1] > 0.5)
+        >>> model = aucmax.AUCClassifier(quality="fast", random_state=0).fit(X, X[:, 1] > 0.5)
         >>> found = explain_rows(model, X[:20], samples=16)
         >>> np.allclose(found.base + found.values.sum(axis=1), found.scores)
         True

@@ -126,12 +126,20 @@ def fit_file(
 
 
 class Preview(NamedTuple):
-    """What is understood of a file before anything is trained.
+    r"""What is understood of a file before anything is trained.
 
     Attributes:
         columns: as the model would see them.
         labels: how many rows have each, the negative first of two.
         notes: what a person should know.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "a.csv"
+        >>> _ = path.write_text("age,sick\n31,no\n45,no\n58,yes\n")
+        >>> preview = preview_file(path, "sick")
+        >>> isinstance(preview, Preview), preview.labels
+        (True, {'no': 2, 'yes': 1})
     """
 
     columns: tuple[Column, ...]
