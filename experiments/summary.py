@@ -143,9 +143,14 @@ class Summary:
         blocks = self.blocks()
         heights = [len(lines) for lines in blocks.values()]
         with drawing.plot_style():
-            size = (WIDTH, sum(ROW * count + GAP for count in heights))
-            figure = Figure(figsize=size, layout="constrained")
-            axes = figure.subplots(len(blocks), 1, height_ratios=heights, squeeze=False)[:, 0]
+            height = sum(ROW * count + GAP for count in heights)
+            figure = Figure(figsize=(WIDTH, height))
+            # Placed by hand: where a solver puts them differs in the last digits from run to run.
+            places = {"left": 0.02, "right": 0.98, "bottom": 0.6 / height, "top": 1 - 0.3 / height}
+            places["hspace"] = GAP * len(heights) / (ROW * sum(heights))
+            axes = figure.subplots(
+                len(blocks), 1, height_ratios=heights, squeeze=False, gridspec_kw=places
+            )[:, 0]
             for ax, (title, lines) in zip(axes, blocks.items(), strict=True):
                 ax.set_title(title, loc="left", fontsize="medium", fontweight="bold")
                 _draw(ax, lines)
