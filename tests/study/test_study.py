@@ -428,6 +428,8 @@ def test_lines_beside_count_neither_as_ours_nor_as_theirs(tmp_path):
     assert '"LibAUC: AUCM with PESG" minus "AUC saddle, sigmoid", two hidden' in page
     assert 'minus "AUC saddle + cross-entropy", the best line of all, two hidden' in page
     assert "LibAUC" not in rst_page(before, "study-clean")
+    assert 'Clean labels, the whole AUC: "LibAUC: AUCM' in when_page([found])
+    assert "LibAUC" not in when_page([before])
 
 
 def test_lines_beside_are_asked_for_and_need_libauc(tables, tmp_path, monkeypatch):

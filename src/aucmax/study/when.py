@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 from aucmax.paper.text_tables import rst_text
 from aucmax.report.words import capitalized, signed
 from aucmax.study.differences import Difference
-from aucmax.study.page import RegimeResults, difference_text, list_items, list_table, title_of
+from aucmax.study.page import (
+    RegimeResults,
+    beside_sentences,
+    difference_text,
+    list_items,
+    list_table,
+    title_of,
+)
 from aucmax.study.settings import plan
 from aucmax.study.summary import Results
 from aucmax.study.training import OF_LOSS
@@ -39,6 +46,11 @@ when the first results were known.
 In what there is to type, ``train`` and ``valid`` are pairs of tensors (x, y), y of 0 and 1; the
 study also searched the step size, ``lr``, which you should, too.
 """
+BESIDE = 'LibAUC\'s losses, and ``objective="auto"``'
+ABOUT_BESIDE = """\
+On the same rows, with as many trials, steps and seeds: LibAUC's losses with their own optimizers,
+minus an objective of ours, and what ``fit(objective="auto")`` chooses, minus the line that turned
+out best."""
 OTHERWISE = """\
 A table is no question of objectives alone: ``aucmax fit`` weighs networks trained on AUC and
 cross-entropy, boosted trees and linear models (:doc:`../tables_results`). What the paper claims of
@@ -96,7 +108,19 @@ def when_page(regimes: Sequence[RegimeResults]) -> str:
     asked = [name for name in plan()["questions"] if name in by_name]
     parts = [_question(number, by_name[name]) for number, name in enumerate(asked, 1)]
     head = HEAD.format(sentence=rst_text(in_a_sentence(regimes)))
-    return "\n".join([head, *parts, OTHERWISE])
+    return "\n".join([head, *parts, _others(regimes), OTHERWISE])
+
+
+def _others(regimes: Sequence[RegimeResults]) -> str:
+    """LibAUC's losses and "auto" beside the objectives; nothing if they were not run."""
+    said = [
+        f"{capitalized(plan()['questions'][found.planned.regime.name]['short'])}: {sentence}"
+        for found in regimes
+        for sentence in beside_sentences(found)
+    ]
+    if not said:
+        return ""
+    return f"{BESIDE}\n{'-' * len(BESIDE)}\n\n{ABOUT_BESIDE}\n\n{list_items(said)}\n"
 
 
 def in_a_sentence(regimes: Sequence[RegimeResults]) -> str:
