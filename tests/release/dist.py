@@ -67,7 +67,7 @@ def use_tables(wheel, folder, log):
     log.say(f"installed aucmax[tables], torch {versions['torch']}: {seconds:.0f} s")
     log.say(fresh.run("aucmax", "--version", cwd=folder).stdout.strip())
     shown = fresh.run("aucmax", "demo", cwd=folder).stdout
-    log.say("aucmax demo: " + next(line for line in shown.splitlines() if "AUC" in line).strip())
+    log.say("aucmax demo: " + next(x for x in shown.splitlines() if x.startswith("AUC ")))
     assert (folder / "demo-model" / "report.html").exists()
     script = Path(__file__).with_name("readme.py")
     for line in fresh.run("python", script, ROOT / "README.md", cwd=folder).stdout.splitlines():

@@ -25,8 +25,8 @@ def test_fit_takes_the_options_and_describes_each_once():
     signature = inspect.signature(aucmax.fit)
     assert list(signature.parameters) == NAMES
     assert signature.return_annotation == "FitResult"
-    described = aucmax.fit.__doc__.split("Args:")[1].split("Returns:")[0]
-    assert sorted(re.findall(r"^        (\w+): ", described, flags=re.M)) == sorted(NAMES)
+    described = inspect.getdoc(aucmax.fit).split("Args:")[1].split("Returns:")[0]
+    assert sorted(re.findall(r"^    (\w+): ", described, flags=re.M)) == sorted(NAMES)
 
 
 def test_every_option_that_is_not_marked_is_in_the_fingerprint():
