@@ -129,11 +129,14 @@ def train_by_turns(
     device: str,
     at_once: int,
     tick: Callable[[], object] = lambda: None,
+    *,
+    others: int = 0,
 ) -> Finished:
     """The same in this process for many runs, which take turns on a GPU.
 
     Each comes with its result as it ends; the next is asked for when there is room for it. Runs of
     the same images have them on the device but once. ``tick`` is called a few times a second.
+    ``others`` runs of other processes share the GPU, which times tell, too.
     """
     images, under_way = folder.stored_images(), dict[int, tuple[Run, Parts]]()
 
@@ -154,7 +157,7 @@ def train_by_turns(
     with closing(iter(sweep)) as ended:
         for index, outcome in ended:
             run, parts = under_way.pop(index)
-            yield run, _save(outcome, run, parts, folder, device, at_once)
+            yield run, _save(outcome, run, parts, folder, device, at_once + others)
 
 
 def _arguments(run: Run, parts: Parts, folder: Folder, device: str) -> dict[str, Any]:

@@ -1,0 +1,47 @@
+"""What the figures lack is found and run, by processes that take it from lists."""
+
+import importlib
+import math
+import queue
+from pathlib import Path
+
+import pytest
+
+from aucmax.paper import datasets
+from aucmax.paper.folder import Folder
+from aucmax.paper.results import read_results
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+    return importlib.import_module("missing")
+
+
+def test_runs_that_are_done_and_lines_of_another_figure_are_not_missing(script, tmp_path):
+    names = ["figure1-digits", "figure1-long-digits", "figure2-digits"]
+    first, whole, second = script.missing(tmp_path, names, 40)
+    assert {run.options["steps"] for run in first.runs} == {40}
+    assert {run.options["steps"] for run in whole.runs} == {2000}  # those of the data set
+    assert {run.line for run in second.runs} == {"ppd-sg-pretrained"}
+    done = first.runs[0]
+    path = Folder(tmp_path / "figure1-digits").result_file(done)
+    path.parent.mkdir(parents=True)
+    path.write_text("{}", encoding="utf-8")
+    assert script.missing(tmp_path, names[:1], 40)[0].runs == first.runs[1:]
+
+
+@pytest.mark.parametrize(("ends", "expected"), [(math.inf, 2), (0.0, 0)])
+def test_a_process_takes_runs_from_the_lists_while_there_is_time(script, tmp_path, ends, expected):
+    (part,) = script.missing(tmp_path, ["figure1-digits"], 10)
+    part.folder.store_images(datasets.load("digits"))
+    wanted = queue.Queue()
+    for run in part.runs[:2]:
+        wanted.put(run)
+    script.work([part], [wanted], 0, 1, ("cpu", 3, ends))
+    (part.folder.path / "runs").mkdir(exist_ok=True)
+    found = read_results(part.folder.path / "runs")
+    assert len(found) == expected
+    assert all(x.at_once == 3 for x in found)  # one here, and one in each other process
