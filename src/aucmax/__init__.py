@@ -105,7 +105,13 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'aucmax' has no attribute {name!r}")
 
 
+# help(aucmax) and a star look at every name: without extras, at those that can be loaded.
+_OF_TABLES = ("sklearn", "scipy", "pyarrow", "tabm", "rtdl_num_embeddings", "jinja2", "matplotlib")
+if not all(map(find_spec, _OF_TABLES)):
+    __all__.remove("AUCClassifier")
+if not all(map(find_spec, (*_OF_TABLES, "PIL"))):
+    __all__.remove("ImageClassifier")
+
+
 def __dir__() -> list[str]:
-    # help(aucmax) looks at every name: without extras, at those that can be loaded.
-    lacking = set() if find_spec("sklearn") else {"AUCClassifier", "ImageClassifier"}
-    return sorted({*globals(), *__all__} - lacking)
+    return sorted({*globals(), *__all__})

@@ -140,6 +140,8 @@ def _in_few_messages(tensors: Iterable[Tensor], exchange: Callable[[Tensor], obj
 
 _JOINED = itertools.count()
 """Groups that this process has joined; all processes join them in the same order."""
+_MEETING: dict[tuple[str, ...], Any] = {}
+"""Where the processes meet, for as long as this one lives: the first may be the host of it."""
 
 
 @contextmanager
@@ -154,10 +156,13 @@ def process_group(device: torch.device) -> Iterator[None]:
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
-    store, rank, size = next(rendezvous("env://"))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    place = attempt, *(os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    if place not in _MEETING:
+        _MEETING[place] = next(rendezvous("env://"))
+    store, rank, size = _MEETING[place]
     # A group must not find the addresses of the one before: of these processes, or of those that
     # torchrun has started again since.
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
         store=PrefixStore(f"aucmax {attempt} {next(_JOINED)}", store),

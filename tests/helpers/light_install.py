@@ -17,7 +17,10 @@ from aucmax.progress import ProgressBar
 from aucmax.version import __version__
 
 EXTRA = {"AUCClassifier": "tables", "ImageClassifier": "images"}
-COMMANDS = {"fit": "tables", "demo": "tables", "fit-images": "images", "reproduce": "all"}
+COMMANDS = {
+    "fit": "tables", "demo": "tables", "tune": "tables,tune", "export": "tables,onnx",
+    "fit-images": "images", "evaluate-images": "images", "reproduce": "all",
+}  # fmt: skip
 
 
 def what_works() -> None:
@@ -47,13 +50,14 @@ def what_works() -> None:
 def names_that_need_more() -> None:
     """Each public name is there or says in one line what to install."""
     said = {}
-    for name in aucmax.__all__:
+    for name in {*aucmax.__all__, *EXTRA}:
         try:
             getattr(aucmax, name)
         except ImportError as error:
             said[name] = str(error)
     assert said.keys() == EXTRA.keys(), said
     assert "PPDSG" in pydoc.render_doc(aucmax)
+    exec("from aucmax import *", {})
     for name, line in said.items():
         assert line.startswith(f"{name} needs "), line
         assert line.endswith(f": pip install 'aucmax[{EXTRA[name]}]'"), line

@@ -114,6 +114,14 @@ def test_of_many_positives_the_steady_choice_sees_what_is_worse():
     assert result.auc > 0.85
 
 
+def test_a_steady_choice_needs_validation_rows_in_one_order():
+    rows = torch.utils.data.TensorDataset(*VALID)
+    generator = torch.Generator().manual_seed(0)
+    shuffled = torch.utils.data.DataLoader(rows, 64, shuffle=True, generator=generator)
+    with pytest.raises(ValueError, match="valid must come in the same order every time"):
+        run(valid=shuffled, choose="steady", steps=60)
+
+
 def test_a_last_iterate_is_chosen_only_where_the_test_sees_it_ahead():
     """An average of few large steps lags behind: seen by many positives, and not by few."""
     stages = [Stage(index=1, lr=0.3, steps=8, dual_samples=0)]

@@ -12,7 +12,10 @@ from aucmax.version import __version__
 __all__ = ["main"]
 
 IMAGES = ("fit-images", "predict-images", "evaluate-images")
-EXTRA = {**dict.fromkeys(IMAGES, "images"), "reproduce": "all"}
+EXTRA = {
+    **dict.fromkeys(IMAGES, "images"), "reproduce": "all", "tune": "tables,tune",
+    "export": "tables,onnx",
+}  # fmt: skip
 """What to install for a command; for the others, "tables"."""
 
 

@@ -170,6 +170,8 @@ class Chain:
     takes_labels = True
 
     def __init__(self, *parts: Callable[..., Any]) -> None:
+        if not parts:
+            raise ValueError("parts must be at least one change, found none")
         self.parts = parts
 
     def __call__(self, images: Any, labels: Tensor) -> Any:

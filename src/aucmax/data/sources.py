@@ -174,7 +174,7 @@ class ArraySource(_SampledSource):
     def load(self, drawn: tuple[Any, ...], augment: Callable[..., Any] | None = None) -> Batch:
         """A gather; an augmentation that takes rows gathers by itself."""
         (rows,) = drawn
-        first, *others = augment.parts if isinstance(augment, Chain) else (augment,)
+        first, *others = augment.parts if type(augment) is Chain else (augment,)
         if type(first) is CropAndFlip:  # a subclass may take a batch alone
             batch = self.arrays.pick(rows, first(self.arrays.x, rows))
             batch = super().load(batch, Chain(*others)) if others else batch

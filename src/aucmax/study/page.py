@@ -29,7 +29,9 @@ from aucmax.study.training import JUDGED
 from aucmax.train.metrics import find_metric
 
 ADDED = "Added when this was known, the data sets that confirm among it:"
-BESIDE = "Beside these, with as many trials, steps and seeds, each compared with one of them:"
+BESIDE = """\
+Beside these, each compared with one of them, with as many trials, steps and seeds; "auto" trains
+every objective that it tries for as many steps:"""
 
 
 class RegimeResults(NamedTuple):

@@ -101,7 +101,7 @@ class Beside(NamedTuple):
         difference: the mean over data sets of the line minus the other.
         ahead: on how many data sets the line is.
         datasets: how many there are.
-        diverged: how many of its runs did; their settings and seeds count for neither.
+        diverged: how many of the line's runs did; they make no pairs.
     """
 
     model: str
@@ -341,7 +341,7 @@ class Results:
             if setting.model == model and setting.dataset not in made()
         }
         gains = _by_dataset({setting: mean_of(pairs) for setting, pairs in own.items() if pairs})
-        diverged = len(own) * self.regime.seeds - sum(map(len, own.values()))
+        diverged = sum(self.regime.seeds - len(self.values[setting][line].test) for setting in own)
         ahead = sum(x > 0 for x in gains.values())
         mean = over_datasets([*gains.values()])
         return Beside(model, line, other, is_best, mean, ahead, len(gains), diverged)

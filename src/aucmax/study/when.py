@@ -50,7 +50,7 @@ BESIDE = 'LibAUC\'s losses, and ``objective="auto"``'
 ABOUT_BESIDE = """\
 On the same rows, with as many trials, steps and seeds: LibAUC's losses with their own optimizers,
 minus an objective of ours, and what ``fit(objective="auto")`` chooses, minus the line that turned
-out best."""
+out best on test rows. "auto" trains every objective that it tries for as many steps."""
 OTHERWISE = """\
 A table is no question of objectives alone: ``aucmax fit`` weighs networks trained on AUC and
 cross-entropy, boosted trees and linear models (:doc:`../tables_results`). What the paper claims of
@@ -131,12 +131,11 @@ def in_a_sentence(regimes: Sequence[RegimeResults]) -> str:
     open_ones = [about["short"] for name, about in plan()["questions"].items() if name not in done]
     waiting = f" Not measured yet: {'; '.join(open_ones)}." if open_ones else ""
     keep = " Where it is not shown to help, keep cross-entropy." if words["yes"] < count else ""
-    level = words["not shown"]
-    rest = f"; in the other {level} no difference was shown" if level else ""
-    return (
-        f"Of {count} comparisons a ranking objective was shown to help in {words['yes']} and to "
-        f"be behind in {words['no']}{rest}.{keep}{waiting}"
-    )
+    yes, no = words["yes"], words["no"]
+    shown = f"was shown to help in {yes} and to be behind in {no}"
+    if not yes and not no:
+        shown = "was shown neither to help nor to be behind in any"
+    return f"Of {count} comparisons a ranking objective {shown}.{keep}{waiting}"
 
 
 def _question(number: int, found: RegimeResults) -> str:

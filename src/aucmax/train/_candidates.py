@@ -125,7 +125,8 @@ def _chosen(options: Options, outcomes: dict[str, Outcome], task: str) -> FitRes
         if name in usable and name != best and task == "binary":
             _, target, weight, group = scored[best]
             first, second = (scored[x].scores.reshape(-1) for x in (best, name))
-            test = options.measure.test(first, second, target, weight, group)
+            is_paired = target.equal(scored[name].target)  # not by a loader that shuffles
+            test = options.measure.test(first, second, target, weight, group) if is_paired else None
             p_value = math.nan if test is None else test.p_value
         failed = str(outcome) if isinstance(outcome, DivergedError) else ""
         gap = usable[best].score - value

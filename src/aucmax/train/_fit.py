@@ -82,10 +82,10 @@ def fit(options: Options) -> FitResult:  # noqa: D417
             model has batch norm, for the statistics at the average.
         choose: "best" keeps the weights of the highest validation value, of either iterate and any
             evaluation. "steady" keeps the latest average, unless a paired test (p < 0.05) sees it
-            behind the highest value so far, and a last iterate only if the test sees it ahead: of
-            few validation positives the highest value is mostly chance, and the average of more
-            steps mostly better. Where there is no test for the metric, as of several classes, the
-            average of the highest value is kept.
+            behind the highest value that was kept, and a last iterate only if the test sees it
+            ahead: of few validation positives the highest value is mostly chance, and the average
+            of more steps mostly better. The test is for two classes; of more, and for a metric
+            without one, the average of the highest value is kept.
         patience: stop after this many evaluations that bring no weights to keep.
         time_limit: evaluate and end after so many seconds, of all that the run took.
         out: a folder for checkpoints, history and result.

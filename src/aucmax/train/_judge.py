@@ -49,6 +49,7 @@ class Judge:
             if rows is not None
         }
         self.warned: set[str] = set()
+        self.order: Tensor | None = None  # the validation labels, as they came first
         # Scores in [0, 1] are as they should be where they are taken as they are.
         as_they_are = (options.loss_options or {}).get("link") == "identity"
         self.doubts_scores = options.loss is None and not as_they_are
@@ -116,8 +117,15 @@ class Judge:
         return {self.metric.history_key(part, iterate): x for part, x in values.items()}
 
     def _is_steady(self, iterate: str, value: float, scored: Scored) -> bool:
-        """Whether an average is not seen behind the highest value so far, or a last one ahead."""
+        """Whether an average is not seen behind the highest value kept, or a last one ahead."""
         assert self.best.leader is not None
+        if self.order is None:
+            self.order = scored.target
+        if not torch.equal(self.order, scored.target):
+            raise ValueError(
+                'valid must come in the same order every time for choose="steady", found labels in '
+                "another: pass arrays, or a loader that does not shuffle"
+            )
         seen = self.metric.compare(scored, self.best.leader, self.place.task)
         if seen is None:
             is_first = self.best.iterate == "last"

@@ -42,7 +42,7 @@ class Best:
     """The best weights so far, with where they come from.
 
     Attributes:
-        leader: the validation scores of the highest value so far, which may be that of others.
+        leader: the validation scores of the weights with the highest value of all that were kept.
         highest: that value.
     """
 
