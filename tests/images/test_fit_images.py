@@ -647,6 +647,27 @@ def test_the_report_has_a_section_per_label(by_label, table, capsys):
     assert (out / "report.html").read_text(encoding="utf-8") == page
 
 
+def test_a_report_of_many_labels_fits_into_5_mb(tmp_path, monkeypatch):
+    """Noise, which takes the most bytes, and more labels than have pictures."""
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 4})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    random = np.random.default_rng(0)
+    y = pd.DataFrame(random.integers(0, 2, (60, 70))).add_prefix("finding ")
+    for number in range(60):
+        pixels = random.integers(0, 256, size=(160, 160, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.bmp")
+    y.to_csv(tmp_path / "labels.csv", index_label="file")
+    columns = {"target": y.columns.tolist(), "store": tmp_path / "store", "progress": False}
+    options = {"size": 8, "quality": "fast", "device": "cpu", "workers": 1}
+    made = fit_images(tmp_path / "labels.csv", out=tmp_path / "model", **columns, **options)
+    shown = [len(sheet) for sheet in sheets.read(made.folder).mistakes]
+    assert collections.Counter(shown) == {0: 20, 1: 120}
+    pictures = zip(shown[::2], made.evaluation.by_label, strict=True)
+    lowest = [x.auc.value for count, x in pictures if count]
+    assert max(lowest) <= made.evaluation.best_first[9].auc.value
+    assert 3_000_000 < made.report.stat().st_size < 5_000_000
+
+
 def test_predictions_have_columns_for_each_label(by_label, several, tmp_path, capsys):
     (out, _), (paths, _, _) = by_label, several
     run("predict-images", out, paths[0].parent, "--out", tmp_path / "p.csv")

@@ -117,7 +117,7 @@ def evaluate_images(
         places = [model.classes_.tolist().index(label) for label in listed.classes]
         return evaluate_labels(
             listed.classes, scores[:, places], probability[:, places], classes,
-            thresholds=np.asarray(model.threshold_)[places].tolist(), counts={},
+            thresholds=np.asarray(model.threshold_)[places].tolist(),
             rows={"test": len(used)}, weight=weights, group=together, **about,
         )  # fmt: skip
     ranking = scores if scores.ndim == 1 else probability

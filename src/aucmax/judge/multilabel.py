@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,15 @@ class LabelEvaluations:
         by_label: of each label, its name the ``target``, by the test rows that know it. What is
             said of the model as a whole, such as ``notes``, all of them have alike.
         rows: how many the model was fitted to ("fit") and is judged by ("test").
+
+    Example:
+        >>> p = np.array([[0.9, 0.2], [0.6, 0.7], [0.3, 0.8], [0.1, 0.5]])
+        >>> y = np.array([[1, 0], [0, np.nan], [1, 1], [0, 0]])
+        >>> judged = evaluate_labels(
+        ...     ["edema", "nodule"], p, p, y, thresholds=[0.5, 0.5], rows={"test": 4}
+        ... )
+        >>> [(x.target, x.auc.value) for x in judged.best_first], judged.mean_auc
+        ([('nodule', 1.0), ('edema', 0.75)], 0.875)
     """
 
     by_label: tuple[Evaluation, ...]
@@ -69,10 +79,10 @@ def evaluate_labels(
     target: NDArray[Any],
     *,
     thresholds: Sequence[float],
-    counts: Mapping[str, Sequence[int]],
     rows: Mapping[str, int],
-    weight: Floats | None,
-    group: NDArray[np.int64],
+    counts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    weight: Floats | None = None,
+    group: NDArray[np.int64] | None = None,
     **about: Any,
 ) -> LabelEvaluations:
     """Judge each label by the test rows that know it.
@@ -83,8 +93,8 @@ def evaluate_labels(
         probability: likewise.
         target: (N, L), 0 or 1, NaN where that is not known; both are there of each label.
         thresholds: of each label.
-        counts: of other parts than the test rows the positives of each label, then the negatives.
         rows: see :class:`LabelEvaluations`.
+        counts: of other parts than the test rows the positives of each label, then the negatives.
         weight: of the test rows.
         group: of the test rows, which the intervals take as drawn whole.
         about: more of :class:`~aucmax.judge.evaluation.Evaluation`, the same of all labels.
@@ -92,7 +102,8 @@ def evaluate_labels(
     found = []
     for k, label in enumerate(labels):
         known = ~np.isnan(target[:, k])
-        classes, own = target[known, k].astype(np.int64), None if weight is None else weight[known]
+        classes = target[known, k].astype(np.int64)
+        own, drawn = (None if x is None else x[known] for x in (weight, group))
         parts = {part: (each[len(labels) + k], each[k]) for part, each in counts.items()}
         parts["test"] = int((classes == 0).sum()), int((classes == 1).sum())
         found.append(
@@ -102,7 +113,7 @@ def evaluate_labels(
                 parts={part: Part(sum(each), each) for part, each in parts.items()},
                 probability=probability[known, k],
                 classes=classes,
-                auc=Interval.of_auc(scores[known, k], classes, weight=own, group=group[known]),
+                auc=Interval.of_auc(scores[known, k], classes, weight=own, group=drawn),
                 threshold=thresholds[k],
                 weight=own,
                 **about,
