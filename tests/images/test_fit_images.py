@@ -755,11 +755,19 @@ def test_several_columns_that_cannot_be_used(arguments, said, table, tmp_path, c
     assert not (tmp_path / "model").exists()
 
 
+def test_a_model_of_one_label_is_judged_by_one_column(fitted, table, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("evaluate-images", fitted.folder, table, "--target", "bright", "red")
+    assert stop.value.code == 2
+    assert "target must be one column, as the model's is" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["export", "--onnx", "m.onnx"], "model must give each picture one label to be exported"),
         (["evaluate-images", "labels.csv", "--target", "edema"], "target must be labels of the"),
+        (["evaluate-images", "."], "source must be a table, for the model has several labels"),
     ],
 )
 def test_what_models_of_several_labels_cannot_do(arguments, said, by_label, table, capsys):

@@ -63,10 +63,16 @@ def evaluate_images(
     judged = read_evaluation(folder)
     several = isinstance(judged, LabelEvaluations)
     before = judged.by_label[0] if isinstance(judged, LabelEvaluations) else judged
+    if several and source.is_dir():
+        raise ValueError(
+            f"source must be a table, for the model has several labels, found the folder {source}"
+        )
     if several:
         target = _some_of(model.classes_.tolist(), target)
     else:
         target = one_or_several(target) or (before.target if source.is_file() else None)
+        if isinstance(target, tuple):
+            raise ValueError(f"target must be one column, as the model's is, found {[*target]}")
     listed = list_source(
         source, images=None if images is None else Path(images), path=path, target=target,
         group=group, weight=weight, classes=() if several else before.labels,
