@@ -2,6 +2,7 @@
 
 import base64
 import collections
+import contextlib
 import io
 import os
 import re
@@ -29,6 +30,7 @@ from aucmax.images import ImageClassifier, fit_images, sheets
 from aucmax.images.networks import make_network
 from aucmax.images.split import join, keep_apart
 from aucmax.judge.evaluation import Evaluation
+from aucmax.judge.multilabel import read_evaluation
 from aucmax.models.standardize import moments
 
 RANKS = Path(__file__).parents[1] / "helpers" / "ranks_images.py"
@@ -78,7 +80,7 @@ def test_a_share_of_every_class_is_kept_apart_and_no_set_is_cut(seed):
     random = np.random.default_rng(seed)
     together = random.integers(0, 120, size=400)
     classes = (random.uniform(size=400) < 0.1).astype(int)
-    train, held = keep_apart(classes, together, 0.25, seed, ["no", "yes"])
+    train, held = keep_apart(np.eye(2, dtype=int)[classes], together, 0.25, seed, ["no", "yes"])
     assert sorted([*train, *held]) == list(range(400))
     assert not {*together[train]} & {*together[held]}
     for label in (0, 1):
@@ -100,8 +102,9 @@ def test_rows_that_have_several_classes_are_kept_apart_by_each():
 
 
 def test_a_class_of_one_set_cannot_be_on_both_sides():
+    has = np.eye(2, dtype=int)[[0, 0, 0, 1, 1]]
     with pytest.raises(ValueError, match=r"found 2 of 'yes'; copies .* count once: 1"):
-        keep_apart(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 3, 3]), 0.4, 0, ["no", "yes"])
+        keep_apart(has, np.array([0, 1, 2, 3, 3]), 0.4, 0, ["no", "yes"])
 
 
 # ---- The command ---------------------------------------------------------------------------------
@@ -259,7 +262,7 @@ def test_a_dry_run_says_what_is_there_and_writes_nothing(folder, tmp_path, capsy
     notes = "\n".join(lines[2:])
     assert "broken files are an error unless skip_broken" in notes
     assert "left out: 1 broken (sick/cut.png: " in notes
-    assert "1 of them with several labels, to be checked (healthy/again.png = sick/0.png)" in notes
+    assert "1 of them with labels that differ, to be checked (healthy/again.png = sick" in notes
     assert "2 sizes, 8 to 9 wide, are scaled to 32 x 32" in notes
 
 
@@ -570,11 +573,210 @@ def test_several_labels(several, most_bytes, tmp_path, monkeypatch):
     again = ImageClassifier.load(tmp_path)
     np.testing.assert_array_equal(again.predict_proba(paths), p)
     np.testing.assert_array_equal(again.predict(paths), model.predict(paths))
-    for command in ("predict-images", "export"):
-        more = [paths[0].parent] if command == "predict-images" else ["--onnx", tmp_path / "m.onnx"]
-        with pytest.raises(SystemExit) as stop:
-            run(command, tmp_path, *more)
-        assert stop.value.code == 2
+
+
+# ---- Several labels, by the command --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table(several):
+    """The same as a table, of patients with two pictures each."""
+    paths, known, _ = several
+    words = known.bright.map({1: "yes", 0: "No"}), known.red.map({1: "1.0", 0: "0"}).fillna("")
+    each = enumerate(zip(paths, *words, strict=True))
+    rows = [f"{path.stem},{bright},{red},p{k // 2}" for k, (path, bright, red) in each]
+    place = paths[0].parent / "labels.csv"
+    place.write_text("\n".join(["file,bright,red,patient", *rows]) + "\n", encoding="utf-8")
+    return place
+
+
+@pytest.fixture(scope="module")
+def by_label(table, tmp_path_factory):
+    """A model that the command has made, what it said, and where it is."""
+    out = tmp_path_factory.mktemp("labels") / "model"
+    columns = ["--target", "bright", "red", "--group", "patient", "--test-share", "0.4"]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        run("fit-images", table, *columns, "--out", out, "--store", out.with_name("store"), *SMALL)
+    return out, said.getvalue()
+
+
+def test_each_label_is_judged_by_the_pictures_that_know_it(by_label, several):
+    out, said = by_label
+    judged, known = read_evaluation(out), several[1]
+    assert [x.target for x in judged.by_label] == ["bright", "red"]
+    assert "note: labels that are not known, of 90 rows: 30 of 'red'" in said
+    assert f"AUC {judged.mean_auc:.4f}, the mean of 2 labels\n" in said
+    assert judged.mean_auc == pytest.approx(np.mean([x.auc.value for x in judged.by_label]))
+    assert judged.mean_auc > 0.8
+    counts = np.array([[x.parts[part].counts for part in x.parts] for x in judged.by_label])
+    for label, found, x in zip(known, counts, judged.by_label, strict=True):
+        whole = (known[label] == 0).sum(), (known[label] == 1).sum()
+        assert found.sum(axis=0).tolist() == list(whole)  # each picture in one part
+        assert roc_auc_score(x.classes, x.probability) == pytest.approx(x.auc.value)
+        negatives, positives = x.parts["test"].counts
+        line = rf"{label} +{x.auc.value:.4f} +{x.auc.low:.4f} to {x.auc.high:.4f} +"
+        assert re.search(line + rf"{x.average_precision:.4f} +{positives} +{negatives}\n", said)
+    assert judged.rows["fit"] + judged.rows["test"] == 90
+    assert judged.rows["test"] % 2 == 0  # no patient is cut
+
+
+def test_the_report_has_a_section_per_label(by_label, table, capsys):
+    out, _ = by_label
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "<h1>Predicting “bright” and “red”</h1>" in page
+    assert f"{100 * read_evaluation(out).mean_auc:.1f} of 100 cases" in page
+    for k, label in enumerate(("bright", "red")):
+        assert f'<section id="label{k}">\n<h2>“{label}”</h2>' in page
+        assert f"Labelled “no {label}”, scored highest" in page
+    shown = sheets.read(out).mistakes
+    assert page.count("data:image/png;base64,") == sum(map(len, shown)) == 36
+    numbers = pd.read_csv(table, dtype={"file": str}).set_index("file")
+    for k, label in enumerate(("bright", "red")):
+        for x in [*shown[2 * k], *shown[2 * k + 1]]:
+            word = str(numbers[label][x.name.removesuffix(".png")])
+            assert word in (("No", "0.0"), ("yes", "1.0"))[x.label]
+        for has, sheet in enumerate(shown[2 * k : 2 * k + 2]):
+            p = [x.probability for x in sheet]
+            assert p == sorted(p, reverse=not has)
+            assert {x.label for x in sheet} == {has}
+    ids = re.findall(r'\sid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    (out / "report.html").unlink()
+    run("report", out)
+    assert (out / "report.html").read_text(encoding="utf-8") == page
+
+
+def test_a_report_of_many_labels_fits_into_5_mb(tmp_path, monkeypatch):
+    """Noise, which takes the most bytes, and more labels than have pictures."""
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 4})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    random = np.random.default_rng(0)
+    y = pd.DataFrame(random.integers(0, 2, (60, 70))).add_prefix("finding ")
+    for number in range(60):
+        pixels = random.integers(0, 256, size=(160, 160, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.bmp")
+    y.to_csv(tmp_path / "labels.csv", index_label="file")
+    columns = {"target": y.columns.tolist(), "store": tmp_path / "store", "progress": False}
+    options = {"size": 8, "quality": "fast", "device": "cpu", "workers": 1}
+    made = fit_images(tmp_path / "labels.csv", out=tmp_path / "model", **columns, **options)
+    shown = [len(sheet) for sheet in sheets.read(made.folder).mistakes]
+    assert collections.Counter(shown) == {0: 20, 1: 120}
+    pictures = zip(shown[::2], made.evaluation.by_label, strict=True)
+    lowest = [x.auc.value for count, x in pictures if count]
+    assert max(lowest) <= made.evaluation.best_first[9].auc.value
+    assert 3_000_000 < made.report.stat().st_size < 5_000_000
+
+
+def test_predictions_have_columns_for_each_label(by_label, several, tmp_path, capsys):
+    (out, _), (paths, _, _) = by_label, several
+    run("predict-images", out, paths[0].parent, "--out", tmp_path / "p.csv")
+    found, model = pd.read_csv(tmp_path / "p.csv"), ImageClassifier.load(out)
+    columns = [f"{x} of {label}" for label in ("bright", "red") for x in PREDICTED]
+    assert found.columns.tolist() == ["file", *columns]
+    files = [paths[0].parent / name for name in found.file]
+    np.testing.assert_allclose(found[columns[::2]], model.predict_proba(files), atol=1e-6)
+    assert (found[columns[1::2]].to_numpy() == model.predict(files)).all()
+    counts = found[columns[1::2]].sum().tolist()
+    assert f"90 pictures: {counts[0]} 'bright', {counts[1]} 'red'" in capsys.readouterr().err
+    run("predict-images", out, paths[0].parent, "--threshold", "recall=1")
+    again = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    for x in read_evaluation(out).by_label:
+        least = x.probability[x.classes == 1].min()
+        surely = again[f"probability of {x.target}"] >= least
+        assert again[f"prediction of {x.target}"][surely].all()
+
+
+PREDICTED = ("probability", "prediction")
+
+
+def test_a_model_of_several_labels_is_judged_by_other_pictures(by_label, several, table, capsys):
+    (out, _), (paths, known, _) = by_label, several
+    run("evaluate-images", out, table, "--group", "patient", "--device", "cpu")
+    said = capsys.readouterr()
+    model = ImageClassifier.load(out)
+    auc = {label: x.value for label, x in model.auc_by_label(paths, known).items()}
+    assert said.out.startswith(f"90 pictures\nAUC {np.mean([*auc.values()]):.4f}, the mean of 2")
+    fitted_to = read_evaluation(out).rows["fit"]
+    assert f"note: {fitted_to} of 90 pictures are among those" in said.err
+    run("evaluate-images", out, table, "--target", "red", "--device", "cpu", "--quiet")
+    assert capsys.readouterr().out == f"AUC {auc['red']:.4f}, the mean of 1 label\n"
+
+
+def test_a_dry_run_counts_what_is_known_of_each_label(table, several, tmp_path, capsys):
+    paths, known, _ = several
+    more = known.bright[[0, 1]].map({1: "yes", 0: "no"}).tolist()
+    more[0] = "no" if more[0] == "yes" else "yes"
+    for k, bright in enumerate(more):  # copies, of which the first contradicts
+        (tmp_path / f"copy{k}.png").write_bytes(paths[k].read_bytes())
+        more[k] = f"{tmp_path}/copy{k}.png,{bright},1,p90\n"
+    text = table.read_text(encoding="utf-8") + "".join(more)
+    (tmp_path / "labels.csv").write_text(text, encoding="utf-8")
+    columns = ["--images", table.parent, "--target", "bright", "red", "--size", "8"]
+    run("fit-images", tmp_path / "labels.csv", *columns, "--dry-run", "--quiet")
+    said = capsys.readouterr().out
+    assert said.startswith("92 pictures: ")
+    assert f", {int((known.red == 1).sum()) + 2} 'red = 1', " in said
+    assert "4 pictures show the same as another, 2 sets, 1 of them with labels that differ" in said
+    assert "to be checked (0.png = " in said
+
+
+def test_pictures_of_several_labels_to_judge_by(table, several, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 4})
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    head, *rows = table.read_text(encoding="utf-8").splitlines()
+    for name, some in (("train", rows[:62]), ("test", rows[60:])):
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *some]) + "\n", encoding="utf-8")
+    source = [tmp_path / "train.csv", "--test", tmp_path / "test.csv", "--images", table.parent]
+    run("fit-images", *source, "--target", "bright", "red", "--out", tmp_path / "model", *SMALL)
+    assert "note: 2 pictures not trained on: " in capsys.readouterr().out
+    judged = read_evaluation(tmp_path / "model")
+    assert judged.rows == {"fit": 60, "test": 30}
+    assert sum(judged.by_label[1].parts["test"].counts) == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--target", "bright", "patient"], "found 'p0' in row 1 of 'patient', the first being 1"),
+        (["--target", "bright", "rad"], "target 2 must be a column of "),
+        (["--target", "red", "red"], "target 2 must be another column than the target"),
+        (["--target", "bright", "red", "--positive", "1"], "positive must go with one column of"),
+        (["--target", "bright", "red", "--mixup", "0.2"], "mixup must be 0 for several labels"),
+    ],
+)
+def test_several_columns_that_cannot_be_used(arguments, said, table, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("fit-images", table, *arguments, "--out", tmp_path / "model", *SMALL)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_model_of_one_label_is_judged_by_one_column(fitted, table, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("evaluate-images", fitted.folder, table, "--target", "bright", "red")
+    assert stop.value.code == 2
+    assert "target must be one column, as the model's is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["export", "--onnx", "m.onnx"], "model must give each picture one label to be exported"),
+        (["evaluate-images", "labels.csv", "--target", "edema"], "target must be labels of the"),
+        (["evaluate-images", "."], "source must be a table, for the model has several labels"),
+    ],
+)
+def test_what_models_of_several_labels_cannot_do(arguments, said, by_label, table, capsys):
+    command, *more = arguments
+    more = [str(table) if x == "labels.csv" else x for x in more]
+    with pytest.raises(SystemExit) as stop:
+        run(command, by_label[0], *more)
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_pictures_without_a_label_are_left_out(several, monkeypatch):

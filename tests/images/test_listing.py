@@ -229,6 +229,37 @@ def test_what_stands_for_no_label_is_left_out_if_two_labels_remain(images):
     assert listed_from(images, "file,label\nimg1,a\nimg2,NA\nimg3,a\n").classes == ("a", "NA")
 
 
+def test_several_columns_of_labels(images):
+    listed = listed_from(
+        images,
+        "file,edema,nodule\nimg1,1.0,NO\nimg2,,yes\nimg3,,NA\nimg4,0,\nimg1.png,1,no\n",
+        target=["edema", "nodule"],
+    )
+    assert listed.names == ("img1.png", "img2.png", "img4.png")
+    assert listed.labels == ((1, 0), (None, 1), (0, None))
+    np.testing.assert_array_equal(listed.numbers, [[1, 0], [np.nan, 1], [0, np.nan]])
+    assert listed.classes == ("edema", "nodule")
+    assert "rows without a label, left out: 1" in listed.notes
+    assert note(listed, "not known, of 4 rows", "1 of 'edema', 1 of 'nodule'")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("img1,1,1\nimg2,0,-1\n", "found '-1' in row 2 of 'b', the first being 1"),
+        ("img1,1,1\nimg2,0,1\n", r"must be columns that hold 1 and 0 both, found \[1\] in 'b' of"),
+        ("img1,1,\nimg2,0,\n", "found neither in 'b' of"),
+        (
+            "img1,1,1\nimg2,0,0\nimg1,1,0\n",
+            r"'img1.png' with \(1, 1\) and \(1, 0\)",
+        ),
+    ],
+)
+def test_several_columns_that_are_refused(images, text, said):
+    with pytest.raises(ValueError, match=said):
+        listed_from(images, f"file,a,b\n{text}", target=["a", "b"])
+
+
 def test_spellings_of_a_label_are_one(images):
     listed = listed_from(
         images, "file,label\nimg1,Yes\nimg2,yes\nimg3, yes\nimg4,no\nimg5,NO\nimg6,no\n"

@@ -19,6 +19,7 @@ from aucmax.cli._options import (
     Label,
     Metric,
     Model,
+    Names,
     Quality,
     Seconds,
     Target,
@@ -48,7 +49,7 @@ def fit_images(
     source: Source,
     images: Folder = None,
     path: Annotated[str, named("COLUMN")] = "file",
-    target: Column = None,
+    target: Names = (),
     positive: Label = None,
     group: Column = None,
     weight: Column = None,
@@ -83,7 +84,8 @@ def fit_images(
             files and their labels.
         images: The folder that the table's files are in; by default the table's own.
         path: The table's column of files.
-        target: The table's column of labels.
+        target: The table's column of labels; or several columns, of labels that a picture may have
+            at once: 1 and 0, or yes and no, and nothing where that is not known.
         positive: The positive label; by default the rarer one.
         group: The table's column of what belongs together, such as patients: no split cuts one.
         weight: The table's column of how much each picture counts.
@@ -175,7 +177,7 @@ def evaluate_images(
     source: Source,
     images: Folder = None,
     path: Annotated[str, named("COLUMN")] = "file",
-    target: Column = None,
+    target: Names = (),
     group: Column = None,
     weight: Column = None,
     skip_broken: bool = False,
@@ -191,7 +193,8 @@ def evaluate_images(
             files and their labels.
         images: The folder that the table's files are in; by default the table's own.
         path: The table's column of files.
-        target: The table's column of labels; by default the one that fit-images was told.
+        target: The table's column of labels; by default the one that fit-images was told, of
+            several all of them.
         group: The table's column of what belongs together, such as patients: the interval takes
             them as drawn whole.
         weight: The table's column of how much each picture counts; by default all count alike.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation, Part, compare_aucs
-from aucmax.judge.interval import Interval
+from aucmax.judge.interval import FEWEST, Interval
+from aucmax.judge.multilabel import LabelEvaluations
 from aucmax.judge.threshold import Rule
 from aucmax.report import words
 from aucmax.train.metrics import ROC_AUC, metric_in_records
@@ -46,12 +47,16 @@ def say_predictions(text: str | None, notes: Sequence[str], out: Path | None, qu
         print(counts, file=sys.stderr)
 
 
-def say_evaluation(evaluation: Evaluation, quiet: bool) -> None:
+def say_evaluation(evaluation: Evaluation | LabelEvaluations, quiet: bool) -> None:
     """How good a model is on others than fit had."""
     if quiet:
         print(*aucs_in_words(evaluation), sep="\n")
         return
     tell(evaluation.notes)
+    if isinstance(evaluation, LabelEvaluations):
+        print(f"{evaluation.rows['test']:,} pictures")
+        print(*aucs_in_words(evaluation), "", *labels_in_words(evaluation), sep="\n")
+        return
     rows, labels = evaluation.rows, evaluation.labels
     counts = ", ".join(f"{n:,} {label!r}" for n, label in zip(rows.counts, labels, strict=True))
     print(f"{sum(rows.counts):,} {evaluation.noun}s: {counts}")
@@ -73,8 +78,27 @@ def say_evaluation(evaluation: Evaluation, quiet: bool) -> None:
         print(words.too_few(evaluation, repr))
 
 
-def summary(evaluation: Evaluation) -> str:
+def labels_in_words(evaluation: LabelEvaluations) -> list[str]:
+    """How well each label is ranked, in lines below each other, the best first."""
+    lines = [["label", "AUC", "95% interval", "average precision", "positives", "negatives"]]
+    for x in evaluation.best_first:
+        auc = f"{x.auc.value:.4f}", f"{x.auc.low:.4f} to {x.auc.high:.4f}"
+        negatives, positives = (f"{count:,}" for count in x.rows.counts)
+        precision = f"{x.average_precision:.4f}"
+        lines.append([words.short(x.target, 32), *auc, precision, positives, negatives])
+    few = [repr(x.target) for x in evaluation.best_first if not x.is_enough]
+    said = f"fewer than {FEWEST} positives or negatives to judge by, so that its AUC may be chance"
+    return [*_aligned(lines, "<>>>>>"), *([f"{said}: {words.listed(few)}"] if few else [])]
+
+
+def summary(evaluation: Evaluation | LabelEvaluations) -> str:
     """What a person wants to know first."""
+    if isinstance(evaluation, LabelEvaluations):
+        fit, test = (evaluation.rows[part] for part in ("fit", "test"))
+        notes = [f"note: {note}" for note in evaluation.notes]
+        counts = f"{fit:,} pictures to train on and to stop by, {test:,} to judge by"
+        found = [*aucs_in_words(evaluation), "", *labels_in_words(evaluation)]
+        return "\n".join([*notes, counts, *found])
     what = f"{evaluation.noun}s"
     parts = {"valid": Part(0), **evaluation.parts}
     train, valid, test = (parts[part].rows for part in ("train", "valid", "test"))
@@ -194,10 +218,12 @@ def preview_in_words(preview: Preview) -> str:
 def pictures_in_words(preview: PicturePreview) -> str:
     """What is understood of pictures."""
     lines = []
-    for which, labels in (("", preview.labels), (" to judge by", preview.test)):
+    pictures, judges = preview.pictures
+    parts = ("", pictures - judges, preview.labels), (" to judge by", judges, preview.test)
+    for which, count, labels in parts:
         if labels:
             counts = ", ".join(f"{n:,} {label!r}" for label, n in labels.items())
-            lines.append(f"{sum(labels.values()):,} pictures{which}: {counts}")
+            lines.append(f"{count:,} pictures{which}: {counts}")
     some = [f"{n:,} of {w} x {h}" for (w, h), n in [*preview.sizes.items()][:MOST_SIZES]]
     if (more := len(preview.sizes) - MOST_SIZES) > 0:
         some.append(f"and {more:,} more")
@@ -236,8 +262,11 @@ def in_words(tuning: Tuning, within: bool = False) -> str:
     return "\n".join(lines)
 
 
-def aucs_in_words(evaluation: Evaluation) -> list[str]:
+def aucs_in_words(evaluation: Evaluation | LabelEvaluations) -> list[str]:
     """A line on the AUC, and one on that within groups if rows have some."""
+    if isinstance(evaluation, LabelEvaluations):
+        count = words.plural(len(evaluation.by_label), "label")
+        return [f"AUC {evaluation.mean_auc:.4f}, the mean of {count}"]
     groups, labels = evaluation.groups, evaluation.labels
     which = ", the mean over pairs of classes (Hand and Till)" if len(labels) > 2 else ""
     lines = [_auc_in_words(evaluation.auc) + which]

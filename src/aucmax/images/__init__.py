@@ -3,7 +3,7 @@
 1. Which files there are and their labels (``listing``), decoded once (``reading``, ``store``).
 2. What shows the same (``duplicates``) or belongs together is kept on one side (``split``).
 3. A network (``networks``), trained by :func:`aucmax.fit` (``classifier``).
-4. The model's folder with its report, which shows pictures (``fit``, ``sheets``).
+4. The model's folder with its report, which shows pictures (``fit``, ``sheets``, ``page``).
 5. What is done with it: ``predict``, ``evaluate``, ``export``.
 """
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from aucmax.images.export import export_onnx as export_onnx
     from aucmax.images.fit import fit_images as fit_images
     from aucmax.images.fit import preview_images as preview_images
+    from aucmax.images.page import write_report as write_report
     from aucmax.images.predict import predict_images as predict_images
-    from aucmax.images.sheets import write_report as write_report
 
 _NAMES = {
     "ImageClassifier": "classifier",
@@ -28,7 +28,7 @@ _NAMES = {
     "fit_images": "fit",
     "predict_images": "predict",
     "preview_images": "fit",
-    "write_report": "sheets",
+    "write_report": "page",
 }
 """Of each name its module; loaded when first used, so that what decodes needs little."""
 

@@ -23,7 +23,7 @@ from aucmax.data.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
 from aucmax.images.duplicates import same_pictures
 from aucmax.images.networks import Factory, head_of, make_network, training_size
 from aucmax.images.reading import BrokenPicture, Pixels, read_picture
-from aucmax.images.split import Rows, join, keep_apart
+from aucmax.images.split import Rows, join, keep_apart, kinds
 from aucmax.images.store import Store, StoredPictures, build_store
 from aucmax.judge import calibration
 from aucmax.judge.interval import Interval
@@ -287,7 +287,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train on rows of decoded pictures, whose classes are numbers, and go on from ``work``."""
         seed = checks.count("random_state", self.random_state or 0, least=0)
-        has, labels = self._kinds(classes)
+        self.task_ = "binary" if len(self.classes_) == 2 else "multiclass"
+        if classes.ndim == 2:
+            self.task_ = "multilabel"
+            if self.mixup:
+                raise ValueError(f"mixup must be 0 for several labels, found {self.mixup}")
+        has, labels = kinds(classes, [str(label) for label in self.classes_])
         train, valid = keep_apart(has, together, self.validation_fraction, seed, labels)
         self.counts_ = {
             name: has[part].sum(axis=0).tolist()
@@ -322,18 +327,6 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             of_labels = calibration.columns_known(p, *known)
             self.threshold_ = np.array([rule.threshold(*rows) for rows in of_labels])
         return self
-
-    def _kinds(self, classes: NDArray[Any]) -> tuple[Rows, list[str]]:
-        """Which classes each row has, or which values of which labels, and their names."""
-        labels = [str(label) for label in self.classes_]
-        if classes.ndim == 1:
-            self.task_ = "binary" if len(labels) == 2 else "multiclass"
-            return np.eye(len(labels), dtype=np.int64)[classes], labels
-        self.task_ = "multilabel"
-        if self.mixup:
-            raise ValueError(f"mixup must be 0 for several labels, found {self.mixup}")
-        has = np.concatenate([classes == 1, classes == 0], axis=1).astype(np.int64)
-        return has, [f"{label} = {value}" for value in (1, 0) for label in labels]
 
     def _train_network(
         self,

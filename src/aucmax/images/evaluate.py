@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from aucmax.images import sheets
 from aucmax.images.classifier import ImageClassifier, in_words
 from aucmax.images.duplicates import file_digest
+from aucmax.images.fit import check_labels, one_or_several
 from aucmax.images.listing import list_source
-from aucmax.images.split import join
+from aucmax.images.split import join, kinds
 from aucmax.judge.evaluation import Evaluation, Part, versions
 from aucmax.judge.interval import Interval
+from aucmax.judge.multilabel import LabelEvaluations, evaluate_labels, read_evaluation
 from aucmax.report.words import plural
 
 
@@ -23,12 +27,12 @@ def evaluate_images(
     *,
     images: str | Path | None = None,
     path: str = "file",
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     group: str | None = None,
     weight: str | None = None,
     skip_broken: bool = False,
     device: str = "auto",
-) -> Evaluation:
+) -> Evaluation | LabelEvaluations:
     """How good a model is on pictures that have its labels.
 
     Args:
@@ -36,7 +40,8 @@ def evaluate_images(
         source: a folder with a folder per class, or a table of files and their labels.
         images: the folder that the table's files are in; None for that of the table.
         path: the table's column of files.
-        target: the table's column of labels; None for that of ``fit_images``.
+        target: the table's column of labels; None for that of ``fit_images``. Of a model of several
+            columns, some of these; None for all.
         group: the table's column of groups, such as patients, which the interval takes as drawn
             whole, as it does copies of a file.
         weight: the table's column of how much each picture counts; None counts them alike.
@@ -46,7 +51,8 @@ def evaluate_images(
     Returns:
         A record with the AUC and its interval (``auc.value``, ``auc.low``, ``auc.high``), the
         counts of the labels (``rows.counts``), ``notes`` and, of two labels,
-        ``average_precision``, ``recall`` and ``specificity`` at the model's threshold.
+        ``average_precision``, ``recall`` and ``specificity`` at the model's threshold. Of several
+        columns of labels such a record of each (``by_label``) and ``mean_auc``.
 
     Raises:
         ValueError: for what cannot be right, such as a label that the model does not know.
@@ -54,12 +60,22 @@ def evaluate_images(
     folder, source = Path(folder), Path(source)
     model = ImageClassifier.load(folder)
     model.device = device
-    before = Evaluation.read(folder)
-    if target is None and source.is_file():
-        target = before.target
+    judged = read_evaluation(folder)
+    several = isinstance(judged, LabelEvaluations)
+    before = judged.by_label[0] if isinstance(judged, LabelEvaluations) else judged
+    if several and source.is_dir():
+        raise ValueError(
+            f"source must be a table, for the model has several labels, found the folder {source}"
+        )
+    if several:
+        target = _some_of(model.classes_.tolist(), target)
+    else:
+        target = one_or_several(target) or (before.target if source.is_file() else None)
+        if isinstance(target, tuple):
+            raise ValueError(f"target must be one column, as the model's is, found {[*target]}")
     listed = list_source(
         source, images=None if images is None else Path(images), path=path, target=target,
-        group=group, weight=weight, classes=before.labels,
+        group=group, weight=weight, classes=() if several else before.labels,
     )  # fmt: skip
     notes = [*listed.notes]
     scores, broken = model.score_files(listed.files)
@@ -83,14 +99,9 @@ def evaluate_images(
             f"all pictures count alike here; in training they weighed as {before.weight_column!r} "
             f"said: --weight {shlex.quote(before.weight_column)}"
         )
-    place = {label: number for number, label in enumerate(before.labels)}
-    classes = np.array([place[listed.labels[k]] for k in used], np.int64)
-    counts = np.bincount(classes, minlength=len(place))
-    if not counts.all():
-        raise ValueError(
-            f"source must have pictures of every label that can be read and count, found none of "
-            f"{before.labels[int(counts.argmin())]!r} in {source}"
-        )
+    classes = listed.numbers[used]
+    has, labels = kinds(classes, listed.classes)
+    check_labels("source", "that can be read and count", has, labels)
     digests = [file_digest(listed.files[k].read_bytes()) for k in used]
     together = join(digests, None if listed.group is None else [listed.group[k] for k in used])
     known = sheets.read(folder).fitted_to
@@ -100,20 +111,38 @@ def evaluate_images(
             f"fitted to: it knows them, and looks better than it is"
         )
     probability = model.calibration_(scores)
+    about: dict[str, Any] = {
+        "threshold_rule": before.threshold_rule,
+        "notes": tuple(notes),
+        "versions": versions(),
+        "weight_column": weight,
+        "metric": before.metric,
+        "noun": before.noun,
+    }
+    if several:
+        places = [model.classes_.tolist().index(label) for label in listed.classes]
+        return evaluate_labels(
+            listed.classes, scores[:, places], probability[:, places], classes,
+            thresholds=np.asarray(model.threshold_)[places].tolist(),
+            rows={"test": len(used)}, weight=weights, group=together, **about,
+        )  # fmt: skip
     ranking = scores if scores.ndim == 1 else probability
     return Evaluation(
         target=before.target,
         labels=before.labels,
-        parts={"test": Part(len(used), tuple(counts.tolist()))},
+        parts={"test": Part(len(used), tuple(has.sum(axis=0).tolist()))},
         probability=probability,
         classes=classes,
         auc=Interval.of_auc(ranking, classes, weight=weights, group=together),
         threshold=before.threshold,
-        threshold_rule=before.threshold_rule,
-        notes=tuple(notes),
-        versions=versions(),
         weight=weights,
-        weight_column=weight,
-        metric=before.metric,
-        noun=before.noun,
+        **about,
     )
+
+
+def _some_of(labels: Sequence[str], target: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Those of a model's labels that were asked for, or all."""
+    asked = (target,) if isinstance(target, str) else tuple(target or labels)
+    if wrong := [name for name in asked if name not in labels]:
+        raise ValueError(f"target must be labels of the model, {[*labels]}, found {wrong[0]!r}")
+    return asked

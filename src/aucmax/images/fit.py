@@ -16,10 +16,12 @@ from aucmax import checks, disk, distributed
 from aucmax.images import sheets
 from aucmax.images.classifier import ImageClassifier, in_words, same
 from aucmax.images.listing import Listed, list_source
-from aucmax.images.split import Rows, join, keep_apart
+from aucmax.images.page import write_report
+from aucmax.images.split import Rows, join, keep_apart, kinds
 from aucmax.images.store import Store
 from aucmax.judge.evaluation import Evaluation, Part, versions
 from aucmax.judge.interval import Interval
+from aucmax.judge.multilabel import LabelEvaluations, evaluate_labels
 from aucmax.judge.threshold import Rule
 from aucmax.report import model_folder
 from aucmax.report.model_folder import Fitted
@@ -28,7 +30,7 @@ from aucmax.report.words import plural
 from aucmax.train.options import find_device
 
 MOST_NAMED = 10
-"""Sets of the same picture with several labels that are named."""
+"""Sets of the same picture with labels that differ, that are named."""
 TEST_SHARE = 0.2
 MAY_DIFFER = ("workers", "verbose", "time_limit", "threshold", "store")
 """Options of the classifier that do not decide what its training comes to."""
@@ -39,7 +41,7 @@ def fit_images(
     *,
     images: str | Path | None = None,
     path: str = "file",
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     positive: str | None = None,
     group: str | None = None,
     weight: str | None = None,
@@ -62,7 +64,8 @@ def fit_images(
         source: a folder with a folder per class, or a table of files and their labels.
         images: the folder that the table's files are in; None for that of the table.
         path: the table's column of files.
-        target: the table's column of labels.
+        target: the table's column of labels; or several columns, of labels that a picture may have
+            at once: 1 and 0, or yes and no, and nothing where that is not known.
         positive: the positive label; None for the rarer one.
         group: the table's column of groups, such as patients, which are never cut.
         weight: the table's column of how much each picture counts.
@@ -79,7 +82,7 @@ def fit_images(
         options: more arguments of :class:`aucmax.ImageClassifier`.
 
     Returns:
-        The folder, the model and how good it is.
+        The folder, the model and how good it is, of several columns by label.
 
     Raises:
         ValueError: for what cannot be right; nothing is written then.
@@ -88,7 +91,7 @@ def fit_images(
     checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
     if test is not None and test_share != TEST_SHARE:
         raise ValueError(f"test_share must not be given with test, found {test_share}")
-    source = Path(source)
+    source, target = Path(source), one_or_several(target)
     listed, judges = _list(
         source, test, positive, images=None if images is None else Path(images), path=path,
         target=target, group=group, weight=weight,
@@ -115,14 +118,18 @@ def fit_images(
         content = hashlib.sha256(kept.digests.tobytes()).hexdigest()[:12]
         evaluation, shown = _fit(
             model, kept, listed, judges or test_share, seed, work / f"{content}-{model.size_}",
-            target=target or _named(source, listed), group=group, weight=weight, command=command,
+            target=target if isinstance(target, str) else _named(source, listed), group=group,
+            weight=weight, command=command,
         )  # fmt: skip
         distributed.gather_objects(None)  # the first removes what others may still read
         replaced = None
         if distributed.rank() == 0:
-            replaced = model_folder.write(
-                folder, model, evaluation, lambda fresh: sheets.write(fresh, shown)
-            ).replaced
+
+            def write_more(fresh: Path) -> None:
+                sheets.write(fresh, shown)
+                write_report(fresh)
+
+            replaced = model_folder.write(folder, model, evaluation, write_more).replaced
         replaced = distributed.broadcast_object(replaced)
         return Fitted(folder, model, evaluation, folder / "report.html", replaced)
 
@@ -137,18 +144,18 @@ def _fit(
     *,
     group: str | None,
     **about: Any,
-) -> tuple[Evaluation, sheets.Sheets]:
+) -> tuple[Evaluation | LabelEvaluations, sheets.Sheets]:
     """Train the model on some pictures, and judge it by the others: the last, or a share."""
     notes = [*listed.notes]
     used, classes, together = _usable(model, store, listed, notes)
     model.classes_ = np.array(listed.classes)
+    has, labels = kinds(classes[used], listed.classes)
     if isinstance(judges, int):
         train, test = _given_apart(used >= len(listed.files) - judges, together, notes)
-        _check_labels("test", "that can be read and count", classes[used[test]], listed.classes)
-        others = "that are not those to judge by"
-        _check_labels("source", others, classes[used[train]], listed.classes)
+        check_labels("test", "that can be read and count", has[test], labels)
+        check_labels("source", "that are not those to judge by", has[train], labels)
     else:
-        train, test = keep_apart(classes[used], together, judges, seed, listed.classes)
+        train, test = keep_apart(has, together, judges, seed, labels)
     weights = None if listed.weight is None else listed.weight[used[train]]
     model.train_on(store.pixels, used[train], classes[used[train]], weights, together[train], work)
     scores = model.score_rows(store.pixels, used[test])
@@ -159,8 +166,9 @@ def _fit(
             f"those of one are alike"
         )
     evaluation = _judge(
-        model, listed, scores, used[test], classes[used[test]], together[test], notes, **about
-    )
+        model, listed, scores, used[test], classes[used[test]], together[test], notes,
+        fitted_to=len(train), **about,
+    )  # fmt: skip
     fitted_to = frozenset(digest.decode() for digest in store.digests[used[train]].tolist())
     return evaluation, sheets.make(model, store, listed, used[test], evaluation, fitted_to)
 
@@ -169,12 +177,15 @@ class Preview(NamedTuple):
     """What is understood of pictures before anything is trained.
 
     Attributes:
-        labels: how many pictures have each, the negative first of two.
+        pictures: how many there are, and how many of these were given to judge by.
+        labels: how many of the others have each, the negative first of two; of several columns
+            how many have each value of each.
         test: the same of those given to judge by; none if a share is kept apart.
         sizes: how many pictures are so wide and high, the most frequent first.
         notes: what a person should know.
     """
 
+    pictures: tuple[int, int]
     labels: dict[str, int]
     test: dict[str, int]
     sizes: dict[tuple[int, int], int]
@@ -186,7 +197,7 @@ def preview_images(
     *,
     images: str | Path | None = None,
     path: str = "file",
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     positive: str | None = None,
     group: str | None = None,
     weight: str | None = None,
@@ -214,7 +225,7 @@ def preview_images(
     """
     listed, judges = _list(
         Path(source), test, positive, images=None if images is None else Path(images), path=path,
-        target=target, group=group, weight=weight,
+        target=one_or_several(target), group=group, weight=weight,
     )  # fmt: skip
     model = ImageClassifier(**options, skip_broken=True, verbose=progress)
     notes = [*listed.notes]
@@ -226,12 +237,11 @@ def preview_images(
         if judges:
             _given_apart(of_test, together, notes)
         sizes = Counter(zip(store.widths[used].tolist(), store.heights[used].tolist(), strict=True))
-    counts = [
-        np.bincount(classes[used[part]], minlength=len(listed.classes)).tolist()
-        for part in (~of_test, of_test)
-    ]
-    labels, tested = (dict(zip(listed.classes, each, strict=True)) for each in counts)
-    return Preview(labels, tested if judges else {}, dict(sizes.most_common()), tuple(notes))
+    has, names = kinds(classes[used], listed.classes)
+    counts = [has[part].sum(axis=0).tolist() for part in (~of_test, of_test)]
+    labels, tested = (dict(zip(names, each, strict=True)) for each in counts)
+    pictures, tested = (len(used), int(of_test.sum())), tested if judges else {}
+    return Preview(pictures, labels, tested, dict(sizes.most_common()), tuple(notes))
 
 
 def default_store(source: Path) -> Path:
@@ -243,6 +253,13 @@ def _name(source: Path) -> str:
     """Of a folder, or of a table without its suffix."""
     source = source.resolve()
     return source.name if source.is_dir() else source.stem
+
+
+def one_or_several(target: str | Sequence[str] | None) -> str | tuple[str, ...] | None:
+    """One column of labels by its name, also if it is alone in a list."""
+    if target is None or isinstance(target, str):
+        return target
+    return tuple(target) if len(target) > 1 else next(iter(target), None)
 
 
 def _list(
@@ -281,8 +298,9 @@ def _given_apart(judges: NDArray[np.bool_], together: Rows, notes: list[str]) ->
     return np.flatnonzero(~judges & ~known), np.flatnonzero(judges)
 
 
-def _check_labels(argument: str, which: str, classes: Rows, labels: Sequence[str]) -> None:
-    counts = np.bincount(classes, minlength=len(labels))
+def check_labels(argument: str, which: str, has: Rows, labels: Sequence[str]) -> None:
+    """Raise unless there are pictures of every label, or of every value of several."""
+    counts = has.sum(axis=0)
     if not counts.all():
         raise ValueError(
             f"{argument} must have pictures of every label {which}, found none of "
@@ -304,7 +322,7 @@ def _digest(listed: Listed) -> str:
 
 def _usable(
     model: ImageClassifier, store: Store, listed: Listed, notes: list[str]
-) -> tuple[Rows, Rows, Rows]:
+) -> tuple[Rows, NDArray[Any], Rows]:
     """Rows that are used, the classes of all, and the sets of those used that no split cuts."""
     used = np.setdiff1d(np.arange(len(listed.files)), [*store.broken])
     notes += _about(store, listed, used, model)
@@ -313,25 +331,27 @@ def _usable(
         if len(counted) < len(used):
             notes.append(f"{plural(len(used) - len(counted), 'picture')} of weight 0 left out")
         used = counted
-    place = {label: number for number, label in enumerate(listed.classes)}
-    classes = np.array([place[label] for label in listed.labels])
+    classes = listed.numbers
     return used, classes, _together(store, listed, used, classes[used], notes)
 
 
-def _together(store: Store, listed: Listed, used: Rows, classes: Rows, notes: list[str]) -> Rows:
+def _together(
+    store: Store, listed: Listed, used: Rows, classes: NDArray[Any], notes: list[str]
+) -> Rows:
     """Sets that no split cuts: pictures that show the same, and groups; odd ones are noted."""
     alike = same(store, used)
     repeated = np.bincount(alike) > 1
     if repeated.any():
-        labels = np.zeros((len(repeated), len(listed.classes)), bool)
-        labels[alike, classes] = True
-        torn = np.flatnonzero(labels.sum(axis=1) > 1)
+        low, high = np.full((2, len(repeated), *classes.shape[1:]), np.nan)
+        np.fmin.at(low, alike, classes)  # of several labels those that are known
+        np.fmax.at(high, alike, classes)
+        torn = np.flatnonzero((low < high).reshape(len(low), -1).any(axis=1))
         said = ""
         if len(torn):
             names = np.array(listed.names)[used]
             some = "; ".join(" = ".join(names[alike == k][:3]) for k in torn[:MOST_NAMED])
             more = ", ..." if len(torn) > MOST_NAMED else ""
-            said = f", {len(torn):,} of them with several labels, to be checked ({some}{more})"
+            said = f", {len(torn):,} of them with labels that differ, to be checked ({some}{more})"
         notes.append(
             f"{plural(int(np.bincount(alike)[repeated].sum()), 'picture')} show the same as "
             f"another, {plural(int(repeated.sum()), 'set')}{said}; no set is cut by a split"
@@ -377,17 +397,36 @@ def _judge(
     listed: Listed,
     scores: NDArray[np.float64],
     rows: Rows,
-    classes: Rows,
+    classes: NDArray[Any],
     together: Rows,
     notes: list[str],
     *,
+    fitted_to: int,
     target: str,
     weight: str | None,
     command: str,
-) -> Evaluation:
+) -> Evaluation | LabelEvaluations:
     """All that the report says of the model but for pictures, by the scores of the test ones."""
     probability = model.calibration_(scores)
     weights = None if listed.weight is None else listed.weight[rows]
+    about: dict[str, Any] = {
+        "threshold_rule": str(Rule.read(model.threshold)),
+        "history": tuple(plain(record) for record in model.history_),
+        "metric": model.metric_,
+        "notes": tuple(notes),
+        "seconds": model.seconds_,
+        "command": command,
+        "versions": versions(),
+        "weight_column": weight,
+        "files": _digest(listed),
+        "noun": "picture",
+    }
+    if classes.ndim == 2:
+        return evaluate_labels(
+            listed.classes, scores, probability, classes, counts=model.counts_,
+            thresholds=np.asarray(model.threshold_).tolist(), weight=weights, group=together,
+            rows={"fit": fitted_to, "test": len(rows)}, **about,
+        )  # fmt: skip
     counts = {**model.counts_, "test": np.bincount(classes, minlength=len(listed.classes)).tolist()}
     return Evaluation(
         target=target,
@@ -399,17 +438,8 @@ def _judge(
             scores if scores.ndim == 1 else probability, classes, weight=weights, group=together
         ),
         threshold=float(model.threshold_) if len(listed.classes) == 2 else None,
-        threshold_rule=str(Rule.read(model.threshold)),
-        history=tuple(plain(record) for record in model.history_),
-        metric=model.metric_,
-        notes=tuple(notes),
-        seconds=model.seconds_,
-        command=command,
-        versions=versions(),
         weight=weights,
-        weight_column=weight,
-        files=_digest(listed),
-        noun="picture",
+        **about,
     )
 
 

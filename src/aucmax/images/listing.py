@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ DICOM = (".dcm", ".dicom", ".ima")
 MISSING = ("", "nan", "<na>", "#n/a", "na", "n/a", "null", "?")
 """What stands for a missing value, in lower case, the surest first."""
 
+MEANT = {"1": 1, "yes": 1, "true": 1, "0": 0, "no": 0, "false": 0, **dict.fromkeys(MISSING)}
+"""What values of one of several columns of labels say, in lower case; None is not known."""
+
 MOST_CLASSES = 100
 MOST_SHOWN = 10
 DECIMAL_COMMA, THOUSANDS = re.compile(r"\d*,\d+"), re.compile(r"[1-9]\d{0,2},\d{3}")
@@ -40,8 +43,8 @@ class Listed(NamedTuple):
     Attributes:
         files: as they can be opened.
         names: as a person knows them: relative to the folder, with "/" between the parts.
-        labels: of each picture.
-        classes: the distinct labels; of two the negative first.
+        labels: of each picture; of several columns of labels 1, 0 or None, not known, for each.
+        classes: the distinct labels; of two the negative first. Of several columns their names.
         group: of each picture; None if they have none.
         weight: of each picture; None if they count alike.
         notes: what is odd but usable, with counts.
@@ -49,11 +52,22 @@ class Listed(NamedTuple):
 
     files: tuple[Path, ...]
     names: tuple[str, ...]
-    labels: tuple[str, ...]
+    labels: tuple[str, ...] | tuple[tuple[int | None, ...], ...]
     classes: tuple[str, ...]
     group: tuple[str, ...] | None
     weight: NDArray[np.float64] | None
     notes: tuple[str, ...]
+
+    @property
+    def numbers(self) -> NDArray[Any]:
+        """The place of each picture's label among the classes; of several columns (N, L) with NaN.
+
+        That is what :class:`aucmax.ImageClassifier` trains on.
+        """
+        if isinstance(self.labels[0], tuple):
+            return np.array(self.labels, np.float32)
+        place = {label: number for number, label in enumerate(self.classes)}
+        return np.array([place[label] for label in self.labels], np.int64)
 
     def and_also(self, others: Listed) -> Listed:
         """These pictures, then others of the same classes and columns."""
@@ -65,7 +79,7 @@ class Listed(NamedTuple):
         return Listed(
             files=self.files + others.files,
             names=self.names + others.names,
-            labels=self.labels + others.labels,
+            labels=(*self.labels, *others.labels),
             classes=self.classes,
             group=group,
             weight=weight,
@@ -78,7 +92,7 @@ def list_source(
     *,
     images: Path | None = None,
     path: str = "file",
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     group: str | None = None,
     weight: str | None = None,
     positive: str | None = None,
@@ -91,7 +105,7 @@ def list_source(
             alone takes the options from ``images`` to ``weight``.
         images: the folder of the table's files; None for that of the table.
         path: its column of files.
-        target: its column of labels.
+        target: its column of labels, or several columns.
         group: its column of groups.
         weight: its column of weights.
         positive: the label of the positives, of two; None takes the rarer.
@@ -176,7 +190,7 @@ def list_labels(
     images: Path,
     *,
     path: str,
-    target: str,
+    target: str | Sequence[str],
     positive: str | None = None,
     group: str | None = None,
     weight: str | None = None,
@@ -189,7 +203,8 @@ def list_labels(
         images: the folder of the pictures.
         path: the column of files, below ``images`` or absolute; suffixes may be left out,
             or differ in case.
-        target: the column of labels.
+        target: the column of labels; or several columns, of labels that a picture may have at
+            once, which hold 1 and 0, or yes and no, and nothing where that is not known.
         positive: the label of the positives, of two; None takes the rarer.
         group: the column that says which pictures belong together, such as the patient.
         weight: the column of weights.
@@ -210,29 +225,42 @@ def list_labels(
         >>> listed.names, listed.labels
         (('c.png', 'a.png', 'b.png'), ('1', '0', '0'))
     """
-    asked = {"path": path, "target": target, "group": group, "weight": weight}
-    columns = _read_columns(
+    several = not isinstance(target, str)
+    targets = {"target": target} if isinstance(target, str) else _numbered(target)
+    asked = {"path": path, **targets, "group": group, "weight": weight}
+    columns: dict[str, list[Any]] = _read_columns(
         labels, {option: name for option, name in asked.items() if name is not None}
     )
+    if several and positive is not None:
+        raise ValueError(f"positive must go with one column of labels, found {positive!r}")
     if not images.is_dir():
         raise ValueError(f"images must be a folder, found {str(images)!r}, which is none")
     notes: list[str] = []
-    columns["target"] = _leave_missing_out(columns["target"], target, classes, notes)
+    if isinstance(target, str):
+        columns["target"] = _leave_missing_out(columns["target"], target, classes, notes)
+    else:
+        columns["target"] = _side_by_side([columns.pop(x) for x in targets], target, notes)
     there = [row for row, word in enumerate(columns["target"]) if word]
     _check_groups(columns.get("group"), there, group)
     if weight is not None:
         columns["weight"] = _with_points(columns["weight"], there, weight, notes)
         _check_weights(columns["weight"], there, weight)
     columns = {option: [values[row] for row in there] for option, values in columns.items()}
-    columns["target"] = _join_spellings(columns["target"], notes, classes)
+    if not several:
+        columns["target"] = _join_spellings(columns["target"], notes, classes)
     names = _find_files(columns.pop("path"), images, notes)
     first = _first_rows(names, columns, notes)
     known = {option: tuple(values[row] for row in first) for option, values in columns.items()}
+    if several:
+        _check_both(target, known["target"], labels)
+        found = tuple(target)
+    else:
+        found = _find_classes("target", labels, known["target"], classes, positive, notes)
     return Listed(
         files=tuple(images / names[row] for row in first),
         names=tuple(_readable(names[row]) for row in first),
         labels=known["target"],
-        classes=_find_classes("target", labels, known["target"], classes, positive, notes),
+        classes=found,
         group=known.get("group"),
         weight=np.array(known["weight"], np.float64) if weight is not None else None,
         notes=tuple(notes),
@@ -510,6 +538,47 @@ def _first_rows(
 
 
 # ---- Labels --------------------------------------------------------------------------------------
+
+
+def _numbered(target: Sequence[str]) -> dict[str, str]:
+    """Several columns of labels by what errors call them: target, target 2, target 3."""
+    return {f"target {k}" if k > 1 else "target": name for k, name in enumerate(target, 1)}
+
+
+def _side_by_side(
+    columns: Sequence[Sequence[str]], target: Sequence[str], notes: list[str]
+) -> list[tuple[int | None, ...]]:
+    """Of each row what several columns say, or nothing where none does."""
+    meant = []
+    for words, name in zip(columns, target, strict=True):
+        keys = [_key(word) for word in words]
+        wrong = [row for row, key in enumerate(keys) if key not in MEANT]
+        if wrong:
+            raise ValueError(
+                f"target must be columns of 1 and 0, or yes and no, empty where that is not known, "
+                f"found {words[wrong[0]]!r} in row {wrong[0] + 1:,} of {name!r}, the first being 1"
+            )
+        meant.append([MEANT[key] for key in keys])
+    rows = [*zip(*meant, strict=True)]
+    known = [row for row in rows if any(value is not None for value in row)]
+    if silent := len(rows) - len(known):
+        notes.append(f"rows without a label, left out: {silent:,}")
+    unknown = [sum(value is None for value in column) for column in zip(*known, strict=True)]
+    if any(unknown):
+        counts = [f"{n:,} of {name!r}" for n, name in zip(unknown, target, strict=True) if n]
+        notes.append(f"labels that are not known, of {len(known):,} rows: {', '.join(counts)}")
+    return [row if any(value is not None for value in row) else () for row in rows]
+
+
+def _check_both(target: Sequence[str], rows: Sequence[Sequence[int | None]], labels: Path) -> None:
+    """Raise unless each column has positives and negatives."""
+    for k, name in enumerate(target):
+        found = sorted({row[k] for row in rows if row[k] is not None})  # type: ignore[type-var]
+        if found != [0, 1]:
+            raise ValueError(
+                f"target must be columns that hold 1 and 0 both, found {found or 'neither'} in "
+                f"{name!r} of {labels}"
+            )
 
 
 def _leave_missing_out(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from aucmax import checks
 from aucmax.disk import atomic_write, make_folder
 from aucmax.images.classifier import ImageClassifier, in_words
 from aucmax.images.listing import list_unlabeled
+from aucmax.images.split import Rows
 from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation
+from aucmax.judge.multilabel import read_evaluation
 from aucmax.judge.threshold import Rule
 from aucmax.report.words import plural
 
@@ -32,6 +36,8 @@ def predict_images(
     device: str = "auto",
 ) -> tuple[str | None, list[str]]:
     """Probabilities and labels for the pictures of a folder at any depth, or for one picture.
+
+    A model of several columns of labels gives a probability, and a prediction of 1 or 0, for each.
 
     Args:
         folder: of the model.
@@ -52,23 +58,8 @@ def predict_images(
         make_folder(Path(out).resolve().parent, "out, that is, its folder,")
     model = ImageClassifier.load(folder)
     model.device = device
-    if model.task_ == "multilabel":
-        raise ValueError(
-            f"model must give each picture one label, found several labels in {folder}: "
-            f"aucmax.ImageClassifier.load predicts them in Python"
-        )
     if threshold is not None:
-        rule = Rule.read(threshold)
-        if len(model.classes_) > 2:
-            raise ValueError(
-                f"threshold must go with a model of two labels, found {threshold!r} with "
-                f"{len(model.classes_)}"
-            )
-        judged = Evaluation.read(Path(folder)) if rule.needs_rows else None
-        known = (np.empty(0), np.empty(0, np.int64)) if judged is None else (
-            judged.probability, judged.classes, judged.weight
-        )  # fmt: skip
-        model.threshold_ = rule.threshold(*known)
+        model.threshold_ = _threshold(model, Path(folder), threshold)
     files, names, skipped = list_unlabeled(Path(source))
     scores, broken = model.score_files(files)
     if broken and not skip_broken:
@@ -78,7 +69,7 @@ def predict_images(
             f"predictions empty"
         )
     good = np.setdiff1d(np.arange(len(files)), [*broken])
-    table, labels = _table(model, names, scores, good)
+    table = _table(model, names, scores, good)
     notes = [*skipped]
     if broken:
         notes.append(in_words({Path(names[k]): reason for k, reason in broken.items()}))
@@ -86,8 +77,12 @@ def predict_images(
         notes.append(
             "all pictures get nearly the same probability: their order alone says something"
         )
-    counts = Counter(labels)
-    told = ", ".join(f"{counts[str(label)]:,} {str(label)!r}" for label in model.classes_)
+    predicted = model.labels_of(scores)
+    if model.task_ == "multilabel":
+        counts = dict(zip(model.classes_.tolist(), predicted.sum(axis=0).tolist(), strict=True))
+    else:
+        counts = Counter(predicted.tolist())
+    told = ", ".join(f"{counts[label]:,} {str(label)!r}" for label in model.classes_.tolist())
     notes.append(f"{plural(len(good), 'picture')}: {told}")
     if out is None:
         buffer = io.BytesIO()
@@ -99,19 +94,39 @@ def predict_images(
     return None, notes
 
 
-def _table(
-    model: ImageClassifier, names: Any, scores: Any, good: Any
-) -> tuple[pa.Table, list[str]]:
+def _threshold(model: ImageClassifier, folder: Path, threshold: str | float) -> Any:
+    """The probability that a rule comes to, of several columns of labels for each."""
+    rule = Rule.read(threshold)
+    if model.task_ == "multiclass":
+        raise ValueError(
+            f"threshold must go with a model of two labels, found {threshold!r} with "
+            f"{len(model.classes_)}"
+        )
+    if not rule.needs_rows:
+        fixed = rule.threshold(np.empty(0), np.empty(0, np.int64))
+        return np.full(len(model.classes_), fixed) if model.task_ == "multilabel" else fixed
+    judged = read_evaluation(folder)
+    if isinstance(judged, Evaluation):
+        return rule.threshold(judged.probability, judged.classes, judged.weight)
+    return np.array([rule.threshold(x.probability, x.classes, x.weight) for x in judged.by_label])
+
+
+def _table(model: ImageClassifier, names: Sequence[str], scores: Any, good: Rows) -> pa.Table:
     """A row per file; what was not read has no prediction."""
-    probabilities = model.probabilities(scores)
-    labels = [str(label) for label in model.labels_of(scores)]
-    place = {int(k): i for i, k in enumerate(good)}
-    which = [place.get(k) for k in range(len(names))]
-    shown = range(1, 2) if len(model.classes_) == 2 else range(len(model.classes_))
-    columns: dict[str, Any] = {"file": list(names)}
-    for k in shown:
-        values = [None if i is None else float(probabilities[i, k]) for i in which]
-        columns[f"probability of {model.classes_[k]}"] = pa.array(values, pa.float64())
-    predicted = [None if i is None else labels[i] for i in which]
-    columns["prediction"] = pa.array(predicted, pa.string())
-    return pa.table(columns), labels
+
+    def column(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
+        whole: list[Any] = [None] * len(names)
+        for row, value in zip(good.tolist(), values.tolist(), strict=True):
+            whole[row] = value
+        return pa.array(whole, kind)
+
+    columns, predicted = {"file": pa.array(names)}, model.labels_of(scores)
+    binary, several = model.task_ == "binary", model.task_ == "multilabel"
+    for k, (label, p) in enumerate(zip(model.classes_, model.probabilities(scores).T, strict=True)):
+        if k or not binary:
+            columns[f"probability of {label}"] = column(p, pa.float64())
+        if several:
+            columns[f"prediction of {label}"] = column(predicted[:, k], pa.int64())
+    if not several:
+        columns["prediction"] = column(predicted.astype(str), pa.string())
+    return pa.table(columns)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -21,12 +20,9 @@ from aucmax.images.split import Rows
 from aucmax.images.store import Store
 from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import Evaluation
-from aucmax.report.page import write_model_page
-from aucmax.report.sections import Content, Section, section
-from aucmax.report.words import LONGEST, percent, quoted, short, short_name
+from aucmax.judge.multilabel import LabelEvaluations
 
 NAME = "pictures"
-TEMPLATES = Path(__file__).parent / "templates"
 MOST_MISTAKES, QUANTILES, PER_QUANTILE, LOOKED = 9, 6, 9, 6
 MOST_IN_ALL = 120
 """Likely mistakes of all labels."""
@@ -58,10 +54,12 @@ class Sheets(NamedTuple):
     """All pictures of a report.
 
     Attributes:
-        mistakes: of each label, in their order, those that look least like it.
+        mistakes: of each label, in their order, those that look least like it; of several labels
+            that a picture may have at once, those without it and those with it, of each in turn.
         quantiles: some pictures of each part of the scores, the lowest first; none of several
             labels.
-        looked: some with what their score depends on.
+        looked: some with what their score depends on; none of labels that a picture may have at
+            once.
         fitted_to: digests of the files that the model was trained on or chosen by, so that it is
             noticed if they judge it.
     """
@@ -77,7 +75,7 @@ def make(
     store: Store,
     listed: Listed,
     rows: Rows,
-    evaluation: Evaluation,
+    evaluation: Evaluation | LabelEvaluations,
     fitted_to: frozenset[str],
 ) -> Sheets:
     """Choose the pictures of a report.
@@ -90,26 +88,22 @@ def make(
         evaluation: of the model by them.
         fitted_to: digests of the others' files.
     """
+    if isinstance(evaluation, LabelEvaluations):
+        mistakes = _mistakes_by_label(model, store, listed, rows, evaluation)
+        return Sheets(mistakes, [], [], fitted_to)
     p, classes, labels = evaluation.probability, evaluation.classes, evaluation.labels
-    binary = p.ndim == 1
-    own = np.where(classes == 1, p, 1 - p) if binary else p[np.arange(len(p)), classes]
+    binary, own = p.ndim == 1, _of_own_label(evaluation)
 
     def shown(k: int, is_lit: bool = False) -> Shown:
-        row, label, lit = int(rows[k]), int(classes[k]), b""
-        small = _small(model, store, listed.files[row], row)
-        if is_lit:
-            lit = _encoded(_lit(small, _inside(store, row, _heat(model, store.pixels[row], label))))
         value = float(p[k] if binary else own[k])
-        return Shown(listed.names[row], label, value, _encoded(small), lit)
+        return _shown(model, store, listed, int(rows[k]), int(classes[k]), value, is_lit)
 
-    mistakes = []
-    for label in range(len(labels)):
-        wrong = np.flatnonzero(classes == label)
-        wrong = wrong[own[wrong].argsort(kind="stable")][: _per_label(len(labels))]
-        mistakes.append([shown(k) for k in wrong.tolist()])
+    mistakes = [
+        [shown(k) for k in sheet] for sheet in _least_like(evaluation, _per_label(len(labels)))
+    ]
     quantiles = []
     if binary and not are_alike(p):
-        for part in _parts(p):
+        for part in parts_by_score(p):
             places = np.linspace(0, len(part) - 1, min(PER_QUANTILE, len(part))).round().astype(int)
             quantiles.append([shown(k) for k in part[np.unique(places)].tolist()])
     predicted = (p >= (evaluation.threshold or 0.5)).astype(int) if binary else p.argmax(axis=1)
@@ -120,7 +114,51 @@ def make(
     return Sheets(mistakes, quantiles, [shown(k, is_lit=True) for k in first], fitted_to)
 
 
-def _parts(probability: NDArray[np.float64]) -> list[Rows]:
+def _mistakes_by_label(
+    model: ImageClassifier, store: Store, listed: Listed, rows: Rows, judged: LabelEvaluations
+) -> list[list[Shown]]:
+    """Of each label those without it, then those with it; of many labels only of the hardest."""
+    most = _per_label(2 * len(judged.by_label))
+    hardest, known = judged.best_first[-MOST_IN_ALL // 2 :], ~np.isnan(listed.numbers[rows])
+    mistakes = []
+    for evaluation, knows in zip(judged.by_label, known.T, strict=True):
+        columns = rows[knows], evaluation.classes, evaluation.probability
+        values = [*zip(*(x.tolist() for x in columns), strict=True)]
+        for sheet in _least_like(evaluation, most if evaluation in hardest else 0):
+            mistakes += [[_shown(model, store, listed, *values[k]) for k in sheet]]
+    return mistakes
+
+
+def _of_own_label(evaluation: Evaluation) -> NDArray[np.float64]:
+    """The probability of each row's own label."""
+    p, classes = evaluation.probability, evaluation.classes
+    return np.where(classes == 1, p, 1 - p) if p.ndim == 1 else p[np.arange(len(p)), classes]
+
+
+def _least_like(evaluation: Evaluation, most: int) -> Iterator[list[int]]:
+    """Of each label the rows that look least like it."""
+    own = _of_own_label(evaluation)
+    for label in range(len(evaluation.labels)):
+        wrong = np.flatnonzero(evaluation.classes == label)
+        yield wrong[own[wrong].argsort(kind="stable")][:most].tolist()
+
+
+def _shown(
+    model: ImageClassifier,
+    store: Store,
+    listed: Listed,
+    row: int,
+    label: int,
+    probability: float,
+    is_lit: bool = False,
+) -> Shown:
+    small, lit = _small(model, store, listed.files[row], row), b""
+    if is_lit:
+        lit = _encoded(_lit(small, _inside(store, row, _heat(model, store.pixels[row], label))))
+    return Shown(listed.names[row], label, probability, _encoded(small), lit)
+
+
+def parts_by_score(probability: NDArray[np.float64]) -> list[Rows]:
     """Rows by their probability, in parts of as many each, the lowest first."""
     order = probability.argsort(kind="stable")
     return np.array_split(order, min(QUANTILES, len(order)))
@@ -193,7 +231,7 @@ def _encoded(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def write(folder: Path, sheets: Sheets) -> None:
-    """Write the pictures and the report into a model's folder, which has its evaluation."""
+    """Write the pictures into a model's folder."""
 
     def tree(x: Shown) -> dict[str, Any]:
         pictures = {"picture": x.picture, "lit": x.lit}
@@ -206,7 +244,6 @@ def write(folder: Path, sheets: Sheets) -> None:
         "fitted_to": torch.tensor([[*bytes.fromhex(x)] for x in sorted(sheets.fitted_to)]).byte(),
     }
     checkpoint.save(folder, NAME, content)
-    write_report(folder)
 
 
 def read(folder: Path) -> Sheets:
@@ -221,64 +258,3 @@ def read(folder: Path) -> Sheets:
     )
     fitted_to = frozenset(bytes(x).hex() for x in content["fitted_to"].tolist())
     return Sheets(mistakes, quantiles, [shown(x) for x in content["looked"]], fitted_to)
-
-
-def write_report(folder: str | Path) -> Path:
-    """Write ``report.html`` of a model's folder again."""
-    folder = Path(folder)
-    path, evaluation = folder / "report.html", Evaluation.read(folder)
-    write_model_page(path, evaluation, sections(read(folder)), TEMPLATES, "-images")
-    return path
-
-
-# ---- The sections of the page --------------------------------------------------------------------
-
-
-def sections(sheets: Sheets) -> list[Section]:
-    """Those that show the pictures."""
-
-    @section("Likely mistakes", "Pictures whose labels are worth checking")
-    def mistakes(evaluation: Evaluation, rows: Any) -> Content:
-        binary = len(evaluation.labels) == 2
-        titles = [f"Labelled {quoted(label)}, but least like it" for label in evaluation.labels]
-        if binary:
-            no, yes = map(quoted, evaluation.labels)
-            titles = [f"Labelled {no}, scored highest", f"Labelled {yes}, scored lowest"]
-        each = [[_figure(x, evaluation) for x in sheet] for sheet in sheets.mistakes]
-        return {"sheets": [*zip(titles, each, strict=True)]}
-
-    @section("By score", "Pictures by their score")
-    def by_score(evaluation: Evaluation, rows: Any) -> Content:
-        shown = []
-        for part, sheet in zip(_parts(evaluation.probability), sheets.quantiles, strict=True):
-            low, high = (percent(f(x.probability for x in sheet)) for f in (min, max))
-            yes = f"{int(evaluation.classes[part].sum()):,} of {len(part):,}"
-            shown.append((f"{low} to {high}", yes, [_figure(x, evaluation) for x in sheet]))
-        return {"parts": shown}
-
-    @section("Where it looked", "Where the network looked")
-    def looked(evaluation: Evaluation, rows: Any) -> Content:
-        return {
-            "pairs": [(_figure(x, evaluation), _uri(x.lit)) for x in sheets.looked],
-        }
-
-    more = [*([by_score] if sheets.quantiles else []), *([looked] if sheets.looked else [])]
-    return [mistakes, *more]
-
-
-def _figure(x: Shown, evaluation: Evaluation) -> dict[str, Any]:
-    """A picture for a template: its bytes, and what is said of it."""
-    label = evaluation.labels[x.label]
-    said = percent(x.probability)
-    alt = f"{short_name(x.name, 80)}, labelled {quoted(label)}, {said}"
-    name = Markup("/<wbr>").join(short_name(x.name, 32).split("/"))  # lines end after a folder
-    return {
-        "uri": _uri(x.picture), "name": name, "file": short(x.name, LONGEST), "alt": alt,
-        "label": short(label), "probability": said, "framed": x.label == 1,
-    }  # fmt: skip
-
-
-def _uri(picture: bytes) -> str:
-    """A picture as a part of the page."""
-    kind = "png" if picture.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"

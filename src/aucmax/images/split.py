@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,23 @@ def join(*sets: Sequence[object] | Rows | None) -> Rows:
     return row_groups.number_groups(csgraph.connected_components(graph, False)[1][:count]).numpy()
 
 
+def kinds(classes: NDArray[Any], labels: Sequence[str]) -> tuple[Rows, list[str]]:
+    """Which kinds each row is of, 0 or 1, and their names.
+
+    They are the classes; of several labels (N, L), which may be NaN, the values of each.
+
+    Example:
+        >>> kinds(np.array([[1, np.nan]]), ["edema", "nodule"])[1]
+        ['edema = 1', 'nodule = 1', 'edema = 0', 'nodule = 0']
+    """
+    if classes.ndim == 1:
+        return np.eye(len(labels), dtype=np.int64)[classes], [*labels]
+    has = np.concatenate([classes == 1, classes == 0], axis=1).astype(np.int64)
+    return has, [f"{label} = {value}" for value in (1, 0) for label in labels]
+
+
 def keep_apart(
-    classes: Rows, together: Rows, share: float, seed: int, labels: Sequence[str]
+    has: Rows, together: Rows, share: float, seed: int, labels: Sequence[str]
 ) -> tuple[Rows, Rows]:
     """Rows to use and rows to keep apart, about that share of every class.
 
@@ -40,8 +56,7 @@ def keep_apart(
     nearest to the share; then the next among the sets that are left.
 
     Args:
-        classes: a number for each row; or a table of which classes each row has, 0 or 1, where it
-            may have several.
+        has: which classes each row has, 0 or 1; it may have several.
         together: the number of each row's set, which is never cut.
         share: to keep apart.
         seed: of the choice.
@@ -52,7 +67,6 @@ def keep_apart(
     """
     random = np.random.default_rng(seed)
     counts = np.zeros((int(together.max()) + 1, len(labels)), np.int64)
-    has = np.eye(len(labels), dtype=np.int64)[classes] if classes.ndim == 1 else classes
     np.add.at(counts, together, has)
     wanted, free = share * counts.sum(axis=0), np.ones(len(counts), bool)
     apart = np.zeros(len(counts), bool)

@@ -463,11 +463,21 @@ class Evaluation:
             noun=content.get("noun", "row"),
         )
 
-    def write(self, folder: Path) -> None:
-        """Keep it beside the model of a folder."""
+    def to_tree(self) -> dict[str, Any]:
+        """The same with tensors, as checkpoints have them."""
         content = self.to_dict()
         tensors = {name: torch.from_numpy(content[name]) for name in ARRAYS if name in content}
-        checkpoint.save(folder, NAME, {**content, **tensors})
+        return {**content, **tensors}
+
+    @classmethod
+    def from_tree(cls, content: Mapping[str, Any]) -> Evaluation:
+        """The record of what :meth:`to_tree` gave."""
+        arrays = {name: content[name].numpy() for name in ARRAYS if name in content}
+        return cls.from_dict({**content, **arrays})
+
+    def write(self, folder: Path) -> None:
+        """Keep it beside the model of a folder."""
+        checkpoint.save(folder, NAME, self.to_tree())
 
     @staticmethod
     def is_in(folder: Path) -> bool:
@@ -486,9 +496,7 @@ class Evaluation:
                 f"folder must be one that aucmax fit made, found no {NAME}.json in {folder}: a "
                 f"model saved from Python does not know its target's name"
             )
-        content = checkpoint.load(folder, NAME)
-        arrays = {name: content[name].numpy() for name in ARRAYS if name in content}
-        return cls.from_dict({**content, **arrays})
+        return cls.from_tree(checkpoint.load(folder, NAME))
 
 
 def versions() -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from aucmax import disk
 from aucmax.judge.evaluation import Evaluation
+from aucmax.judge.multilabel import LabelEvaluations
 
 FILES = {
     "model.json", "model.safetensors", "evaluation.json", "evaluation.safetensors", "report.html",
@@ -24,14 +25,16 @@ class Fitted(NamedTuple):
     Attributes:
         folder: of the model.
         model: as it is in the folder.
-        evaluation: how good it is on rows kept apart.
+        evaluation: how good it is on rows kept apart, an
+            :class:`~aucmax.judge.evaluation.Evaluation`; of several labels
+            :class:`~aucmax.judge.multilabel.LabelEvaluations`.
         report: the page that shows it.
         replaced: whether the folder held a model before.
     """
 
     folder: Path
     model: Any
-    evaluation: Evaluation
+    evaluation: Any
     report: Path
     replaced: bool
 
@@ -70,7 +73,7 @@ def holds_model(folder: Path) -> bool:
 def write(
     folder: Path,
     model: Any,
-    evaluation: Evaluation,
+    evaluation: Evaluation | LabelEvaluations,
     write_more: Callable[[Path], object] = lambda fresh: None,
 ) -> Fitted:
     """Write all files or none: they are made beside the folder, which then takes their place.
@@ -92,7 +95,7 @@ def write(
         model.save(fresh)
         evaluation.write(fresh)
         write_more(fresh)
-        if not (fresh / "report.html").exists():
+        if isinstance(evaluation, Evaluation) and not (fresh / "report.html").exists():
             write_model_page(fresh / "report.html", evaluation)
         _check_content(folder)  # just before it is replaced
     except BaseException:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from aucmax.judge.binary import BinaryRows, calibration_groups, curves
 from aucmax.judge.calibration import are_alike
 from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Model, Part, Peer
-from aucmax.judge.interval import are_enough
+from aucmax.judge.interval import Interval, are_enough
 from aucmax.judge.multiclass import MulticlassRows, class_results, mistakes
 from aucmax.judge.threshold import COST_RATIOS, Rule, thresholds_to_show
 from aucmax.judge.training import training as training_scores
@@ -173,16 +173,25 @@ def classes(evaluation: Evaluation, rows: MulticlassRows) -> Content:
         about = short(label), f"{count:,}", percent(count / len(rows.classes))
         auc = words.auc_texts(x.auc, digits)
         lines.append([*about, *auc, percent(x.precision), percent(x.recall)])
-    hardest = sorted(range(len(results)), key=lambda k: results[k].auc.value)[:MOST_PANELS]
+    against_rest = (rows.one_against_rest(k) for k in range(len(results)))
+    each = zip(rows.labels, (x.auc for x in results), against_rest, strict=True)
+    panels = roc_panels([*each], digits)
+    return {"lines": lines, "panels": panels, "boxed": len(results) > MOST_CELLS}
+
+
+def roc_panels(each: Sequence[tuple[str, Interval, BinaryRows]], digits: int) -> list[Content]:
+    """Small curves of those with the lowest AUC, of each its label, AUC and rows."""
+    hardest = sorted(range(len(each)), key=lambda k: each[k][1].value)[:MOST_PANELS]
     panels = []
     for k in sorted(hardest):
-        label, (area, _) = rows.labels[k], words.auc_texts(results[k].auc, digits)
+        label, auc, rows = each[k]
+        area, _ = words.auc_texts(auc, digits)
         drawing = figures.draw(
             f"roc{k}", f"ROC curve of {quoted(label)} with an area of {area}",
-            figures.small_roc, curves(rows.one_against_rest(k)), height=PANEL, width=PANEL,
+            figures.small_roc, curves(rows), height=PANEL, width=PANEL,
         )  # fmt: skip
         panels.append({"label": label, "auc": area, "svg": drawing.svg})
-    return {"lines": lines, "panels": panels, "boxed": len(results) > MOST_CELLS}
+    return panels
 
 
 @section("Predictions", "What it predicts, and what is true")
