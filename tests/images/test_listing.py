@@ -391,3 +391,15 @@ def test_pictures_to_predict(tmp_path):
 def test_nothing_to_predict(tmp_path, name, message):
     with pytest.raises(ValueError, match=exactly(message)):
         list_unlabeled(tmp_path / name)
+
+
+def test_a_folder_of_folders_of_classes_is_refused(tmp_path):
+    for part in ("train", "test"):
+        for name in ("ok/a.png", "defect/b.png"):
+            (tmp_path / part / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / part / name).touch()
+    with pytest.raises(ValueError, match=r"found 'defect', 'ok' in each of 'test', 'train': name"):
+        list_folder(tmp_path)
+    assert list_folder(tmp_path / "train").classes
+    (tmp_path / "test" / "c.png").touch()  # of something else
+    assert list_folder(tmp_path).classes

@@ -632,7 +632,8 @@ def test_columns_that_tell_nothing_are_not_used():
         "column 'no' is not used: it was constant in training",
         "column 'day' is not used: it was constant in training",
         "column 'one' is not used: it was constant in training",
-        "column 'rare' is not used: it had another value in every row of training, as keys have",
+        "column 'rare' is not used: it had another value in every row of training, as keys have: "
+        "--id carries such a column into predictions",
     ]
 
 

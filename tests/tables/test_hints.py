@@ -95,7 +95,15 @@ def test_row_numbers_and_keys_are_to_be_dropped(tmp_path, name):
     )
     notes = TableEncoder().fit(data).notes(data)
     why = "it had another value in every row of training, as keys have"
-    assert f"column 'key' is not used: {why}" in notes
+    assert any(x.startswith(f"column 'key' is not used: {why}: --id carries") for x in notes)
+
+
+@pytest.mark.parametrize("gaps", [0, 20])
+def test_free_text_is_told(tmp_path, gaps):
+    texts = [f"called on day {k} about the bill" for k in range(ROWS)]
+    texts = [*["asked again"] * 20, *texts[20:]] if not gaps else [*[None] * gaps, *texts[gaps:]]
+    (note,) = said(tmp_path, usual().assign(text=texts))
+    assert "it looks like free text, whose words are not read" in note
 
 
 def test_what_is_no_key(tmp_path):

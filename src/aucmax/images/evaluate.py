@@ -83,7 +83,7 @@ def evaluate_images(
         named = in_words({Path(listed.names[k]): reason for k, reason in broken.items()})
         if not skip_broken:
             raise ValueError(
-                f"source must hold pictures that can be read, found {named}: skip_broken leaves "
+                f"source must hold pictures that can be read, found {named}: --skip-broken leaves "
                 f"them out"
             )
         notes.append(f"left out: {named}")

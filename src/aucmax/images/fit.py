@@ -231,7 +231,7 @@ def preview_images(
     notes = [*listed.notes]
     with model.opened_store(listed.files) as store:
         if store.broken and not skip_broken:
-            notes.append("broken files are an error unless skip_broken leaves them out")
+            notes.append("broken files are an error unless --skip-broken leaves them out")
         used, classes, together = _usable(model, store, listed, notes)
         of_test = used >= len(listed.files) - judges
         if judges:
@@ -367,7 +367,7 @@ def _about(store: Store, listed: Listed, used: Rows, model: ImageClassifier) -> 
         named = in_words(broken)
         if not model.skip_broken or not len(used):
             raise ValueError(
-                f"source must hold pictures that can be read, found {named}: skip_broken leaves "
+                f"source must hold pictures that can be read, found {named}: --skip-broken leaves "
                 f"them out"
             )
         notes.append(f"left out: {named}")

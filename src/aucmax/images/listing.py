@@ -166,11 +166,12 @@ def list_folder(
     if not inside:
         raise ValueError(
             f"folder must hold a folder for each class, found {len(found):,} pictures "
-            f"right in {folder} and none in folders of it"
+            f"directly in {folder} and none in folders of it"
         )
     if beside := len(found) - len(inside):
         notes.append(f"pictures beside the folders of the classes, left out: {beside:,}")
     words = [_readable(name.split("/", 1)[0]) for name in inside]
+    _check_level(folder, inside)
     if empty := _folders(folder) - set(words):
         notes.append(f"no picture in {_some(sorted(empty, key=_natural))}")
     labels = _join_spellings(words, notes, classes)
@@ -183,6 +184,22 @@ def list_folder(
         weight=None,
         notes=tuple(notes),
     )
+
+
+def _check_level(folder: Path, names: Sequence[str]) -> None:
+    """Raise for a folder of folders of classes: all that is in one has its like in the others."""
+    below: dict[str, set[str]] = {}
+    for name in names:
+        first, *rest = name.split("/")
+        below.setdefault(first, set()).add(rest[0] if len(rest) > 1 else "")
+    alike = set.intersection(*below.values()) - {""}
+    if len(below) > 1 and len(alike) > 1 and all(inside == alike for inside in below.values()):
+        one, other = sorted(below, key=_natural)[:2]
+        raise ValueError(
+            f"folder must hold a folder for each class, found {_some(sorted(alike))} in each of "
+            f"{_some(sorted(below, key=_natural))}: name one of these, such as {folder / one}, and "
+            f"with --test perhaps {folder / other}"
+        )
 
 
 def list_labels(

@@ -65,8 +65,8 @@ def predict_images(
     if broken and not skip_broken:
         named = in_words({Path(names[k]): reason for k, reason in broken.items()})
         raise ValueError(
-            f"source must hold pictures that can be read, found {named}: skip_broken leaves their "
-            f"predictions empty"
+            f"source must hold pictures that can be read, found {named}: --skip-broken leaves "
+            f"their predictions empty"
         )
     good = np.setdiff1d(np.arange(len(files)), [*broken])
     table = _table(model, names, scores, good)

@@ -176,7 +176,10 @@ class Field:
             if missing:
                 why = "it had no values in training"
             elif pooled and len(counts) == pooled > 1:
-                why = "it had another value in every row of training, as keys have"
+                why = (
+                    "it had another value in every row of training, as keys have: --id carries "
+                    "such a column into predictions"
+                )
             elif pooled:
                 why = f"all its {len(counts):,} categories were rare in training"
             return cls(name, "unused", why=why)

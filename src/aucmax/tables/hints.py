@@ -108,10 +108,12 @@ def _about_categories(name: str, values: Values) -> list[str]:
             f"column {name!r} {taken}, though most of its values begin with a number or a "
             f"currency, such as {' and '.join(map(repr, measured[:2]))}: write the numbers alone"
         ]
-    if len(counts) > MOSTLY * counts.total() and repeated:
+    words = sum(" " in text.strip() for text in counts) > MOSTLY * len(counts)
+    if len(counts) > MOSTLY * counts.total() and taken != "is not used" and (repeated or words):
+        text = "; it looks like free text, whose words are not read: make columns of what they say"
         return [
             f"column {name!r} is taken as a category and has {len(counts):,} different values in "
-            f"{counts.total():,} rows: those in few rows count as one"
+            f"{counts.total():,} rows: those in few rows count as one{text if words else ''}"
         ]
     return []
 
