@@ -45,14 +45,18 @@ def write(path, level, random):
     Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """60 healthy and 20 sick, the sick a little brighter."""
-    random, place = np.random.default_rng(0), tmp_path_factory.mktemp("data") / "scans"
-    for label, count, level in (("healthy", 60, 80), ("sick", 20, 110)):
+def write_scans(place, healthy, sick):
+    """A folder of each, the sick a little brighter."""
+    random = np.random.default_rng(0)
+    for label, count, level in (("healthy", healthy, 80), ("sick", sick, 110)):
         for number in range(count):
             write(place / label / f"{number}.png", level, random)
     return place
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_scans(tmp_path_factory.mktemp("data") / "scans", healthy=60, sick=20)
 
 
 @pytest.fixture(scope="module")
@@ -449,14 +453,16 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(fitted, folder, tmp_pa
 
 
 @pytest.mark.xdist_group("ranks")
-def test_ranks_train_together_and_the_first_writes(folder, tmp_path):
+def test_ranks_train_together_and_the_first_writes(tmp_path):
+    """Of 208 pictures 141 are trained on, an eighth of which, a batch, is odd."""
+    folder = write_scans(tmp_path / "scans", healthy=160, sick=48)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command += [str(RANKS), str(folder), str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("The model is in") == 1
-    assert ImageClassifier.load(tmp_path / "model").counts_["valid"] == [7, 2]
+    assert sum(ImageClassifier.load(tmp_path / "model").counts_["train"]) // 8 == 17
     assert not [*tmp_path.glob("*.unfinished"), *tmp_path.glob("aucmax-*")]
     name = "model.safetensors"
     assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "1" / name).read_bytes()

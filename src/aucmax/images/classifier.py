@@ -88,7 +88,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             :class:`aucmax.AUCClassifier`.
         lr: the first step size of SGD with momentum 0.9.
         weight_decay: of all weights.
-        batch_size: pictures per step, fewer if there are few.
+        batch_size: pictures per step, fewer if there are few; under ``torchrun`` as many of each
+            process.
         color_jitter: by how much training pictures are made brighter or darker, their contrast and
             colours stronger or weaker, at random: :class:`aucmax.data.augment.ColorJitter`. 0 for
             not at all, as where brightness or colour tell the classes apart.
@@ -350,7 +351,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             The scores of the weights that were chosen.
         """
-        batch = min(self.batch_size, max(16, count // 8))
+        ranks = distributed.world_size()
+        batch = max(1, min(self.batch_size, max(16, count // 8)) // ranks) * ranks
         epochs, least = EPOCHS[self.quality], LEAST_STEPS[self.quality]
         phases = self._phases(max(least, epochs * count // batch))
         on_gpu = find_device(self.device).type == "cuda"
