@@ -31,6 +31,7 @@ from aucmax.images.networks import make_network
 from aucmax.images.split import join, keep_apart
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.multilabel import read_evaluation
+from aucmax.judge.training import training
 from aucmax.models.standardize import moments
 
 RANKS = Path(__file__).parents[1] / "helpers" / "ranks_images.py"
@@ -137,6 +138,21 @@ def test_the_report_shows_pictures_and_is_written_again_alike(fitted, capsys):
     run("report", fitted.folder)
     assert "The report is" in capsys.readouterr().out
     assert fitted.report.read_text(encoding="utf-8") == page
+
+
+def test_the_report_says_which_weights_were_kept(fitted):
+    step, score, iterate = kept = fitted.model.kept_
+    (record,) = [x for x in fitted.model.history_ if x["step"] == step]
+    assert (iterate, record["valid_auc_average"]) == ("average", score)
+    history = fitted.evaluation.history
+    assert training(history, "roc_auc").kept != kept  # the first of the highest
+    assert Evaluation.read(fitted.folder).steady == kept
+    page = " ".join(fitted.report.read_text(encoding="utf-8").split())
+    said = (
+        f"averaged weights with AUC {score:.4f} on the validation pictures at step {step}, one of"
+    )
+    assert said in page
+    assert "kept unless a paired test sees it behind" in page
 
 
 def test_pictures_in_the_report_are_those_of_the_files_and_fit_into_5_mb(tmp_path, capsys):

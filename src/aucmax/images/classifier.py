@@ -28,6 +28,7 @@ from aucmax.images.store import Store, StoredPictures, build_store
 from aucmax.judge import calibration
 from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
+from aucmax.judge.training import Point
 from aucmax.models.standardize import moments
 from aucmax.row_groups import number_groups
 from aucmax.stages import Stage
@@ -59,9 +60,9 @@ MOST_BYTES = 4 * 2**30
 
 
 class _Chosen(NamedTuple):
-    """Weights, their validation value and the scores that they give the validation pictures."""
+    """Weights, where in the history they are, and the scores of the validation pictures."""
 
-    value: float
+    point: Point
     scores: Tensor
     weights: dict[str, Tensor]
 
@@ -115,6 +116,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network_: the trained ``torch.nn.Module``.
         size_: the pixels of a side.
         history_: a record per evaluation.
+        kept_: the evaluation whose weights were kept: its step, value and iterate.
         validation_score_: the metric of the chosen weights on the validation pictures.
         calibration_: from scores to probabilities.
         threshold_: the probability from which the second class is predicted; of several labels one
@@ -385,14 +387,16 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = scored()
             if chosen is not None:
                 seen = measure.compare(rows, chosen.scores, self.task_)
-                if seen == -1 or (seen is None and result.score < chosen.value):
+                if seen == -1 or (seen is None and result.score < chosen.point.score):
                     self.network_.load_state_dict(chosen.weights)
                     continue
             weights = {name: x.clone() for name, x in self.network_.state_dict().items()}
-            chosen = _Chosen(result.score, rows.scores, weights)
+            point = Point(steps + result.step, result.score, result.iterate)
+            chosen = _Chosen(point, rows.scores, weights)
         _train_only(trainable, self.network_)
         assert chosen is not None
-        self.metric_, self.validation_score_ = result.metric, chosen.value
+        self.metric_, self.kept_ = result.metric, chosen.point
+        self.validation_score_ = chosen.point.score
         return chosen.scores.numpy()
 
     def _phases(self, steps: int) -> list[tuple[str, float, int, bool]]:
