@@ -21,10 +21,12 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
 import aucmax
+from aucmax import checkpoint
 from aucmax.cli import main
 from aucmax.images import ImageClassifier, fit_images, sheets
 from aucmax.images.networks import make_network
@@ -487,7 +489,7 @@ def test_ranks_train_together_and_the_first_writes(tmp_path):
 # ---- The classifier ------------------------------------------------------------------------------
 
 
-def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path, monkeypatch):
+def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path, monkeypatch, capsys):
     paths = sorted(folder.rglob("*.png"))
     y = np.array([path.parent.name == "sick" for path in paths])
     model = clone(ImageClassifier(size=8, quality="fast", time_limit=3, device="cpu"))
@@ -510,6 +512,16 @@ def test_the_classifier_has_the_manners_of_scikit_learn(folder, tmp_path, monkey
     monkeypatch.undo()
     with pytest.warns(UserWarning, match=r"newer was written by aucmax 99\.1\.0"):
         ImageClassifier.load(tmp_path / "newer")
+    tensors, notes = checkpoint.load_tensors(tmp_path / "model", "model")
+    notes["options"]["sharpness"] = 1
+    checkpoint.save_tensors(tmp_path / "model", "model", tensors, notes)
+    with pytest.raises(SystemExit) as stop:
+        run("predict-images", tmp_path / "model", folder)
+    assert stop.value.code == 2
+    assert "knows, found ['sharpness'], of aucmax" in capsys.readouterr().err
+    for unfitted in (clone(model).score, clone(model).auc_by_label):
+        with pytest.raises(NotFittedError):
+            unfitted(paths, y)
 
 
 def test_models_of_tables_and_pictures_are_told_apart(fitted, tmp_path, capsys):
@@ -591,6 +603,14 @@ def test_several_labels(several, most_bytes, tmp_path, monkeypatch):
         assert auc > 0.8
     assert model.score(paths, known) == pytest.approx(np.mean([x.value for x in found.values()]))
     assert model.score(paths, whole) > 0.8  # also of what training was not told
+    assert model.auc_by_label(paths, known[["red", "bright"]]) == found
+    assert model.score(paths, known[["red", "bright"]]) == model.score(paths, known.to_numpy())
+    with pytest.raises(ValueError, match=r"\['bright', 'red'\], found \['bright', 'dark'\]"):
+        model.score(paths, known.rename(columns={"red": "dark"}))
+    with pytest.warns(UserWarning, match="nan"):
+        lone = model.auc_by_label(paths, known.assign(red=1))
+    assert lone["bright"] == found["bright"]
+    assert np.isnan(lone["red"].value)
     model.save(tmp_path)
     again = ImageClassifier.load(tmp_path)
     np.testing.assert_array_equal(again.predict_proba(paths), p)

@@ -37,6 +37,7 @@ from aucmax.train import FitResult, fit
 from aucmax.train.metrics import Scored, find_metric
 from aucmax.train.objectives import names_of
 from aucmax.train.options import find_device
+from aucmax.version import __version__
 
 EPOCHS = {"fast": 20, "good": 80, "best": 250}
 """How often every picture is seen, by quality; but never fewer steps than these."""
@@ -495,6 +496,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Of several labels it is the mean of :meth:`auc_by_label`.
         """
+        check_is_fitted(self, "network_")
         if self.task_ == "multilabel":
             found = self.auc_by_label(X, y, sample_weight)
             return math.fsum(auc.value for auc in found.values()) / len(found)
@@ -514,20 +516,31 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def auc_by_label(
         self, X: Sequence[str | Path], y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> dict[Any, Interval]:
-        """Of several labels the AUC of each, with its interval, over the pictures that know it."""
+        """Of several labels the AUC of each, with its interval, over the pictures that know it.
+
+        Columns of ``y`` that have names must have those of the labels, in any order. The AUC of a
+        label that no picture has, or every one, is nan, with a warning.
+        """
+        check_is_fitted(self, "network_")
         if self.task_ != "multilabel":
             raise ValueError(f"the model must be one of several labels, found a {self.task_} one")
         scores = self.decision_function(X)
-        _, target = _label_columns(y, len(scores))
+        names, target = _label_columns(y, len(scores), needs_both=False)
+        labels = self.classes_.tolist()
         if target.shape != scores.shape:
             raise ValueError(
                 f"y must have a column for each of {scores.shape[1]} labels, found "
                 f"{target.shape[1]}"
             )
+        if hasattr(y, "columns"):
+            given = names.tolist()
+            if {*given} != {*labels}:
+                raise ValueError(f"y must have the columns {labels}, found {given}")
+            target = target[:, [given.index(label) for label in labels]]
         rows = calibration.columns_known(scores, target, _weights(sample_weight, len(scores)))
         return {
             label: Interval.of_auc(own, known, weight=weight)
-            for label, (own, known, weight) in zip(self.classes_.tolist(), rows, strict=True)
+            for label, (own, known, weight) in zip(labels, rows, strict=True)
         }
 
     # --- files ------------------------------------------------------------------------------------
@@ -576,6 +589,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if options["model"] is None and model is None:
             raise ValueError("model must be given: the network was made by a function of your own")
         options["model"] = model or options["model"]
+        if unknown := sorted({*options} - {*cls().get_params()}):
+            writer = notes.get("aucmax", "another version")
+            raise ValueError(
+                f"model must have options that aucmax {__version__} knows, found "
+                f"{unknown}, of aucmax {writer}, in {folder}"
+            )
         self = cls(**options)
         self.classes_ = np.array(notes["classes"])
         exclusive = "binary" if len(self.classes_) == 2 else "multiclass"
@@ -686,7 +705,9 @@ def _class_numbers(y: ArrayLike, count: int) -> tuple[NDArray[Any], Rows]:
     return names, classes
 
 
-def _label_columns(y: Any, count: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+def _label_columns(
+    y: Any, count: int, needs_both: bool = True
+) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """The names of several labels, and of each picture 0, 1 or NaN for each."""
     names = getattr(y, "columns", None)
     try:
@@ -701,7 +722,7 @@ def _label_columns(y: Any, count: int) -> tuple[NDArray[Any], NDArray[np.float32
     names = np.arange(values.shape[1]) if names is None else np.array([*names])
     for name, column in zip(names.tolist(), values.T, strict=True):
         found = np.unique(column[~np.isnan(column)]).tolist()
-        if found != [0, 1]:
+        if not {*found} <= {0, 1} or (needs_both and len(found) < 2):
             raise ValueError(
                 f"y must hold 0 and 1, and NaN where that is not known, found {found[:5]} in "
                 f"column {name!r}"
