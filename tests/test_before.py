@@ -12,6 +12,7 @@ import torch
 
 import aucmax
 from aucmax.cli import main
+from aucmax.images import sheets
 
 BEFORE = Path(__file__).parent / "files" / "before"
 MODELS = ["two_classes", "three_classes"]
@@ -62,9 +63,26 @@ def test_its_report_can_be_written_again(name, tmp_path, capsys):
     assert all(label in page for label in aucmax.AUCClassifier.load(folder).classes_)
 
 
+def written_by():
+    """What ``write.py`` defines."""
+    return runpy.run_path(str(BEFORE / "write.py"))
+
+
 def arguments(out):
     """Those of the call that began the runs."""
-    return runpy.run_path(str(BEFORE / "write.py"))["run_arguments"](out)
+    return written_by()["run_arguments"](out)
+
+
+def test_a_model_of_pictures_predicts_the_same_and_says_that_it_has_no_report(tmp_path, capsys):
+    folder = BEFORE / "pictures"
+    model = aucmax.ImageClassifier.load(folder, written_by()["small_network"])
+    probability = model.predict_proba(written_by()["draw"](tmp_path / "scans"))
+    np.testing.assert_allclose(probability, expected("pictures"), **SAME)
+    assert sheets.read_fitted_to(folder) == frozenset()
+    with pytest.raises(SystemExit) as stop:
+        main(["report", str(shutil.copytree(folder, tmp_path / "model"))])
+    assert stop.value.code == 2
+    assert "fit again for a report" in capsys.readouterr().err
 
 
 def contents(folder):

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from aucmax.judge.evaluation import Evaluation, Part, compare_aucs
 from aucmax.judge.interval import Interval, are_enough, rows_needed, wilson
 from aucmax.judge.peers import compare
 from aucmax.judge.threshold import Rule, thresholds_to_show
-from aucmax.judge.training import training
+from aucmax.judge.training import Point, training
 
 BEFORE = Path(__file__).parents[1] / "files" / "before"
 
@@ -215,7 +216,17 @@ def test_equal_probabilities_stay_in_one_group():
 def test_of_equal_evaluations_the_first_is_kept():
     record = {"valid_auc_last": 0.8, "valid_auc_average": 0.8}
     history = [{"step": 5, **record}, {"step": 9, **record}]
-    assert training(history, "roc_auc").best == (5, 0.8, "last")
+    assert training(history, "roc_auc").kept == (5, 0.8, "last")
+
+
+def test_weights_that_are_not_the_best_are_known_to_be_kept():
+    steady = Point(9, 0.7, "average")
+    history = [{"step": 5, "valid_auc_average": 0.8}, {"step": 9, "valid_auc_average": 0.7}]
+    evaluation = Evaluation.from_dict({**make_evaluation(history=history), "steady": None})
+    assert evaluation.steady is None
+    again = Evaluation.from_dict(replace(evaluation, steady=steady).to_dict())
+    assert again.steady == steady
+    assert training(history, "roc_auc", again.steady).kept == steady
 
 
 @pytest.mark.parametrize(
@@ -283,7 +294,7 @@ def test_any_metric_has_its_curve(metric, label):
     history = [{"step": k, f"valid_{key}_last": k / 10, "valid_other_last": 1.0} for k in range(5)]
     scores = training(history, metric)
     assert (scores.label, scores.steps, scores.evaluations) == (label, 4, 5)
-    assert scores.best == (4, 0.4, "last")
+    assert scores.kept == (4, 0.4, "last")
 
 
 # --- few rows of a class --------------------------------------------------------------------------

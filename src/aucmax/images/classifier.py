@@ -28,6 +28,7 @@ from aucmax.images.store import Store, StoredPictures, build_store
 from aucmax.judge import calibration
 from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
+from aucmax.judge.training import Point
 from aucmax.models.standardize import moments
 from aucmax.row_groups import number_groups
 from aucmax.stages import Stage
@@ -36,6 +37,7 @@ from aucmax.train import FitResult, fit
 from aucmax.train.metrics import Scored, find_metric
 from aucmax.train.objectives import names_of
 from aucmax.train.options import find_device
+from aucmax.version import __version__
 
 EPOCHS = {"fast": 20, "good": 80, "best": 250}
 """How often every picture is seen, by quality; but never fewer steps than these."""
@@ -59,9 +61,9 @@ MOST_BYTES = 4 * 2**30
 
 
 class _Chosen(NamedTuple):
-    """Weights, their validation value and the scores that they give the validation pictures."""
+    """Weights, where in the history they are, and the scores of the validation pictures."""
 
-    value: float
+    point: Point
     scores: Tensor
     weights: dict[str, Tensor]
 
@@ -88,7 +90,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             :class:`aucmax.AUCClassifier`.
         lr: the first step size of SGD with momentum 0.9.
         weight_decay: of all weights.
-        batch_size: pictures per step, fewer if there are few.
+        batch_size: pictures per step, fewer if there are few; under ``torchrun`` as many of each
+            process.
         color_jitter: by how much training pictures are made brighter or darker, their contrast and
             colours stronger or weaker, at random: :class:`aucmax.data.augment.ColorJitter`. 0 for
             not at all, as where brightness or colour tell the classes apart.
@@ -114,6 +117,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network_: the trained ``torch.nn.Module``.
         size_: the pixels of a side.
         history_: a record per evaluation.
+        kept_: the evaluation whose weights were kept: its step, value and iterate.
         validation_score_: the metric of the chosen weights on the validation pictures.
         calibration_: from scores to probabilities.
         threshold_: the probability from which the second class is predicted; of several labels one
@@ -350,7 +354,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             The scores of the weights that were chosen.
         """
-        batch = min(self.batch_size, max(16, count // 8))
+        ranks = distributed.world_size()
+        batch = max(1, min(self.batch_size, max(16, count // 8)) // ranks) * ranks
         epochs, least = EPOCHS[self.quality], LEAST_STEPS[self.quality]
         phases = self._phases(max(least, epochs * count // batch))
         on_gpu = find_device(self.device).type == "cuda"
@@ -383,14 +388,16 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = scored()
             if chosen is not None:
                 seen = measure.compare(rows, chosen.scores, self.task_)
-                if seen == -1 or (seen is None and result.score < chosen.value):
+                if seen == -1 or (seen is None and result.score < chosen.point.score):
                     self.network_.load_state_dict(chosen.weights)
                     continue
             weights = {name: x.clone() for name, x in self.network_.state_dict().items()}
-            chosen = _Chosen(result.score, rows.scores, weights)
+            point = Point(steps + result.step, result.score, result.iterate)
+            chosen = _Chosen(point, rows.scores, weights)
         _train_only(trainable, self.network_)
         assert chosen is not None
-        self.metric_, self.validation_score_ = result.metric, chosen.value
+        self.metric_, self.kept_ = result.metric, chosen.point
+        self.validation_score_ = chosen.point.score
         return chosen.scores.numpy()
 
     def _phases(self, steps: int) -> list[tuple[str, float, int, bool]]:
@@ -489,6 +496,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Of several labels it is the mean of :meth:`auc_by_label`.
         """
+        check_is_fitted(self, "network_")
         if self.task_ == "multilabel":
             found = self.auc_by_label(X, y, sample_weight)
             return math.fsum(auc.value for auc in found.values()) / len(found)
@@ -508,20 +516,31 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def auc_by_label(
         self, X: Sequence[str | Path], y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> dict[Any, Interval]:
-        """Of several labels the AUC of each, with its interval, over the pictures that know it."""
+        """Of several labels the AUC of each, with its interval, over the pictures that know it.
+
+        Columns of ``y`` that have names must have those of the labels, in any order. The AUC of a
+        label that no picture has, or every one, is nan, with a warning.
+        """
+        check_is_fitted(self, "network_")
         if self.task_ != "multilabel":
             raise ValueError(f"the model must be one of several labels, found a {self.task_} one")
         scores = self.decision_function(X)
-        _, target = _label_columns(y, len(scores))
+        names, target = _label_columns(y, len(scores), needs_both=False)
+        labels = self.classes_.tolist()
         if target.shape != scores.shape:
             raise ValueError(
                 f"y must have a column for each of {scores.shape[1]} labels, found "
                 f"{target.shape[1]}"
             )
+        if hasattr(y, "columns"):
+            given = names.tolist()
+            if {*given} != {*labels}:
+                raise ValueError(f"y must have the columns {labels}, found {given}")
+            target = target[:, [given.index(label) for label in labels]]
         rows = calibration.columns_known(scores, target, _weights(sample_weight, len(scores)))
         return {
             label: Interval.of_auc(own, known, weight=weight)
-            for label, (own, known, weight) in zip(self.classes_.tolist(), rows, strict=True)
+            for label, (own, known, weight) in zip(labels, rows, strict=True)
         }
 
     # --- files ------------------------------------------------------------------------------------
@@ -570,9 +589,16 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if options["model"] is None and model is None:
             raise ValueError("model must be given: the network was made by a function of your own")
         options["model"] = model or options["model"]
+        if unknown := sorted({*options} - {*cls().get_params()}):
+            writer = notes.get("aucmax", "another version")
+            raise ValueError(
+                f"model must have options that aucmax {__version__} knows, found "
+                f"{unknown}, of aucmax {writer}, in {folder}"
+            )
         self = cls(**options)
         self.classes_ = np.array(notes["classes"])
-        self.task_ = notes["task"]
+        exclusive = "binary" if len(self.classes_) == 2 else "multiclass"
+        self.task_ = notes.get("task", exclusive)  # 0.1.0 had no several labels, and named none
         self.size_, self.threshold_ = notes["size"], notes["threshold"]
         if isinstance(self.threshold_, list):
             self.threshold_ = np.array(self.threshold_)
@@ -679,7 +705,9 @@ def _class_numbers(y: ArrayLike, count: int) -> tuple[NDArray[Any], Rows]:
     return names, classes
 
 
-def _label_columns(y: Any, count: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+def _label_columns(
+    y: Any, count: int, needs_both: bool = True
+) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """The names of several labels, and of each picture 0, 1 or NaN for each."""
     names = getattr(y, "columns", None)
     try:
@@ -694,7 +722,7 @@ def _label_columns(y: Any, count: int) -> tuple[NDArray[Any], NDArray[np.float32
     names = np.arange(values.shape[1]) if names is None else np.array([*names])
     for name, column in zip(names.tolist(), values.T, strict=True):
         found = np.unique(column[~np.isnan(column)]).tolist()
-        if found != [0, 1]:
+        if not {*found} <= {0, 1} or (needs_both and len(found) < 2):
             raise ValueError(
                 f"y must hold 0 and 1, and NaN where that is not known, found {found[:5]} in "
                 f"column {name!r}"

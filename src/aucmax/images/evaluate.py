@@ -104,7 +104,7 @@ def evaluate_images(
     check_labels("source", "that can be read and count", has, labels)
     digests = [file_digest(listed.files[k].read_bytes()) for k in used]
     together = join(digests, None if listed.group is None else [listed.group[k] for k in used])
-    known = sheets.read(folder).fitted_to
+    known = sheets.read_fitted_to(folder)
     if again := sum(digest in known for digest in digests):
         notes.append(
             f"{again:,} of {plural(len(used), 'picture')} are among those that the model was "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -413,6 +414,7 @@ def _judge(
         "threshold_rule": str(Rule.read(model.threshold)),
         "history": tuple(plain(record) for record in model.history_),
         "metric": model.metric_,
+        "steady": model.kept_ if math.isfinite(model.kept_.score) else None,
         "notes": tuple(notes),
         "seconds": model.seconds_,
         "command": command,

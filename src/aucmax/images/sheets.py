@@ -247,8 +247,17 @@ def write(folder: Path, sheets: Sheets) -> None:
 
 
 def read(folder: Path) -> Sheets:
-    """The pictures that :func:`write` has put into a model's folder."""
+    """The pictures that :func:`write` has put into a model's folder.
+
+    Raises:
+        ValueError: if 0.1.0 wrote them, which kept other pictures.
+    """
     content = checkpoint.load(folder, NAME)
+    if "fitted_to" not in content:
+        raise ValueError(
+            f"model must have pictures for a report, found those of aucmax 0.1.0 in {folder}: "
+            f"it predicts, but fit again for a report"
+        )
 
     def shown(x: dict[str, Any]) -> Shown:
         return Shown(**{**x, **{k: x[k].numpy().tobytes() for k in ("picture", "lit")}})
@@ -256,5 +265,15 @@ def read(folder: Path) -> Sheets:
     mistakes, quantiles = (
         [[shown(x) for x in sheet] for sheet in content[name]] for name in ("mistakes", "quantiles")
     )
-    fitted_to = frozenset(bytes(x).hex() for x in content["fitted_to"].tolist())
-    return Sheets(mistakes, quantiles, [shown(x) for x in content["looked"]], fitted_to)
+    looked = [shown(x) for x in content["looked"]]
+    return Sheets(mistakes, quantiles, looked, _digests(content))
+
+
+def read_fitted_to(folder: Path) -> frozenset[str]:
+    """The digests in a model's folder; 0.1.0 wrote none."""
+    content = checkpoint.load(folder, NAME)
+    return _digests(content) if "fitted_to" in content else frozenset()
+
+
+def _digests(content: dict[str, Any]) -> frozenset[str]:
+    return frozenset(bytes(x).hex() for x in content["fitted_to"].tolist())

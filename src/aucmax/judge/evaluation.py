@@ -20,6 +20,7 @@ from aucmax.checks import check_finite, check_weights, number
 from aucmax.judge.binary import BinaryRows
 from aucmax.judge.interval import Interval, are_enough, rows_needed
 from aucmax.judge.multiclass import MulticlassRows
+from aucmax.judge.training import Point
 from aucmax.train import Candidate
 from aucmax.train.metrics import Scored, metric_in_records
 from aucmax.version import __version__
@@ -207,6 +208,8 @@ class Evaluation:
         columns: of the table.
         history: the records of the training.
         metric: by which the weights were chosen, a name in ``history``.
+        steady: the point of ``history`` whose weights were kept by ``choose="steady"``; None if
+            the best were kept.
         candidates: the objectives that were chosen from, the best first; none if one was given.
         notes: what a person should know.
         seconds: of the training; None if unknown.
@@ -240,6 +243,7 @@ class Evaluation:
     columns: tuple[Column, ...] = ()
     history: tuple[Mapping[str, Any], ...] = ()
     metric: str = "roc_auc"
+    steady: Point | None = None
     candidates: tuple[Candidate, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float | None = None
@@ -380,6 +384,7 @@ class Evaluation:
             "columns": [asdict(column) for column in self.columns],
             "history": [dict(record) for record in self.history],
             "metric": self.metric,
+            "steady": self.steady and self.steady._asdict(),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "notes": list(self.notes),
             "seconds": self.seconds,
@@ -445,6 +450,7 @@ class Evaluation:
             columns=tuple(Column(**column) for column in content["columns"]),
             history=tuple(content["history"]),
             metric=content.get("metric", "roc_auc"),
+            steady=Point(**content["steady"]) if content.get("steady") else None,
             candidates=tuple(map(Candidate.from_dict, content.get("candidates", ()))),
             notes=tuple(content["notes"]),
             seconds=content["seconds"],

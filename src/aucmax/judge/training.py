@@ -24,11 +24,13 @@ class Training(NamedTuple):
         label: of the metric, for people to read.
         steps: of the whole training.
         curves: by iterate.
+        steady: the point whose weights were kept by ``choose="steady"``; None for the best.
     """
 
     label: str
     steps: int
     curves: dict[str, list[Point]]
+    steady: Point | None = None
 
     @property
     def evaluations(self) -> int:
@@ -36,13 +38,17 @@ class Training(NamedTuple):
         return sum(map(len, self.curves.values()))
 
     @property
-    def best(self) -> Point | None:
-        """The best of all, the first of equals: training keeps its weights."""
+    def kept(self) -> Point | None:
+        """The point whose weights were kept: the best, the first of equals, unless it is known."""
+        if self.steady is not None:
+            return self.steady
         every = [point for curve in self.curves.values() for point in curve]
         return min(every, key=lambda x: (-x.score, x.step, ITERATES.index(x.iterate)), default=None)
 
 
-def training(history: Sequence[Mapping[str, Any]], metric: str) -> Training:
+def training(
+    history: Sequence[Mapping[str, Any]], metric: str, steady: Point | None = None
+) -> Training:
     """The validation scores of a history, by the metric of that name."""
     chosen = metric_in_records(metric)
     curves: dict[str, list[Point]] = {}
@@ -52,4 +58,4 @@ def training(history: Sequence[Mapping[str, Any]], metric: str) -> Training:
             if score is not None and math.isfinite(score):
                 curves.setdefault(iterate, []).append(Point(record["step"], score, iterate))
     steps = max((int(record["step"]) for record in history), default=0)
-    return Training(chosen.label, steps, curves)
+    return Training(chosen.label, steps, curves, steady)

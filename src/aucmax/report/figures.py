@@ -182,8 +182,8 @@ def training(figure: Figure, scores: Training, judged: str = "validation rows") 
         steps, values = [x.step for x in curve], [x.score for x in curve]
         every = max(1, len(curve) // 12)
         ax.plot(steps, values, label=ITERATES[iterate], markevery=every, **looks[iterate])
-    if (best := scores.best) is not None:
-        _spot(ax, best.step, best.score, "kept")
+    if (kept := scores.kept) is not None:
+        _spot(ax, kept.step, kept.score, "kept")
     ax.set(xlabel="training step", ylabel=f"{scores.label} on the {judged}")
     ax.xaxis.set_major_formatter(lambda value, _: drawing.short(value))
     _legend(figure)

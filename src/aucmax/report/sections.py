@@ -284,7 +284,7 @@ def doubtful(evaluation: Evaluation, rows: Rows) -> Content:
 @section("Training", "How the network was trained")
 def training(evaluation: Evaluation, rows: Rows) -> Content:
     """Validation score by step, or why there is none, and the objectives that were chosen from."""
-    scores = training_scores(evaluation.history, evaluation.metric)
+    scores = training_scores(evaluation.history, evaluation.metric, evaluation.steady)
     noun = evaluation.noun
     judged = f"{noun}s out of fold" if evaluation.is_cross_fitted else f"validation {noun}s"
     drawing = None

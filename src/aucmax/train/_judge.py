@@ -119,9 +119,10 @@ class Judge:
     def _is_steady(self, iterate: str, value: float, scored: Scored) -> bool:
         """Whether an average is not seen behind the highest value kept, or a last one ahead."""
         assert self.best.leader is not None
+        labels = scored.target.nan_to_num(nan=-1.0)  # unknown ones, which equal nothing
         if self.order is None:
-            self.order = scored.target
-        if not torch.equal(self.order, scored.target):
+            self.order = labels
+        if not torch.equal(self.order, labels):
             raise ValueError(
                 'valid must come in the same order every time for choose="steady", found labels in '
                 "another: pass arrays, or a loader that does not shuffle"

@@ -1,8 +1,8 @@
 """Write the folders beside this file; run with the aucmax that the README names, not with today's.
 
-    PYTHONPATH=that/src python tests/files/before/write.py
+    PYTHONPATH=that/src python tests/files/before/write.py [pictures]
 
-The tests take :func:`run_arguments` from here to make the same call again.
+The tests take :func:`run_arguments` and :func:`draw` from here to make the same calls again.
 """
 
 import csv
@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -95,6 +96,40 @@ def write_runs():
     np.save(HERE / "finished_run.npy", model(torch.from_numpy(x)).detach().numpy())
 
 
+def draw(folder):
+    """Paths of pictures, in a folder for each of two labels."""
+    from PIL import Image
+
+    rng, paths = np.random.default_rng(0), []
+    for label, count, level in (("healthy", 60, 80), ("sick", 20, 110)):
+        (folder / label).mkdir(parents=True)
+        for number in range(count):
+            pixels = level + rng.integers(0, 100, size=(8, 8, 3))
+            paths.append(folder / label / f"{number}.png")
+            Image.fromarray(pixels.astype(np.uint8)).save(paths[-1])
+    return paths
+
+
+def small_network(outputs):
+    from aucmax.models import Standardize
+
+    return torch.nn.Sequential(
+        Standardize(128, 64), torch.nn.Flatten(), torch.nn.Linear(192, outputs)
+    )
+
+
+def write_pictures():
+    """What ``fit_images`` writes, and the probabilities of every picture."""
+    from aucmax.images import fit_images
+
+    with tempfile.TemporaryDirectory() as place:
+        paths = draw(Path(place) / "scans")
+        options = {"model": small_network, "size": 8, "quality": "fast", "device": "cpu"}
+        fitted = fit_images(paths[0].parents[1], out=HERE / "pictures", progress=False, **options)
+        np.save(HERE / "pictures.npy", fitted.model.predict_proba(paths))
+    (HERE / "pictures" / "report.html").unlink()
+
+
 def main():
     for path in HERE.iterdir():
         if path.is_dir():
@@ -106,4 +141,7 @@ def main():
 
 if __name__ == "__main__":
     os.environ["OMP_NUM_THREADS"] = "1"
-    train(sys.argv[1]) if len(sys.argv) > 1 else main()
+    if sys.argv[1:] == ["pictures"]:
+        write_pictures()
+    else:
+        train(sys.argv[1]) if len(sys.argv) > 1 else main()
