@@ -282,7 +282,7 @@ def test_a_dry_run_says_what_is_there_and_writes_nothing(folder, tmp_path, capsy
         "pixels, wide and high: 81 of 8 x 8, 1 of 9 x 12",
     ]
     notes = "\n".join(lines[2:])
-    assert "broken files are an error unless skip_broken" in notes
+    assert "broken files are an error unless --skip-broken" in notes
     assert "left out: 1 broken (sick/cut.png: " in notes
     assert "1 of them with labels that differ, to be checked (healthy/again.png = sick" in notes
     assert "2 sizes, 8 to 9 wide, are scaled to 32 x 32" in notes
