@@ -982,6 +982,19 @@ def test_groups_of_a_column_are_rows_not_labels_of_its_index(folder, monkeypatch
     assert seen["together"].tolist() == (np.arange(80) // 4).tolist()
 
 
+def test_of_groups_no_test_chooses_but_the_highest_average(folder, monkeypatch):
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 160})
+    paths = sorted(folder.rglob("*.png"))
+    y = np.random.default_rng(2).integers(0, 2, size=80)  # by chance, so that values go up and down
+    model = ImageClassifier(size=8, quality="fast", device="cpu", random_state=0)
+    kept = model.fit(paths, y).kept_
+    assert kept[::2] == (160, "average")
+    assert kept.score < max(x["valid_auc_average"] for x in model.history_)
+    kept = model.fit(paths, y, groups=range(80)).kept_
+    assert kept[1:] == (max(x["valid_auc_average"] for x in model.history_), "average")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -158,7 +158,8 @@ def _fit(
     else:
         train, test = keep_apart(has, together, judges, seed, labels)
     weights = None if listed.weight is None else listed.weight[used[train]]
-    model.train_on(store.pixels, used[train], classes[used[train]], weights, together[train], work)
+    given = store.pixels, used[train], classes[used[train]], weights, together[train]
+    model.train_on(*given, work, is_grouped=group is not None)
     scores = model.score_rows(store.pixels, used[test])
     if group is not None:
         notes.append(
