@@ -62,10 +62,10 @@ MOST_BYTES = 4 * 2**30
 
 
 class _Chosen(NamedTuple):
-    """Weights, where in the history they are, and the scores of the validation pictures."""
+    """Weights, where in the history they are, and the validation pictures as they score them."""
 
     point: Point
-    scores: Tensor
+    rows: Scored
     weights: dict[str, Tensor]
 
 
@@ -119,7 +119,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         size_: the pixels of a side.
         history_: a record per evaluation.
         kept_: the evaluation whose weights were kept: its step, value and iterate.
-        validation_score_: the metric of the chosen weights on the validation pictures.
+        validation_score_: the metric of the chosen weights on the validation pictures, scored as
+            in predictions; while it trains, their mirror images are not looked at.
         calibration_: from scores to probabilities.
         threshold_: the probability from which the second class is predicted; of several labels one
             for each.
@@ -402,18 +403,18 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ]
             rows = scored()
             if chosen is not None:
-                seen = measure.compare(rows, chosen.scores, self.task_)
+                seen = measure.compare(rows, chosen.rows.scores, self.task_)
                 if seen == -1 or (seen is None and result.score < chosen.point.score):
                     self.network_.load_state_dict(chosen.weights)
                     continue
             weights = {name: x.clone() for name, x in self.network_.state_dict().items()}
             point = Point(steps + result.step, result.score, result.iterate)
-            chosen = _Chosen(point, rows.scores, weights)
+            chosen = _Chosen(point, rows, weights)
         _train_only(trainable, self.network_)
         assert chosen is not None
         self.metric_, self.kept_ = result.metric, chosen.point
-        self.validation_score_ = chosen.point.score
-        return chosen.scores.numpy()
+        self.validation_score_ = measure(chosen.rows, self.task_)
+        return chosen.rows.scores.numpy()
 
     def _phases(self, steps: int) -> list[tuple[str, float, int, bool]]:
         """Of each its objective, step size, length, and whether only the last layer is trained."""
