@@ -992,13 +992,18 @@ def test_moments_are_exact(tmp_path):
 
 def test_groups_of_a_column_are_rows_not_labels_of_its_index(folder, monkeypatch):
     seen = {}
-    monkeypatch.setattr(ImageClassifier, "train_on", lambda self, *a: seen.update(together=a[4]))
+
+    def train_on(self, *given, is_grouped):
+        seen.update(together=given[4], is_grouped=is_grouped)
+
+    monkeypatch.setattr(ImageClassifier, "train_on", train_on)
     paths = pd.Series(sorted(folder.rglob("*.png")))
     y = np.array([path.parent.name for path in paths])
     order = np.random.default_rng(0).permutation(80)
     groups = pd.Series([f"p{k // 4}" for k in range(80)], index=order)
     ImageClassifier(size=8, device="cpu").fit(paths, y, groups=groups)
     assert seen["together"].tolist() == (np.arange(80) // 4).tolist()
+    assert seen["is_grouped"]
 
 
 def test_of_groups_no_test_chooses_but_the_highest_average(folder, monkeypatch):
