@@ -166,6 +166,9 @@ def test_wrong_colours_are_named():
         ColorJitter(2)
     with pytest.raises(ValueError, match=r"images must have shape \(N, 3, H, W\), found \(4, 1,"):
         ColorJitter()(pictures(channels=1))
+    for images in (pictures() / 255 - 0.5, pictures().float(), torch.full((1, 3, 2, 2), torch.nan)):
+        with pytest.raises(ValueError, match="images must be bytes, or real numbers from 0 to 1"):
+            ColorJitter()(images)
 
 
 # ---- Mixup ---------------------------------------------------------------------------------------

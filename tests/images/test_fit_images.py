@@ -286,6 +286,15 @@ def test_a_dry_run_says_what_is_there_and_writes_nothing(folder, tmp_path, capsy
     assert "left out: 1 broken (sick/cut.png: " in notes
     assert "1 of them with labels that differ, to be checked (healthy/again.png = sick" in notes
     assert "2 sizes, 8 to 9 wide, are scaled to 32 x 32" in notes
+    monkeypatch.setenv("RANK", "1")
+    run("fit-images", "scans", "--dry-run", "--quiet")
+    assert capsys.readouterr().out == ""  # the first says it
+    for path in place.glob("sick/[1-9]*.png"):
+        path.unlink()
+    (place / "sick" / "odd.png").unlink()
+    with pytest.raises(SystemExit):
+        run("fit-images", "scans", "--dry-run", "--quiet")
+    assert "found 1 of 'sick'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -384,17 +393,27 @@ def test_broken_files_are_named_and_left_out_only_if_asked(folder, tmp_path, cap
         (["scans", "--model", "resnet999"], "resnet20"),
         (["scans", "--positive", "ill"], "positive must be"),
         (["scans", "--test-share", "1.5"], "test_share must be a share between 0 and 1"),
+        (["scans", "--test", "scans", "--test-share", "0.3"], "test_share must not be given with"),
+        (["scans", "--metric", "luck"], "metric must be one of"),
+        (["scans", "--color-jitter", "2"], "color_jitter must be a number from 0 to 1"),
     ],
 )
 def test_bad_input_is_one_line(arguments, said, folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(folder.parent)
-    with pytest.raises(SystemExit) as stop:
-        run("fit-images", *arguments, "--out", tmp_path / "model")
-    error = capsys.readouterr().err.strip().splitlines()
-    assert (stop.value.code, len(error)) == (2, 1)
-    assert error[0].startswith("aucmax: error: ")
-    assert said in error[0]
-    assert not [*tmp_path.iterdir()]
+    for more in ([], ["--dry-run"]):
+        with pytest.raises(SystemExit) as stop:
+            run("fit-images", *arguments, "--out", tmp_path / "model", *more)
+        error = capsys.readouterr().err.strip().splitlines()
+        assert (stop.value.code, len(error)) == (2, 1)
+        assert error[0].startswith("aucmax: error: ")
+        assert said in error[0]
+        assert not [*tmp_path.iterdir()]
+
+
+def test_options_that_have_another_name_here_are_refused(folder):
+    for name, ours in (("verbose", "progress"), ("random_state", "seed")):
+        with pytest.raises(ValueError, match=rf"^{name} must be given as {ours}, found {name}=1$"):
+            fit_images(folder, **{name: 1})
 
 
 @pytest.mark.parametrize(
@@ -973,13 +992,34 @@ def test_moments_are_exact(tmp_path):
 
 def test_groups_of_a_column_are_rows_not_labels_of_its_index(folder, monkeypatch):
     seen = {}
-    monkeypatch.setattr(ImageClassifier, "train_on", lambda self, *a: seen.update(together=a[4]))
+
+    def train_on(self, *given, is_grouped):
+        seen.update(together=given[4], is_grouped=is_grouped)
+
+    monkeypatch.setattr(ImageClassifier, "train_on", train_on)
     paths = pd.Series(sorted(folder.rglob("*.png")))
     y = np.array([path.parent.name for path in paths])
     order = np.random.default_rng(0).permutation(80)
     groups = pd.Series([f"p{k // 4}" for k in range(80)], index=order)
     ImageClassifier(size=8, device="cpu").fit(paths, y, groups=groups)
     assert seen["together"].tolist() == (np.arange(80) // 4).tolist()
+    assert seen["is_grouped"]
+
+
+def test_of_groups_no_test_chooses_but_the_highest_average(folder, monkeypatch):
+    monkeypatch.setattr("aucmax.images.classifier.EPOCHS", {"fast": 1})
+    monkeypatch.setattr("aucmax.images.classifier.LEAST_STEPS", {"fast": 160})
+    paths = sorted(folder.rglob("*.png"))
+    y = np.random.default_rng(2).integers(0, 2, size=80)  # by chance, so that values go up and down
+    model = ImageClassifier(size=8, quality="fast", device="cpu", random_state=0)
+    kept = model.fit(paths, y).kept_
+    assert kept[::2] == (160, "average")
+    assert kept.score < max(x["valid_auc_average"] for x in model.history_)
+    kept = model.fit(paths, y, groups=range(80)).kept_
+    assert kept[1:] == (max(x["valid_auc_average"] for x in model.history_), "average")
+    _, valid = keep_apart(np.eye(2, dtype=int)[y], np.arange(80), 0.15, 0, ["0", "1"])
+    as_predicted = model.score([paths[k] for k in valid], y[valid])
+    assert model.validation_score_ == as_predicted != kept.score  # mirror images count
 
 
 @pytest.mark.parametrize(

@@ -126,17 +126,18 @@ def fit_images(
         "images": images, "path": path, "target": target, "positive": positive, "group": group,
         "weight": weight, "test": test, "model": model, "weights": weights, "size": size,
         "depth": depth, "skip_broken": skip_broken, "workers": threads, "progress": not quiet,
+        "quality": quality, "objective": objective, "metric": metric, "color_jitter": color_jitter,
+        "mixup": mixup, "threshold": threshold or "balanced", "test_share": test_share,
+        "time_limit": time_limit, "seed": seed, "device": device,
     }  # fmt: skip
     with limited_cores(threads):
         if dry_run:
-            print(pictures_in_words(preview_images(source, **given)))
+            preview = preview_images(source, **given)
+            if distributed.is_first():
+                print(pictures_in_words(preview))
             return
-        fitted = fit(
-            source, **given, out=out, store=store, quality=quality, objective=objective,
-            metric=metric, color_jitter=color_jitter, mixup=mixup,
-            threshold=threshold or "balanced", test_share=test_share, time_limit=time_limit,
-            seed=seed, device=device, command=shlex.join(["aucmax", *sys.argv[1:]]),
-        )  # fmt: skip
+        command = shlex.join(["aucmax", *sys.argv[1:]])
+        fitted = fit(source, **given, out=out, store=store, command=command)
     if distributed.is_first():
         say_all(fitted, summary(fitted.evaluation), quiet)
 

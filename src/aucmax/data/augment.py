@@ -96,17 +96,33 @@ class ColorJitter:
     def __init__(self, strength: float = 0.4) -> None:
         allowed = "a number from 0 to 1"
         self.strength = checks.number("strength", strength, allowed, lambda x: 0 <= x <= 1)
+        self._is_checked = False
 
     def __call__(self, images: Tensor) -> Tensor:
         """Images (N, 3, H, W): bytes, or real numbers from 0 to 1."""
         if images.ndim != 4 or images.shape[1] != 3:
             raise ValueError(f"images must have shape (N, 3, H, W), found {tuple(images.shape)}")
         top = 1.0 if images.is_floating_point() else 255.0
+        if images.is_floating_point() and not self._is_checked:
+            self._check_range(images)
         factors = torch.rand(3, len(images), 1, 1, 1, device=images.device)
         bright, contrast, color = (1 + self.strength * (2 * factors - 1)).unbind(0)
         x = (images * bright).clamp(max=top)
         x = _blend(x, _grey(x).mean(dim=(2, 3), keepdim=True), contrast, top)
         return _as_before(_blend(x, _grey(x), color, top), images)
+
+    def _check_range(self, images: Tensor) -> None:
+        """Once, since a GPU is waited for, and not where it cannot be: in a graph."""
+        captured = images.is_cuda and torch.cuda.is_current_stream_capturing()
+        if captured or torch.compiler.is_compiling() or not images.numel():
+            return
+        low, high = (float(x) for x in images.aminmax())
+        if not (low >= 0 and high <= 1):
+            raise ValueError(
+                f"images must be bytes, or real numbers from 0 to 1, found {low:g} to {high:g}: "
+                f"standardize them in the network"
+            )
+        self._is_checked = True
 
     def __repr__(self) -> str:
         return f"ColorJitter(strength={self.strength})"

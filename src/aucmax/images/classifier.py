@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -34,7 +35,7 @@ from aucmax.row_groups import number_groups
 from aucmax.stages import Stage
 from aucmax.threads import cores, threads
 from aucmax.train import FitResult, fit
-from aucmax.train.metrics import Scored, find_metric
+from aucmax.train.metrics import ROC_AUC, Metric, Scored, find_metric
 from aucmax.train.objectives import names_of
 from aucmax.train.options import find_device
 from aucmax.version import __version__
@@ -61,10 +62,10 @@ MOST_BYTES = 4 * 2**30
 
 
 class _Chosen(NamedTuple):
-    """Weights, where in the history they are, and the scores of the validation pictures."""
+    """Weights, where in the history they are, and the validation pictures as they score them."""
 
     point: Point
-    scores: Tensor
+    rows: Scored
     weights: dict[str, Tensor]
 
 
@@ -118,7 +119,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         size_: the pixels of a side.
         history_: a record per evaluation.
         kept_: the evaluation whose weights were kept: its step, value and iterate.
-        validation_score_: the metric of the chosen weights on the validation pictures.
+        validation_score_: the metric of the chosen weights on the validation pictures, scored as
+            in predictions; while it trains, their mirror images are not looked at.
         calibration_: from scores to probabilities.
         threshold_: the probability from which the second class is predicted; of several labels one
             for each.
@@ -210,7 +212,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: N labels of any type; or a table (N, L) of several labels that a picture may have at
                 once, 0 or 1, and NaN where that is not known. Its columns may have names.
             sample_weight: N numbers, none negative.
-            groups: N values, such as patients: those of one are never on both sides of a split.
+            groups: N values, such as patients: those of one are never on both sides of a split. A
+                paired test would take their pictures as drawn one by one, and see too much: the
+                highest average is kept instead.
         """
         files = _paths(X)
         read = _label_columns if np.ndim(y) == 2 else _class_numbers
@@ -232,7 +236,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 used = used[weight[used] > 0]
                 weight = weight[used]
             together = join(same(store, used), None if group is None else group[used])
-            self.train_on(store.pixels, used, classes[used], weight, together)
+            given = store.pixels, used, classes[used], weight, together
+            self.train_on(*given, is_grouped=groups is not None)
         return self
 
     @contextmanager
@@ -288,8 +293,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight: NDArray[np.float64] | None,
         together: Rows,
         work: Path | None = None,
+        *,
+        is_grouped: bool,
     ) -> Self:
-        """Train on rows of decoded pictures, whose classes are numbers, and go on from ``work``."""
+        """Train on rows of decoded pictures, whose classes are numbers, and go on from ``work``.
+
+        Of groups no paired test is asked, which takes rows as drawn one by one.
+        """
         seed = checks.count("random_state", self.random_state or 0, least=0)
         self.task_ = "binary" if len(self.classes_) == 2 else "multiclass"
         if classes.ndim == 2:
@@ -319,8 +329,11 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             counts = None if weight is None else torch.from_numpy(weight[valid])
             return Scored(scores, torch.from_numpy(classes[valid]), counts)
 
+        measure = find_metric(self.metric or ROC_AUC)
+        if is_grouped:
+            measure = replace(measure, paired=None)
         with threads(None):
-            scores = self._train_network(data, len(train), scored, seed, work)
+            scores = self._train_network(data, len(train), scored, measure, seed, work)
         self.seconds_ = float(self.history_[-1]["seconds"])
         self.network_.eval()
         self.calibration_ = FITTED_BY[self.task_](scores, *known)
@@ -337,17 +350,20 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data: Mapping[str, Any],
         count: int,
         scored: Callable[[], Scored],
+        measure: Metric,
         seed: int,
         work: Path | None,
     ) -> NDArray[np.float64]:
         """Phase after phase, each from the weights that validation pictures chose until then.
 
-        A phase is undone if a paired test sees it behind the one before.
+        A phase is undone if a paired test sees it behind the one before, or without such a test if
+        its value is lower.
 
         Args:
             data: "train" and "valid".
             count: of the training pictures.
             scored: gives the validation pictures as the network scores them.
+            measure: what weights are chosen by.
             seed: of the first phase.
             work: a folder to go on from.
 
@@ -360,7 +376,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         phases = self._phases(max(least, epochs * count // batch))
         on_gpu = find_device(self.device).type == "cuda"
         trainable = [p for p in self.network_.parameters() if p.requires_grad]
-        measure, chosen = find_metric(self.metric or "roc_auc"), None
+        chosen = None
         self.history_ = history = list[dict[str, Any]]()
         for number, (objective, lr, length, only_head) in enumerate(phases):
             steps, spent = (history[-1][x] if history else 0 for x in ("step", "seconds"))
@@ -372,7 +388,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             _train_only(trainable, head_of(self.network_) if only_head else self.network_)
             result: FitResult = fit(
                 self.network_, **data, method="sgd", objective=objective, steps=length,
-                stages=[Stage(index=1, lr=lr, steps=length, dual_samples=0)], metric=self.metric,
+                stages=[Stage(index=1, lr=lr, steps=length, dual_samples=0)], metric=measure,
                 optimizer_options={"momentum": 0.9, "weight_decay": self.weight_decay},
                 batch_size=batch, positives=0.5 if self.task_ == "binary" else None,
                 task=self.task_, seed=seed + number, augment=self._augmentation(), choose="steady",
@@ -387,18 +403,18 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ]
             rows = scored()
             if chosen is not None:
-                seen = measure.compare(rows, chosen.scores, self.task_)
+                seen = measure.compare(rows, chosen.rows.scores, self.task_)
                 if seen == -1 or (seen is None and result.score < chosen.point.score):
                     self.network_.load_state_dict(chosen.weights)
                     continue
             weights = {name: x.clone() for name, x in self.network_.state_dict().items()}
             point = Point(steps + result.step, result.score, result.iterate)
-            chosen = _Chosen(point, rows.scores, weights)
+            chosen = _Chosen(point, rows, weights)
         _train_only(trainable, self.network_)
         assert chosen is not None
         self.metric_, self.kept_ = result.metric, chosen.point
-        self.validation_score_ = chosen.point.score
-        return chosen.scores.numpy()
+        self.validation_score_ = measure(chosen.rows, self.task_)
+        return chosen.rows.scores.numpy()
 
     def _phases(self, steps: int) -> list[tuple[str, float, int, bool]]:
         """Of each its objective, step size, length, and whether only the last layer is trained."""

@@ -33,7 +33,7 @@ from aucmax.train.options import find_device
 MOST_NAMED = 10
 """Sets of the same picture with labels that differ, that are named."""
 TEST_SHARE = 0.2
-MAY_DIFFER = ("workers", "verbose", "time_limit", "threshold", "store")
+MAY_DIFFER = ("workers", "time_limit", "threshold")
 """Options of the classifier that do not decide what its training comes to."""
 
 
@@ -88,21 +88,15 @@ def fit_images(
     Raises:
         ValueError: for what cannot be right; nothing is written then.
     """
-    checks.count("seed", seed, least=0)
-    checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
-    if test is not None and test_share != TEST_SHARE:
-        raise ValueError(f"test_share must not be given with test, found {test_share}")
     source, target = Path(source), one_or_several(target)
+    model = _unfitted(
+        options, test, test_share, seed, store=store or default_store(source), verbose=progress
+    )
     listed, judges = _list(
         source, test, positive, images=None if images is None else Path(images), path=path,
         target=target, group=group, weight=weight,
     )  # fmt: skip
     folder = Path(out or f"{_name(source)}-model").resolve()
-    model = ImageClassifier(
-        **{"threshold": "balanced", **options}, store=store or default_store(source),
-        random_state=seed, verbose=progress,
-    )  # fmt: skip
-    model.check_options()
     settings = {
         **{k: v for k, v in options.items() if k not in MAY_DIFFER}, "command": "fit-images",
         "labels": _digest(listed), "test_share": test_share, "seed": seed,
@@ -150,15 +144,10 @@ def _fit(
     notes = [*listed.notes]
     used, classes, together = _usable(model, store, listed, notes)
     model.classes_ = np.array(listed.classes)
-    has, labels = kinds(classes[used], listed.classes)
-    if isinstance(judges, int):
-        train, test = _given_apart(used >= len(listed.files) - judges, together, notes)
-        check_labels("test", "that can be read and count", has[test], labels)
-        check_labels("source", "that are not those to judge by", has[train], labels)
-    else:
-        train, test = keep_apart(has, together, judges, seed, labels)
+    train, test = _split(listed, used, classes[used], together, judges, seed, notes)
     weights = None if listed.weight is None else listed.weight[used[train]]
-    model.train_on(store.pixels, used[train], classes[used[train]], weights, together[train], work)
+    given = store.pixels, used[train], classes[used[train]], weights, together[train]
+    model.train_on(*given, work, is_grouped=group is not None)
     scores = model.score_rows(store.pixels, used[test])
     if group is not None:
         notes.append(
@@ -203,16 +192,19 @@ def preview_images(
     group: str | None = None,
     weight: str | None = None,
     test: str | Path | None = None,
+    test_share: float = TEST_SHARE,
+    seed: int = 0,
     skip_broken: bool = False,
     progress: bool = True,
     **options: Any,
 ) -> Preview:
     """Say what is understood of pictures, and train nothing.
 
-    All of them are decoded, so that broken ones and copies are found, but nothing is kept.
+    All of them are decoded, so that broken ones and copies are found, but nothing is kept. What
+    :func:`fit_images` would refuse is refused, but for broken files.
 
     Args:
-        source: as in :func:`fit_images`, as are ``images`` to ``test``.
+        source: as in :func:`fit_images`, as are ``images`` to ``seed``.
         images: likewise.
         path: likewise.
         target: likewise.
@@ -220,23 +212,24 @@ def preview_images(
         group: likewise.
         weight: likewise.
         test: likewise.
+        test_share: likewise.
+        seed: likewise.
         skip_broken: whether to leave out files that cannot be read; they are noted in any case.
         progress: whether to show a bar.
         options: more arguments of :class:`aucmax.ImageClassifier`, such as ``size``.
     """
+    model = _unfitted(options, test, test_share, seed, skip_broken=True, verbose=progress)
     listed, judges = _list(
         Path(source), test, positive, images=None if images is None else Path(images), path=path,
         target=one_or_several(target), group=group, weight=weight,
     )  # fmt: skip
-    model = ImageClassifier(**options, skip_broken=True, verbose=progress)
     notes = [*listed.notes]
     with model.opened_store(listed.files) as store:
         if store.broken and not skip_broken:
             notes.append("broken files are an error unless --skip-broken leaves them out")
         used, classes, together = _usable(model, store, listed, notes)
+        _split(listed, used, classes[used], together, judges or test_share, seed, notes)
         of_test = used >= len(listed.files) - judges
-        if judges:
-            _given_apart(of_test, together, notes)
         sizes = Counter(zip(store.widths[used].tolist(), store.heights[used].tolist(), strict=True))
     has, names = kinds(classes[used], listed.classes)
     counts = [has[part].sum(axis=0).tolist() for part in (~of_test, of_test)]
@@ -286,6 +279,42 @@ def _list_test(test: Path, source: Path, classes: Sequence[str], columns: Any) -
     if test.is_dir():
         names = tuple(f"{test.resolve().name}/{name}" for name in names)
     return listed._replace(names=names, notes=tuple(f"{test}: {note}" for note in listed.notes))
+
+
+def _unfitted(
+    options: dict[str, Any], test: str | Path | None, test_share: float, seed: int, **more: Any
+) -> ImageClassifier:
+    """The classifier of some options; raises for what cannot be right, before files are read."""
+    checks.count("seed", seed, least=0)
+    checks.number("test_share", test_share, "a share between 0 and 1", lambda x: 0 < x < 1)
+    if test is not None and test_share != TEST_SHARE:
+        raise ValueError(f"test_share must not be given with test, found {test_share}")
+    for name, ours in (("random_state", "seed"), ("verbose", "progress")):
+        if name in options:
+            raise ValueError(f"{name} must be given as {ours}, found {name}={options[name]!r}")
+    given = {"threshold": "balanced", **options, **more}
+    model = ImageClassifier(**given, random_state=seed)
+    model.check_options()
+    return model
+
+
+def _split(
+    listed: Listed,
+    used: Rows,
+    classes: NDArray[Any],
+    together: Rows,
+    judges: int | float,
+    seed: int,
+    notes: list[str],
+) -> tuple[Rows, Rows]:
+    """Rows to train on, and those to judge by: the last, or a share."""
+    has, labels = kinds(classes, listed.classes)
+    if not isinstance(judges, int):
+        return keep_apart(has, together, judges, seed, labels)
+    train, test = _given_apart(used >= len(listed.files) - judges, together, notes)
+    check_labels("test", "that can be read and count", has[test], labels)
+    check_labels("source", "that are not those to judge by", has[train], labels)
+    return train, test
 
 
 def _given_apart(judges: NDArray[np.bool_], together: Rows, notes: list[str]) -> tuple[Rows, Rows]:
