@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aucmax.images import sheets
 from aucmax.images.classifier import ImageClassifier, in_words
 from aucmax.images.duplicates import file_digest
 from aucmax.images.fit import check_labels, one_or_several
-from aucmax.images.listing import list_source
-from aucmax.images.split import join, kinds
+from aucmax.images.listing import Listed, list_source
+from aucmax.images.split import Rows, join, kinds
 from aucmax.judge.evaluation import Evaluation, Part, versions
 from aucmax.judge.interval import Interval
 from aucmax.judge.multilabel import LabelEvaluations, evaluate_labels, read_evaluation
@@ -63,36 +64,15 @@ def evaluate_images(
     judged = read_evaluation(folder)
     several = isinstance(judged, LabelEvaluations)
     before = judged.by_label[0] if isinstance(judged, LabelEvaluations) else judged
-    if several and source.is_dir():
-        raise ValueError(
-            f"source must be a table, for the model has several labels, found the folder {source}"
-        )
-    if several:
-        target = _some_of(model.classes_.tolist(), target)
-    else:
-        target = one_or_several(target) or (before.target if source.is_file() else None)
-        if isinstance(target, tuple):
-            raise ValueError(f"target must be one column, as the model's is, found {[*target]}")
     listed = list_source(
-        source, images=None if images is None else Path(images), path=path, target=target,
-        group=group, weight=weight, classes=() if several else before.labels,
+        source, images=None if images is None else Path(images), path=path,
+        target=_target(model, before, source, target), group=group, weight=weight,
+        classes=() if several else before.labels,
     )  # fmt: skip
     notes = [*listed.notes]
-    scores, broken = model.score_files(listed.files)
-    if broken:
-        named = in_words({Path(listed.names[k]): reason for k, reason in broken.items()})
-        if not skip_broken:
-            raise ValueError(
-                f"source must hold pictures that can be read, found {named}: --skip-broken leaves "
-                f"them out"
-            )
-        notes.append(f"left out: {named}")
-    used, weights = np.setdiff1d(np.arange(len(listed.files)), [*broken]), None
+    used, scores = _scored(model, listed, skip_broken, notes)
+    weights = None
     if listed.weight is not None:
-        counted = listed.weight[used] > 0
-        if not counted.all():
-            notes.append(f"{plural(int((~counted).sum()), 'picture')} of weight 0 left out")
-        used, scores = used[counted], scores[counted]
         weights = listed.weight[used]
     elif before.weight_column is not None:
         notes.append(
@@ -140,9 +120,44 @@ def evaluate_images(
     )
 
 
-def _some_of(labels: Sequence[str], target: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Those of a model's labels that were asked for, or all."""
-    asked = (target,) if isinstance(target, str) else tuple(target or labels)
-    if wrong := [name for name in asked if name not in labels]:
-        raise ValueError(f"target must be labels of the model, {[*labels]}, found {wrong[0]!r}")
-    return asked
+def _target(
+    model: ImageClassifier, before: Evaluation, source: Path, target: str | Sequence[str] | None
+) -> str | tuple[str, ...] | None:
+    """The column of labels; of a model of several those that were asked for, or all."""
+    if model.task_ == "multilabel":
+        labels = model.classes_.tolist()
+        if source.is_dir():
+            raise ValueError(
+                f"source must be a table, for the model has several labels, found the folder "
+                f"{source}"
+            )
+        asked = (target,) if isinstance(target, str) else tuple(target or labels)
+        if wrong := [name for name in asked if name not in labels]:
+            raise ValueError(f"target must be labels of the model, {labels}, found {wrong[0]!r}")
+        return asked
+    column = one_or_several(target) or (before.target if source.is_file() else None)
+    if isinstance(column, tuple):
+        raise ValueError(f"target must be one column, as the model's is, found {[*column]}")
+    return column
+
+
+def _scored(
+    model: ImageClassifier, listed: Listed, skip_broken: bool, notes: list[str]
+) -> tuple[Rows, NDArray[np.float64]]:
+    """The pictures that can be read and count, and their raw scores."""
+    scores, broken = model.score_files(listed.files)
+    if broken:
+        named = in_words({Path(listed.names[k]): reason for k, reason in broken.items()})
+        if not skip_broken:
+            raise ValueError(
+                f"source must hold pictures that can be read, found {named}: --skip-broken leaves "
+                f"them out"
+            )
+        notes.append(f"left out: {named}")
+    used = np.setdiff1d(np.arange(len(listed.files)), [*broken])
+    if listed.weight is None:
+        return used, scores
+    counted = listed.weight[used] > 0
+    if not counted.all():
+        notes.append(f"{plural(int((~counted).sum()), 'picture')} of weight 0 left out")
+    return used[counted], scores[counted]

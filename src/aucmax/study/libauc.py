@@ -15,7 +15,8 @@ MOST_FPR = 0.05
 def libauc_parts(name: str, model: nn.Module, lr: float, y: torch.Tensor) -> dict[str, Any]:
     """Loss and optimizer for :func:`aucmax.fit`.
 
-    Options are the library's defaults, but for the range of the partial AUC.
+    Options are the library's defaults, but for the range of the partial AUC, and that PESG steps as
+    Adam does, which the others do by default.
 
     Args:
         name: "aucm", "partial" or "ap".

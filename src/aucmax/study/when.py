@@ -46,8 +46,8 @@ when the first results were known.
 In what there is to type, ``train`` and ``valid`` are pairs of tensors (x, y), y of 0 and 1; the
 study also searched the step size, ``lr``, which you should, too.
 """
-BESIDE = 'LibAUC\'s losses, and ``objective="auto"``'
-ABOUT_BESIDE = """\
+OTHERS = 'LibAUC\'s losses, and ``objective="auto"``'
+ABOUT_OTHERS = """\
 On the same rows, with as many trials, steps and seeds: LibAUC's losses with their own optimizers,
 minus an objective of ours, and what ``fit(objective="auto")`` chooses, minus the line that turned
 out best on test rows. "auto" trains every objective that it tries for as many steps."""
@@ -120,7 +120,7 @@ def _others(regimes: Sequence[RegimeResults]) -> str:
     ]
     if not said:
         return ""
-    return f"{BESIDE}\n{'-' * len(BESIDE)}\n\n{ABOUT_BESIDE}\n\n{list_items(said)}\n"
+    return f"{OTHERS}\n{'-' * len(OTHERS)}\n\n{ABOUT_OTHERS}\n\n{list_items(said)}\n"
 
 
 def in_a_sentence(regimes: Sequence[RegimeResults]) -> str:
