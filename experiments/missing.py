@@ -63,8 +63,11 @@ def missing(results: Path, names: list[str], steps: int) -> list[Part]:
 
 
 def work(parts: list[Part], lists: list[Any], first: int, at_once: int, about: Any) -> None:
-    """Take runs, from the part of this number on, until there are no more or the time is over."""
-    device, processes, ends = about
+    """Take runs, from the part of this number on, until there are no more or the time is over.
+
+    ``about`` is the device, how many runs of other processes share it, and when the time is over.
+    """
+    device, others, ends = about
     slowest = 0.0  # seconds per step so far
 
     def next_runs(wanted: Any) -> Iterator[Run]:
@@ -78,15 +81,16 @@ def work(parts: list[Part], lists: list[Any], first: int, at_once: int, about: A
 
     for number in range(len(parts)):
         part, wanted = (x[(first + number) % len(parts)] for x in (parts, lists))
-        others = (processes - 1) * at_once
         ended = train_by_turns(next_runs(wanted), part.folder, device, at_once, others=others)
         for run, result in ended:
             slowest = max(slowest, result.seconds / run.options["steps"])
             print(f"{part.folder.path.name} {run}: {result.seconds:.0f} s", flush=True)
 
 
-def train(parts: list[Part], processes: int, at_once: int, device: str, ends: float) -> None:
-    """Train in so many processes, each with so many runs at once."""
+def train(
+    parts: list[Part], processes: int, at_once: int, others: int, device: str, ends: float
+) -> None:
+    """Train in so many processes, each with so many runs at once, beside other commands' runs."""
     context = multiprocessing.get_context("spawn")
     lists = []
     for part in parts:
@@ -94,7 +98,7 @@ def train(parts: list[Part], processes: int, at_once: int, device: str, ends: fl
         for run in part.runs:
             lists[-1].put(run)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all processes
-    about = device, processes, ends
+    about = device, others + (processes - 1) * at_once, ends
     workers = [
         context.Process(target=work, args=(parts, lists, number, at_once, about))
         for number in range(processes)
@@ -117,6 +121,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--at-once", type=int, default=3, help="runs of each process")
+    parser.add_argument("--others", type=int, default=0, help="runs of other commands meanwhile")
     parser.add_argument("--time-limit", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--list", action="store_true", help="only say what is missing")
     given = parser.parse_args()
@@ -130,7 +135,8 @@ def main() -> None:
     if parts and not given.list:
         for part in parts:
             part.folder.store_images(datasets.load(part.dataset, given.data, progress=False))
-        train(parts, given.processes, given.at_once, given.device, ends)
+        how = (given.processes, given.at_once, given.others, given.device, ends)
+        train(parts, *how)
         for part in parts:
             part.folder.tidy()
 

@@ -40,7 +40,7 @@ def test_a_process_takes_runs_from_the_lists_while_there_is_time(script, tmp_pat
     wanted = queue.Queue()
     for run in part.runs[:2]:
         wanted.put(run)
-    script.work([part], [wanted], 0, 1, ("cpu", 3, ends))
+    script.work([part], [wanted], 0, 1, ("cpu", 2, ends))
     (part.folder.path / "runs").mkdir(exist_ok=True)
     found = read_results(part.folder.path / "runs")
     assert len(found) == expected
