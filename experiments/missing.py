@@ -45,7 +45,7 @@ class Part:
     runs: list[Run]
 
 
-def missing(results: Path, names: list[str], steps: int) -> list[Part]:
+def missing(results: Path, names: list[str], steps: int, seeds: int | None = None) -> list[Part]:
     """What each folder lacks, EXPERIMENT-DATASET by its name; those that lack nothing are left out.
 
     Lines that figure 2 shares with figure 1 are not run for it: ``aucmax reproduce --reuse``.
@@ -54,7 +54,8 @@ def missing(results: Path, names: list[str], steps: int) -> list[Part]:
     for name in names:
         experiment, dataset = name.rsplit("-", 1)
         folder = Folder(results / name)
-        runs = make_plan(experiment, dataset, steps=None if experiment == IN_FULL else steps).runs
+        length = None if experiment == IN_FULL else steps
+        runs = make_plan(experiment, dataset, steps=length, seeds=seeds).runs
         if experiment == "figure2":
             runs = [run for run in runs if run.options.get("pretrained")]
         if lacking := [run for run in runs if not folder.result_file(run).exists()]:
@@ -116,6 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="folders, such as figure1-cifar10; those there")
     parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--seeds", type=int, help="only the first so many")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--data")
     parser.add_argument("--device", default="cuda")
@@ -127,7 +129,7 @@ def main() -> None:
     given = parser.parse_args()
     ends = time.time() + given.time_limit
     there = sorted(path.name for path in given.results.glob("figure*-c*") if path.is_dir())
-    parts = missing(given.results, given.names or there, given.steps)
+    parts = missing(given.results, given.names or there, given.steps, given.seeds)
     for part in parts:
         print(f"{part.folder.path.name} lacks {len(part.runs)} of its runs", flush=True)
         if given.list:

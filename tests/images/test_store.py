@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -292,6 +293,10 @@ def test_worker_processes_read_the_rows_of_a_store(tmp_path):
     ((x, y, weight),) = loader
     assert (x.permute(0, 2, 3, 1).numpy() == made.pixels[rows]).all()
     assert (y.tolist(), weight.tolist()) == ([0, 1, 1], [1.0, 2.0, 3.0])
+    together = data.read_batch([2, 0])  # as the loop reads them
+    assert together[0].is_contiguous(memory_format=torch.channels_last)
+    assert (together[0].permute(0, 2, 3, 1).numpy() == made.pixels[rows[[2, 0]]]).all()
+    assert [part.tolist() for part in together[1:]] == [[1, 0], [3.0, 1.0]]
 
 
 # ---- Straight from the files ---------------------------------------------------------------------

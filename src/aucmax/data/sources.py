@@ -388,7 +388,10 @@ def own_part(rows: Tensor) -> Tensor:
 
 
 class _SeededBatches(Dataset[Any]):
-    """Whole batches of a dataset, each with random numbers of its own."""
+    """Whole batches of a dataset, each with random numbers of its own.
+
+    One that has ``read_batch`` gives them itself, another is asked for items, which are stacked.
+    """
 
     def __init__(self, dataset: Dataset[Any]) -> None:
         self.dataset = dataset
@@ -396,6 +399,8 @@ class _SeededBatches(Dataset[Any]):
     def __getitem__(self, key: tuple[int, list[int]]) -> Any:
         seed, rows = key
         with random_state.Isolated(seed):
+            if hasattr(self.dataset, "read_batch"):
+                return self.dataset.read_batch(rows)
             fetch: Callable[..., Any] | None = getattr(self.dataset, "__getitems__", None)
             return default_collate(fetch(rows) if fetch else [self.dataset[i] for i in rows])
 
