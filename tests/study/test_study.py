@@ -274,7 +274,7 @@ def record_of(run, value, metric):
     return {
         "key": run.key, **run.setting._asdict(), "line": run.line, "seed": run.seed,
         "valid": value["valid"], "test": {"tpr_at_fpr@0.01": None, metric: value["test"]},
-        "seconds": 1.0, "commit": "0",
+        "seconds": 1.0, "commit": "0", "hardware": "x86_64 CPU, 2 cores",
         "counts": {"train": [10, 50], "valid": [5, 5], "test": [10, 20]}, "versions": {"torch": ""},
     }  # fmt: skip
 

@@ -228,7 +228,6 @@ def rst_page(found: RegimeResults, name: str) -> str:
     if beside := beside_sentences(found):
         said += f"\n\n{BESIDE}\n\n{list_items(beside)}"
     whole = found.whole or found.later or results
-    seconds = sum(record["seconds"] for record in whole.records)
     versions = listed(dict.fromkeys(x["versions"]["torch"] for x in whole.records))
     commits = listed(dict.fromkeys(str(x["commit"]) for x in whole.records))
     first = next(iter(regime.conditions.values()))["title"]
@@ -255,8 +254,7 @@ Intervals and tests over seeds are those for splits of the same rows (Nadeau and
 {regime.seeds} seeds: "level" is no proof of equality. Over data sets they are t intervals and
 Wilcoxon's test. {_diverged(results)}
 {len(whole.records):,} runs and {whole.trials:,} trials, with torch
-{versions}, commit {commits}; the runs without the trials took {seconds / 3600:.1f} hours of one
-core.
+{versions}, commit {commits}{_hours(whole)}.
 
 .. figure:: {name}.svg
    :alt: Differences by data set
@@ -287,6 +285,15 @@ def _diverged(results: Results) -> str:
     count = sum(record["test"][results.regime.metric] is None for record in results.records)
     what = "makes no pair, and its line is not recommended"
     return f"{plural(count, 'run')} diverged; such a run {what}. " if count else ""
+
+
+def _hours(results: Results) -> str:
+    """What the runs cost; on a GPU, which many share at a time, where they ran."""
+    gpus = dict.fromkeys(x["hardware"] for x in results.records if "CPU" not in x["hardware"])
+    if gpus:
+        return f"; on {listed(gpus)}, many at a time"
+    seconds = sum(record["seconds"] for record in results.records)
+    return f"; the runs without the trials took {seconds / 3600:.1f} hours of one\ncore"
 
 
 def _share(results: Results) -> str:

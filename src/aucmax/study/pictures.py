@@ -129,7 +129,12 @@ def fit_arguments(
 
 
 def picture_scores(model: nn.Module, part: Part, device: str) -> Tensor:
-    """Of a model in evaluation mode."""
-    with torch.no_grad():
+    """Of a model in evaluation mode, in the precision that fit judged it in."""
+    lower = torch.autocast("cuda", torch.bfloat16, enabled=_amp(device) == "bf16")
+    with torch.no_grad(), lower:
         batches = torch.split(part.x, SCORED)
-        return torch.cat([model(x.to(device)).reshape(-1).float().cpu() for x in batches])
+        return torch.cat([model(x.to(device)).reshape(-1).float() for x in batches]).cpu()
+
+
+def _amp(device: str) -> str | None:
+    return "bf16" if device.startswith("cuda") else None
