@@ -298,6 +298,21 @@ def test_what_is_not_whole_is_not_compared(tmp_path):
     assert "No data set is done yet" in write_report("clean", tmp_path).read_text(encoding="utf-8")
 
 
+def test_of_a_data_set_the_conditions_that_are_whole_are_compared(tmp_path):
+    regime = replace(find_regime("pictures-sources"), datasets=("catdog",))
+    write_records(tmp_path, regime, made_up)
+    path = tmp_path / "catdog.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    assert json.loads(lines[-1])["condition"] == "seen"
+    path.write_text("".join(lines[:-1]), encoding="utf-8")
+    results = Results(regime, tmp_path)
+    assert [setting.condition for setting in results.values] == ["unseen"]
+    assert [setting.condition for setting in results.missing] == ["seen"]
+    page = rst_page(RegimeResults(results), "study-pictures-sources")
+    assert f"{regime.title} — 1 of 2 settings" in page
+    assert 'Not run yet: "sources that were seen"' in page
+
+
 def test_verdicts_recommendation_and_aim_of_results_made_up(tmp_path):
     regime = find_regime("clean")
     write_records(tmp_path, regime, made_up)

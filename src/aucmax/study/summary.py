@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,7 +147,7 @@ class Values(NamedTuple):
 
 
 class Results:
-    """The runs of a regime that are compared.
+    """The runs of a regime that are compared: of settings that are done, all lines and seeds.
 
     Args:
         regime: what was run.
@@ -161,10 +162,14 @@ class Results:
         self._test_rows_per_other: dict[Setting, float] = {}
         for dataset in regime.datasets:
             done = read_records(folder / f"{dataset}.jsonl")
-            runs = {run.key: run for run in best_runs(regime, dataset, done)}
             trials = {run.key for run in regime.trials(dataset)}
-            if (runs.keys() | trials) - done.keys():
-                continue  # not all is there yet: lines would be compared that had fewer trials
+            if trials - done.keys():
+                continue  # lines would be compared that had fewer trials
+            wanted = best_runs(regime, dataset, done)
+            unfinished = {run.setting for run in wanted if run.key not in done}
+            runs = {run.key: run for run in wanted if run.setting not in unfinished}
+            if not runs:
+                continue
             self.trials += len(trials)
             self.records += [done[key] for key in runs]
             for key, run in runs.items():
@@ -183,8 +188,15 @@ class Results:
 
     @property
     def datasets(self) -> list[str]:
-        """Those that are done."""
+        """Those of which some settings are done."""
         return list(dict.fromkeys(setting.dataset for setting in self.values))
+
+    @property
+    def missing(self) -> list[Setting]:
+        """The settings of which not every line and seed is done."""
+        regime = self.regime
+        each = product(regime.datasets, regime.conditions, regime.models)
+        return [setting for x in each if (setting := Setting(*x)) not in self.values]
 
     def ranks(self, model: str, line: str) -> bool:
         """Whether a line is a ranking objective, not a likelihood."""
