@@ -26,6 +26,8 @@ def costs(results: Path, cpu: Found, gpu: Found) -> list[Cost]:
     found = list(of_tables(files))
     if "pictures" in files:
         found.append(of_pictures(json.loads(files["pictures"])))
+    if "gpu-pictures" in files:
+        found.append(of_stored_pictures(json.loads(files["gpu-pictures"])))
     return [*found, *of_steps(cpu, gpu)]
 
 
@@ -63,6 +65,15 @@ def of_pictures(found: Found) -> Cost:
     ours, theirs = (1000 / found[name]["per second"] for name in ("store", "Pillow"))
     what = "1,000 photos of 500 x 400 pixels decoded for ``fit-images``, once"
     return Cost(what, time(ours), f"a loop of Pillow in one process {time(theirs)}")
+
+
+def of_stored_pictures(found: Found) -> Cost:
+    """Training on more pictures than the memory takes."""
+    stored, near = (1000 * found["seconds"][name] for name in ("from the store", "on the device"))
+    pictures = f"{found['batch']} pictures of {found['size']} x {found['size']} pixels"
+    device = found["machine"]["device"]
+    what = f"1,000 steps of ResNet-50 on {pictures}, read from the store, {device}"
+    return Cost(what, time(stored), f"pictures that are on the device {time(near)}")
 
 
 def of_steps(cpu: Found, gpu: Found) -> Iterator[Cost]:

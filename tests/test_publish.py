@@ -37,6 +37,14 @@ def test_the_performance_page_is_what_the_newest_results_give(monkeypatch):
     assert page.TABLE.read_text(encoding="utf-8") == wanted
 
 
+def test_the_paragraph_on_fit_images_is_what_the_benchmark_found(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    quality = importlib.import_module("image_quality")
+    found = json.loads(quality.OUT.read_text(encoding="utf-8"))
+    assert quality.TEXT.read_text(encoding="utf-8") == quality.text(found)
+    assert found["difference"] >= -quality.MOST_BEHIND
+
+
 def test_the_page_on_scaling_is_what_its_inputs_give(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     scaling = importlib.import_module("scaling")
