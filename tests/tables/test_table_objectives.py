@@ -122,7 +122,7 @@ def test_a_command_says_what_was_chosen_and_the_report_shows_it(tmp_path, capsys
     out, err = capsys.readouterr()
     model = AUCClassifier.load("rows-model")
     names = {x.objective for x in model.candidates_}
-    assert names == {"ce", "partial", "partial+ce", "pairwise"}
+    assert names == {"ce", "ap", "ap+ce", "pairwise"}
     assert [line for line in err.splitlines() if line.startswith("aucmax: objective")] == [
         f"aucmax: {x}" for x in model.candidates_
     ]

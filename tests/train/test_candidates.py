@@ -68,7 +68,10 @@ def test_auto_tries_what_suits_the_metric():
 
 @pytest.mark.parametrize(
     ("metric", "names"),
-    [("partial_auc@0.2", {"ce", "pairwise"}), (None, {"ce", "auc", "pairwise"})],
+    [
+        ("partial_auc@0.2", {"ce", "ap", "ap+ce", "pairwise"}),
+        (None, {"ce", "auc", "pairwise"}),
+    ],
 )
 def test_auto_tries_what_ranks_within_groups(metric, names):
     train, valid = ((*data, None, torch.arange(len(data[0])) % 20) for data in (TRAIN, VALID))
