@@ -180,6 +180,8 @@ def _from_strongest(results: Results, x: Recommendation) -> str:
 def _auto(results: Results, x: Auto) -> str:
     """Whether it is as good as the best line, looked for afterwards."""
     beside = f", and {difference_text(x.from_ce)} from cross-entropy" if x.best != "ce" else ""
+    changed = results.regime.metric in plan()["auto"]["later"]
+    later = " What it chooses from was changed when these results were known." if changed else ""
     times = [f'{count} times "{results.title(x.model, name)}"' for name, count in x.chosen.items()]
     return (
         f"{capitalized(x.verdict)}: on average "
@@ -187,7 +189,7 @@ def _auto(results: Results, x: Auto) -> str:
         f"all, {results.regime.models[x.model]['title']}. Worked out from these runs, in which "
         f"every line has settings of its own, it is {difference_text(x.from_best)} from "
         f'"{results.title(x.model, x.best)}" over {plural(x.datasets, "data set")}{beside}. '
-        f"It chose {', '.join(times)}."
+        f"It chose {', '.join(times)}.{later}"
     )
 
 
