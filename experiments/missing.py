@@ -8,9 +8,10 @@ From the root of the repository, with the official files in a folder::
 ``aucmax reproduce`` runs one figure in one process. Here the runs of 20,000 steps that the folders
 of ``experiments/results`` lack, with settings found before, are a list for each folder, the
 strongest imbalance and the first seed first, and every process takes the next run when it has room.
-A run is only begun if it can be expected to end in time. Killed, the same command goes on. Name
-folders to run them alone, also new ones: ``figure1-long-cifar10`` has all of the paper's steps.
-``--list`` says what is missing.
+When the time is over, or by SIGTERM or Ctrl-C, runs under way are saved where they are, in the
+folders' ``unfinished``, and the same command goes on: on another machine too, if that is taken
+along. Name folders to run them alone, also new ones: ``figure1-long-cifar10`` has all of the
+paper's steps. ``--list`` says what is missing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import argparse
 import multiprocessing
 import os
 import queue
+import signal
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -63,33 +66,30 @@ def missing(results: Path, names: list[str], steps: int, seeds: int | None = Non
     return parts
 
 
-def work(parts: list[Part], lists: list[Any], first: int, at_once: int, about: Any) -> None:
-    """Take runs, from the part of this number on, until there are no more or the time is over.
+def work(
+    parts: list[Part], lists: list[Any], first: int, at_once: int, device: str, others: int
+) -> None:
+    """Take runs, from the part of this number on, until there are no more.
 
-    ``about`` is the device, how many runs of other processes share it, and when the time is over.
+    ``others`` runs of other processes share the device.
     """
-    device, others, ends = about
-    slowest = 0.0  # seconds per step so far
 
     def next_runs(wanted: Any) -> Iterator[Run]:
         while True:
             try:
-                run: Run = wanted.get(timeout=1)
+                yield wanted.get(timeout=1)
             except queue.Empty:
                 return
-            if time.time() + slowest * run.options["steps"] < ends:
-                yield run
 
     for number in range(len(parts)):
         part, wanted = (x[(first + number) % len(parts)] for x in (parts, lists))
         ended = train_by_turns(next_runs(wanted), part.folder, device, at_once, others=others)
         for run, result in ended:
-            slowest = max(slowest, result.seconds / run.options["steps"])
             print(f"{part.folder.path.name} {run}: {result.seconds:.0f} s", flush=True)
 
 
 def train(
-    parts: list[Part], processes: int, at_once: int, others: int, device: str, ends: float
+    parts: list[Part], processes: int, at_once: int, others: int, device: str, ends: float | None
 ) -> None:
     """Train in so many processes, each with so many runs at once, beside other commands' runs."""
     context = multiprocessing.get_context("spawn")
@@ -99,17 +99,31 @@ def train(
         for run in part.runs:
             lists[-1].put(run)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all processes
-    about = device, others + (processes - 1) * at_once, ends
+    others += (processes - 1) * at_once
     workers = [
-        context.Process(target=work, args=(parts, lists, number, at_once, about))
+        context.Process(target=work, args=(parts, lists, number, at_once, device, others))
         for number in range(processes)
     ]
     for worker in workers:
         worker.start()
+    try:
+        for worker in workers:
+            worker.join(None if ends is None else max(0.0, ends - time.time()))
+        _stop(workers)
+    except SystemExit:  # by SIGTERM, of which the workers know nothing
+        _stop(workers)
+        raise
+    finally:  # after Ctrl-C too, which they have received
+        for worker in workers:
+            worker.join()
+        for each in lists:
+            each.cancel_join_thread()  # what nobody began may stay
+
+
+def _stop(workers: list[Any]) -> None:
+    """Let those that are still there save their runs."""
     for worker in workers:
-        worker.join()
-    for each in lists:
-        each.cancel_join_thread()  # what nobody began may stay
+        worker.terminate()
 
 
 def main() -> None:
@@ -124,10 +138,11 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--at-once", type=int, default=3, help="runs of each process")
     parser.add_argument("--others", type=int, default=0, help="runs of other commands meanwhile")
-    parser.add_argument("--time-limit", type=float, default=float("inf"), help="seconds")
+    parser.add_argument("--time-limit", type=float, help="seconds")
     parser.add_argument("--list", action="store_true", help="only say what is missing")
     given = parser.parse_args()
-    ends = time.time() + given.time_limit
+    ends = None if given.time_limit is None else time.time() + given.time_limit
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     there = sorted(path.name for path in given.results.glob("figure*-c*") if path.is_dir())
     parts = missing(given.results, given.names or there, given.steps, given.seeds)
     for part in parts:
@@ -137,8 +152,7 @@ def main() -> None:
     if parts and not given.list:
         for part in parts:
             part.folder.store_images(datasets.load(part.dataset, given.data, progress=False))
-        how = (given.processes, given.at_once, given.others, given.device, ends)
-        train(parts, *how)
+        train(parts, given.processes, given.at_once, given.others, given.device, ends)
         for part in parts:
             part.folder.tidy()
 

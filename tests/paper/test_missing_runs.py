@@ -1,8 +1,10 @@
 """What the figures lack is found and run, by processes that take it from lists."""
 
 import importlib
-import math
 import queue
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -33,15 +35,30 @@ def test_runs_that_are_done_and_lines_of_another_figure_are_not_missing(script, 
     assert script.missing(tmp_path, names[:1], 40)[0].runs == first.runs[1:]
 
 
-@pytest.mark.parametrize(("ends", "expected"), [(math.inf, 2), (0.0, 0)])
-def test_a_process_takes_runs_from_the_lists_while_there_is_time(script, tmp_path, ends, expected):
+def test_a_process_takes_runs_from_the_lists(script, tmp_path):
     (part,) = script.missing(tmp_path, ["figure1-digits"], 10)
     part.folder.store_images(datasets.load("digits"))
     wanted = queue.Queue()
     for run in part.runs[:2]:
         wanted.put(run)
-    script.work([part], [wanted], 0, 1, ("cpu", 2, ends))
-    (part.folder.path / "runs").mkdir(exist_ok=True)
+    script.work([part], [wanted], 0, 1, "cpu", 2)
     found = read_results(part.folder.path / "runs")
-    assert len(found) == expected
+    assert len(found) == 2
     assert all(x.at_once == 3 for x in found)  # one here, and one in each other process
+
+
+def test_what_is_under_way_is_saved_when_the_command_is_told_to_stop(script, tmp_path):
+    """The time limit ends the processes in the same way."""
+    options = ["--results", tmp_path, "--steps", "1000000", "--device", "cpu", "--processes", "1"]
+    command = [sys.executable, script.__file__, "figure1-digits", *map(str, options)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        for _ in range(600):
+            if len([*tmp_path.glob("figure1-digits/unfinished/runs/*/history.jsonl")]) == 3:
+                break
+            time.sleep(0.1)
+        process.terminate()
+        assert process.wait(60) == 143
+    (part,) = script.missing(tmp_path, ["figure1-digits"], 1_000_000)
+    under_way = {part.folder.checkpoints(run) for run in part.runs[:3]}
+    assert {*(part.folder.path / "unfinished" / "runs").iterdir()} == under_way
+    assert all(any(path.glob("checkpoints/step-*.safetensors")) for path in under_way)
