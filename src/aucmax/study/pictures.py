@@ -18,7 +18,7 @@ from aucmax.models.standardize import moments
 from aucmax.paper import datasets
 from aucmax.paper.prepare import binarize, mislabel, split, thin
 from aucmax.study.problems import Labels, Part, Problem, wrong_shares
-from aucmax.study.settings import Run, plan
+from aucmax.study.settings import Run, loss_options, plan
 
 BATCH, DECAY, SCORED = 128, 0.001, 1000
 SOURCES = 16
@@ -105,7 +105,7 @@ def fit_arguments(
     metric: str,
     device: str,
 ) -> dict[str, Any]:
-    """Those of :func:`aucmax.fit` but for the loss: SGD with momentum, alike for every line."""
+    """Those of :func:`aucmax.fit`: SGD with momentum, alike for every line but for the loss."""
     mean, std = moments(problem.train.x)
     generator = torch.Generator().manual_seed(run.seed)
     positives = run.options.get("positives", "natural")
@@ -115,6 +115,7 @@ def fit_arguments(
         "valid": problem.valid.for_fit,
         "method": "sgd",
         "objective": line["objective"],
+        "loss_options": loss_options(line),
         "steps": about["steps"],
         "lr": run.options["lr"],
         "optimizer_options": {"momentum": 0.9, "weight_decay": run.options.get("decay", DECAY)},

@@ -16,6 +16,8 @@ from aucmax import checks
 
 UNIMPORTANT = ("title", "grid", "ranks", "added", "beside")
 """What the file says of a line that no run depends on."""
+OF_LOSS = ("link", "q", "focus", "surrogate", "scale")
+"""What it says of a line that is an option of the loss."""
 PLAN = Path(__file__).parent / "study.toml"
 
 
@@ -139,6 +141,11 @@ class Regime:
             decides[name] = {k: v for k, v in about if k not in UNIMPORTANT}
         digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
         return Run(setting, line, seed, options, digest)
+
+
+def loss_options(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that the file names for a line."""
+    return {name: line[name] for name in OF_LOSS if name in line}
 
 
 def regimes() -> tuple[str, ...]:

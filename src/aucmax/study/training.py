@@ -20,12 +20,11 @@ from aucmax.paper.provenance import provenance
 from aucmax.study.libauc import libauc_parts
 from aucmax.study.pictures import fit_arguments, make_pictures, picture_scores
 from aucmax.study.problems import Part, Problem, make_problem
-from aucmax.study.settings import Regime, Run, named_pictures
+from aucmax.study.settings import Regime, Run, loss_options, named_pictures
 from aucmax.train import DivergedError, Sweep, fit
 from aucmax.train.metrics import Scored, find_metric
 
 BATCH = 256
-OF_LOSS = ("link", "q", "focus", "surrogate")
 JUDGED = ("roc_auc", "partial_auc@0.05", "tpr_at_fpr@0.01", "average_precision")
 """What is measured on the test rows of every run, beside the regime's metric."""
 
@@ -143,8 +142,7 @@ def train_network(
     if "libauc" in line:
         how = libauc_parts(line["libauc"], network, options["lr"], train.y)
     else:
-        loss_options = {x: line[x] for x in OF_LOSS if x in line}
-        how = {"objective": line["objective"], "loss_options": loss_options or None, **adamw}
+        how = {"objective": line["objective"], "loss_options": loss_options(line), **adamw}
     trained(about["steps"] - first, **how)
     model.eval()
     with torch.no_grad():
