@@ -444,14 +444,22 @@ def test_the_model_keeps_the_weights_of_the_last_good_step():
     assert_same_weights(model, fit(hidden(), (X, Y), steps=5, **options).model)
 
 
-@pytest.mark.parametrize("method", ["ppd-sg", "pga", "sgd"])
-def test_a_step_size_that_is_much_too_large(method):
+@pytest.mark.parametrize(
+    ("method", "objective", "advice"),
+    [
+        ("ppd-sg", None, "clip_norm$"),
+        ("pga", None, "clip_norm$"),
+        ("sgd", "ce", "clip_norm$"),
+        ("sgd", "pairwise", r"loss_options=\{'scale': 0.1\}$"),
+    ],
+)
+def test_a_step_size_that_is_much_too_large(method, objective, advice):
     model = hidden()
     rule = [stages.Stage(1, 1e30, 200, 2)]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "alpha")
-        with pytest.raises(DivergedError, match=r"diverged at step \d+ .*Lower lr"):
-            fit(model, (X * 1e4, Y), method=method, stages=rule, steps=200)
+        with pytest.raises(DivergedError, match=rf"diverged at step \d+ .*Lower lr.*{advice}"):
+            fit(model, (X * 1e4, Y), method=method, objective=objective, stages=rule, steps=200)
     assert all(p.isfinite().all() for p in model.parameters())
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from aucmax import checkpoint, distributed
 from aucmax.data.sources import BatchSource
 from aucmax.history import History, read
-from aucmax.loss import GroupedAUCLoss
+from aucmax.loss import GroupedAUCLoss, PairwiseAUCLoss
 from aucmax.signals import Stopped
 from aucmax.stages import Stage
 from aucmax.train._captured import make_step
@@ -384,7 +384,11 @@ class Loop:
             when = f"at step {failed:,} ({batch})"
             if error.among_fresh_samples:
                 when = f"after step {step:,} (fresh samples up to {self.source.position()})"
-            advice = "Look at that batch" if error.bad_inputs else "Lower lr, or set clip_norm"
+            advice = "Lower lr, or set clip_norm"
+            if error.bad_inputs:
+                advice = "Look at that batch"
+            elif isinstance(self.phase.loss, PairwiseAUCLoss):
+                advice += ", or compare a part of the scores, loss_options={'scale': 0.1}"
             kept = self.judge.restore_good_weights(step)
             return DivergedError(
                 f"training diverged {when}: {error}. "
