@@ -29,6 +29,8 @@ PLACEHOLDERS = (
     "#num!", "#name?", "#null!", "0000-00-00", "0000-00-00 00:00:00", "00/00/0000", "00.00.0000",
 )  # fmt: skip
 """Texts, in lower case, that stand for a missing number or date, even if training had none."""
+SIGNS = tuple(text for text in PLACEHOLDERS if not any(map(str.isalnum, text)))
+"""Those of them that are odd as a category: ``?`` and the like."""
 
 MOST_MARKS = 5
 """So many different texts may be something else in a column of numbers or dates."""
@@ -53,6 +55,7 @@ class Format:
         example: a text that another person might read in another way.
         ambiguous: whether all texts could be read in another way too.
         short_years: whether some years have two digits, so that their century is guessed.
+        signs: texts such as ``?`` that are categories, and how many there were.
     """
 
     kind: str
@@ -64,6 +67,7 @@ class Format:
     example: str = ""
     ambiguous: bool = False
     short_years: bool = False
+    signs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_plain(self) -> bool:
@@ -166,8 +170,11 @@ def understand(
 def as_categories(texts: Any, na_values: Sequence[str] = ()) -> tuple[Any, Format]:
     """Texts as they are, but for those that stand for a missing value."""
     marks = dict.fromkeys(map(str.strip, na_values), 0)
-    empty = pc.is_in(pc.utf8_trim_whitespace(texts), pa.array([*MISSING, *marks]))
-    return _without(texts, empty), Format("text", marks=marks)
+    trimmed = pc.utf8_trim_whitespace(texts)
+    empty = pc.is_in(trimmed, pa.array([*MISSING, *marks]))
+    signs = pa.array([sign for sign in SIGNS if sign not in marks])
+    kept = _counts(trimmed.filter(pc.is_in(trimmed, signs)))
+    return _without(texts, empty), Format("text", marks=marks, signs=kept)
 
 
 class _Reading(NamedTuple):
@@ -215,8 +222,11 @@ def _strange(marks: Mapping[str, int]) -> int:
 
 def _misfits(texts: Any, values: Any) -> dict[str, int]:
     """The texts that no value came of, with their counts."""
-    lost = texts.filter(pc.and_(pc.is_valid(texts), pc.is_null(values)))
-    return {pair["values"]: pair["counts"] for pair in pc.value_counts(lost).to_pylist()}
+    return _counts(texts.filter(pc.and_(pc.is_valid(texts), pc.is_null(values))))
+
+
+def _counts(texts: Any) -> dict[str, int]:
+    return {pair["values"]: pair["counts"] for pair in pc.value_counts(texts).to_pylist()}
 
 
 def _without(texts: Any, gone: Any) -> Any:
@@ -484,15 +494,14 @@ def zeros_note(name: str, texts: Any) -> str | None:
 
 def notes(formats: Mapping[str, Format]) -> list[str]:
     """What a person should know of how columns were read."""
-    marked: dict[str, list[str]] = {}
-    for name, written in formats.items():
-        for mark, count in written.marks.items():
-            if count:
-                marked.setdefault(mark, []).append(f"{name!r} ({count:,})")
     lines = [
-        f"{mark!r} is taken as missing in {'columns' if len(names) > 1 else 'column'} "
-        f"{', '.join(names[:MOST_NAMED])}{_and_more(names)}"
-        for mark, names in marked.items()
+        f"{mark!r} is taken as missing in {_columns(names)}"
+        for mark, names in _by_text({name: x.marks for name, x in formats.items()}).items()
+    ]
+    lines += [
+        f"{sign!r} is a category in {_columns(names)}: --na-values {shlex.quote(sign)} takes it as "
+        f"missing"
+        for sign, names in _by_text({name: x.signs for name, x in formats.items()}).items()
     ]
     for name, written in formats.items():
         if written.short_years:
@@ -517,6 +526,21 @@ def notes(formats: Mapping[str, Format]) -> list[str]:
 
 
 MOST_NAMED = 10
+
+
+def _by_text(counts: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:
+    """The columns that hold a text, each with how many."""
+    found: dict[str, list[str]] = {}
+    for name, texts in counts.items():
+        for text, count in texts.items():
+            if count:
+                found.setdefault(text, []).append(f"{name!r} ({count:,})")
+    return found
+
+
+def _columns(names: Sequence[str]) -> str:
+    what = "columns" if len(names) > 1 else "column"
+    return f"{what} {', '.join(names[:MOST_NAMED])}{_and_more(names)}"
 
 
 def _and_more(names: Sequence[str]) -> str:
