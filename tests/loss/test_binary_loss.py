@@ -13,7 +13,7 @@ from reference.objective import batch_gradients, batch_loss, pairwise_risk, sigm
 from reference.prior import UnbiasedPrior
 from torch.func import functional_call
 
-from aucmax import AUCLoss, StreamingPrior
+from aucmax import AUCLoss, StreamingPrior, minmax_groups
 from aucmax.loss._cpu import BLOCK
 from aucmax.loss.objective import LINKS, saddle_objective, saddle_terms
 
@@ -882,19 +882,32 @@ def test_an_alpha_that_runs_off_is_named_once():
     loss(scores, target)  # a second warning would be an error
 
 
+def train(model, loss, parameters, steps):
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    x, y = torch.eye(2), torch.tensor([0.0, 1.0])
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+
+
 def test_minimizing_over_alpha_is_noticed():
     model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
-    optimizer = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
-    x, y = torch.eye(2), torch.tensor([0.0, 1.0])
-
-    def train():
-        for _ in range(100):
-            optimizer.zero_grad()
-            loss(model(x), y).backward()
-            optimizer.step()
-
     with pytest.warns(UserWarning, match="maximized over"):
-        train()
+        train(model, loss, [*model.parameters(), *loss.parameters()], 100)
+
+
+def test_a_loss_whose_parameters_no_optimizer_has_is_noticed_once():
+    model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
+    with pytest.warns(UserWarning, match=r"still zero after 200 .*minmax_groups") as caught:
+        train(model, loss, model.parameters(), 500)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    loss = AUCLoss(0.5)
+    train(model, loss, minmax_groups(model, loss), 300)  # a warning would be an error
+    loss = AUCLoss(0.5)
+    for _ in range(300):  # looked at, not trained
+        loss(model(torch.eye(2)), torch.tensor([0.0, 1.0]))
 
 
 def test_no_warning_in_evaluation_or_for_raw_scores():

@@ -23,6 +23,9 @@ from aucmax.loss.base import SaddleLoss
 from aucmax.loss.objective import Terms, saddle_objective, saddle_terms
 from aucmax.loss.prior import StreamingPrior
 
+IDLE = 200
+"""Batches after which a, b and alpha have moved if an optimizer has them."""
+
 
 class AUCLoss(SaddleLoss):
     r"""The square surrogate of the AUC as a saddle objective (Proposition 1).
@@ -83,6 +86,7 @@ class AUCLoss(SaddleLoss):
         self._watch = _ShareWatch()
         self.repeats = 1  # scores that an ensemble gives for each label
         self._warned_of_alpha = False
+        self._batches = 0
 
     def forward(
         self,
@@ -130,6 +134,9 @@ class AUCLoss(SaddleLoss):
             self._watch.see(positives / self.repeats, total / self.repeats, self.prior)
         if self.training and self.link == "sigmoid" and not self._warned_of_alpha:
             self._warn_of_alpha()
+        self._batches += self.training
+        if self._batches == IDLE:
+            self._warn_of_idleness()
         return positives, total
 
     def _warn_of_alpha(self) -> None:
@@ -140,6 +147,17 @@ class AUCLoss(SaddleLoss):
                 f"alpha = {alpha:.3g}, but its best value lies between -1 and 1: it must be "
                 f"maximized over, as aucmax.minmax_groups(model, loss) tells the optimizer, at a "
                 f"step size well below 1",
+                UserWarning,
+                stacklevel=7,
+            )
+
+    def _warn_of_idleness(self) -> None:
+        """A mistake that no value shows: the optimizer was given the model's parameters alone."""
+        own = (self.a, self.b, self.alpha)
+        if self.training and all(x.grad is not None and not x.any() for x in own):
+            warnings.warn(
+                f"a, b and alpha of the loss are still zero after {IDLE} batches: the optimizer "
+                f"must have them too, as aucmax.minmax_groups(model, loss) gives them to it",
                 UserWarning,
                 stacklevel=7,
             )
