@@ -96,12 +96,13 @@ def train(
     lists = []
     for part in parts:
         lists.append(context.Queue())
+        lists[-1].cancel_join_thread()  # what nobody begins may stay there
         for run in part.runs:
             lists[-1].put(run)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all processes
     others += (processes - 1) * at_once
     workers = [
-        context.Process(target=work, args=(parts, lists, number, at_once, device, others))
+        context.Process(target=_work_apart, args=(parts, lists, number, at_once, device, others))
         for number in range(processes)
     ]
     for worker in workers:
@@ -109,21 +110,22 @@ def train(
     try:
         for worker in workers:
             worker.join(None if ends is None else max(0.0, ends - time.time()))
-        _stop(workers)
-    except SystemExit:  # by SIGTERM, of which the workers know nothing
-        _stop(workers)
-        raise
-    finally:  # after Ctrl-C too, which they have received
+    finally:
+        for worker in workers:
+            worker.terminate()  # it saves its runs; one that has ended knows nothing of it
         for worker in workers:
             worker.join()
-        for each in lists:
-            each.cancel_join_thread()  # what nobody began may stay
 
 
-def _stop(workers: list[Any]) -> None:
-    """Let those that are still there save their runs."""
-    for worker in workers:
-        worker.terminate()
+def _work_apart(*arguments: Any) -> None:
+    """In a group of its own: of signals to the command's only what that passes on, once."""
+    os.setpgrp()
+    work(*arguments)
+
+
+def _exit_once(number: int, _: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def main() -> None:
@@ -142,7 +144,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="only say what is missing")
     given = parser.parse_args()
     ends = None if given.time_limit is None else time.time() + given.time_limit
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, _exit_once)
     there = sorted(path.name for path in given.results.glob("figure*-c*") if path.is_dir())
     parts = missing(given.results, given.names or there, given.steps, given.seeds)
     for part in parts:
