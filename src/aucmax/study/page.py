@@ -261,7 +261,7 @@ Intervals and tests over seeds are those for splits of the same rows (Nadeau and
 {regime.seeds} seeds: "level" is no proof of equality. Over data sets they are t intervals and
 Wilcoxon's test. {_diverged(results)}
 {len(whole.records):,} runs and {whole.trials:,} trials, with torch
-{versions}, commit {commits}{_hours(whole)}.
+{versions}, commit {commits}{_cost(whole)}.
 
 .. figure:: {name}.svg
    :alt: Differences by data set
@@ -309,13 +309,14 @@ def _diverged(results: Results) -> str:
     return f"{plural(count, 'run')} diverged; such a run {what}. " if count else ""
 
 
-def _hours(results: Results) -> str:
-    """What the runs cost; on a GPU, which many share at a time, where they ran."""
-    gpus = dict.fromkeys(x["hardware"] for x in results.records if "CPU" not in x["hardware"])
-    if gpus:
-        return f"; on {listed(gpus)}, many at a time"
-    seconds = sum(record["seconds"] for record in results.records)
-    return f"; the runs without the trials took {seconds / 3600:.1f} hours of one\ncore"
+def _cost(results: Results) -> str:
+    """The hours of one core or, where many runs shared a GPU, how many were made where."""
+    machines = Counter(record["hardware"] for record in results.records)
+    if all("CPU" in name for name in machines):
+        seconds = sum(record["seconds"] for record in results.records)
+        return f"; the runs without the trials took {seconds / 3600:.1f} hours of one\ncore"
+    counts = [f"{count:,} on {name}" for name, count in machines.items()]
+    return f"; of the runs {listed(counts)},\nmany at a time on a GPU"
 
 
 def _share(results: Results) -> str:
