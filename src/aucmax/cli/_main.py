@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import inspect
 import io
 import os
+import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -76,7 +78,10 @@ def _run(given: list[str]) -> None:
         shell = checks.choice("--print-completion", " ".join(given[1:]), _completion.SHELLS)
         print(_completion.script(shell, COMMANDS), end="")
     elif given[0] not in COMMANDS:
-        raise ValueError(f"command must be one of {', '.join(COMMANDS)}, found {given[0]!r}")
+        raise ValueError(
+            f"command must be one of {', '.join(COMMANDS)}, found {given[0]!r}"
+            f"{_nearest(given[0], COMMANDS)}"
+        )
     else:
         COMMANDS[given[0]](**_parse(given[0], given[1:]))
 
@@ -88,6 +93,7 @@ def _parse(name: str, arguments: list[str]) -> dict[str, Any]:
     def collect(*given: Any, **options: Any) -> dict[str, Any]:
         return {**dict(zip(inspect.signature(collect).parameters, given, strict=False)), **options}
 
+    _check_options(name, arguments)
     _check_values(arguments)
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
     said = io.StringIO()
@@ -120,6 +126,22 @@ SEVERAL = (
     "--removed", "--lines", "--protocol", "--tune-lr", "--tune-gamma", "--tune-first-stage",
     "--drop", "--keep", "--na-values", "--categories",
 )  # fmt: skip
+
+
+def _check_options(name: str, arguments: list[str]) -> None:
+    """Every option is one of the command's, written as tyro takes it."""
+    known = _completion.options_of(COMMANDS[name])
+    for argument in arguments:
+        option = argument.partition("=")[0].replace("_", "-")
+        if re.match("--[a-z]", option) and option not in known:
+            advice = _nearest(option, known) or f": aucmax {name} --help lists all"
+            raise ValueError(f"aucmax {name} has no option {option}{advice}")
+
+
+def _nearest(text: str, names: Iterable[str]) -> str:
+    """A question, if one of the names is much like the text."""
+    found = difflib.get_close_matches(text, names, n=1, cutoff=0.75)
+    return f": did you mean {found[0]}?" if found else ""
 
 
 def _check_values(arguments: list[str]) -> None:
