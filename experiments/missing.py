@@ -35,6 +35,8 @@ from aucmax.paper.runner import train_by_turns
 from aucmax.paper.settings import Run, make_plan
 
 RESULTS = Path(__file__).parent / "results"
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that let runs be saved, as Ctrl-C does."""
 IN_FULL = "figure1-long"
 """The experiment whose runs are not shortened."""
 
@@ -105,15 +107,17 @@ def train(
         context.Process(target=_work_apart, args=(parts, lists, number, at_once, device, others))
         for number in range(processes)
     ]
-    for worker in workers:
-        worker.start()
+    started = []
     try:
+        for worker in workers:
+            worker.start()
+            started.append(worker)
         for worker in workers:
             worker.join(None if ends is None else max(0.0, ends - time.time()))
     finally:
-        for worker in workers:
+        for worker in started:
             worker.terminate()  # it saves its runs; one that has ended knows nothing of it
-        for worker in workers:
+        for worker in started:
             worker.join()
 
 
@@ -124,7 +128,8 @@ def _work_apart(*arguments: Any) -> None:
 
 
 def _exit_once(number: int, _: Any) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for each in ENDING:
+        signal.signal(each, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
@@ -144,7 +149,8 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="only say what is missing")
     given = parser.parse_args()
     ends = None if given.time_limit is None else time.time() + given.time_limit
-    signal.signal(signal.SIGTERM, _exit_once)
+    for each in ENDING:
+        signal.signal(each, _exit_once)
     there = sorted(path.name for path in given.results.glob("figure*-c*") if path.is_dir())
     parts = missing(given.results, given.names or there, given.steps, given.seeds)
     for part in parts:

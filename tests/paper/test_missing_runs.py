@@ -47,18 +47,32 @@ def test_a_process_takes_runs_from_the_lists(script, tmp_path):
     assert all(x.at_once == 3 for x in found)  # one here, and one in each other process
 
 
+def started(script, folder, *options):
+    options = ["--results", folder, "--steps", 1_000_000, "--device", "cpu", *options]
+    command = [sys.executable, script.__file__, "figure1-digits", "--processes", "1"]
+    return subprocess.Popen([*command, *map(str, options)], stdout=subprocess.DEVNULL)
+
+
 def test_what_is_under_way_is_saved_when_the_command_is_told_to_stop(script, tmp_path):
-    """The time limit ends the processes in the same way."""
-    options = ["--results", tmp_path, "--steps", "1000000", "--device", "cpu", "--processes", "1"]
-    command = [sys.executable, script.__file__, "figure1-digits", *map(str, options)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        for _ in range(600):
-            if len([*tmp_path.glob("figure1-digits/unfinished/runs/*/history.jsonl")]) == 3:
-                break
-            time.sleep(0.1)
-        process.terminate()
-        assert process.wait(60) == 143
+    with started(script, tmp_path) as process:
+        try:
+            for _ in range(600):
+                if len([*tmp_path.glob("figure1-digits/unfinished/runs/*/history.jsonl")]) == 3:
+                    break
+                time.sleep(0.1)
+            process.terminate()
+            assert process.wait(60) == 143
+        finally:
+            process.kill()
     (part,) = script.missing(tmp_path, ["figure1-digits"], 1_000_000)
     under_way = {part.folder.checkpoints(run) for run in part.runs[:3]}
     assert {*(part.folder.path / "unfinished" / "runs").iterdir()} == under_way
     assert all(any(path.glob("checkpoints/step-*.safetensors")) for path in under_way)
+
+
+def test_it_ends_when_its_time_is_over(script, tmp_path):
+    with started(script, tmp_path, "--time-limit", "1") as process:
+        try:
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

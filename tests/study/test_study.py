@@ -19,7 +19,7 @@ from aucmax.models import mlp
 from aucmax.study import find_regime, regimes, run_study, write_report
 from aucmax.study.differences import holm, over_datasets, resampled
 from aucmax.study.page import RegimeResults, rst_page
-from aucmax.study.pictures import draw_sources, make_pictures
+from aucmax.study.pictures import draw_sources, fit_arguments, make_pictures
 from aucmax.study.problems import Part, make_problem
 from aucmax.study.settings import plan
 from aucmax.study.summary import Results
@@ -207,6 +207,19 @@ def test_sources_have_a_light_and_a_prevalence_of_their_own(pictures):
     assert np.log(odds) == pytest.approx(np.linspace(-2, 2, 8), abs=0.15)
 
 
+def test_options_of_a_loss_reach_the_training_on_pictures(pictures):
+    regime = find_regime("pictures-clean", ["catdog"])
+    problem = make_pictures(pictures, "catdog", {}, 0)
+    about = regime.models["resnet"]
+    given = {
+        run.line: fit_arguments(problem, run, about, regime.lines["resnet"][run.line], "", "cpu")
+        for run in regime.trials("catdog")
+    }
+    assert given["pairwise-tenth"]["loss_options"] == {"scale": 0.1}
+    assert given["mild-gce"]["loss_options"] == {"q": 0.2}
+    assert not given["pairwise"]["loss_options"]
+
+
 def test_a_network_is_trained_on_pictures(pictures, monkeypatch):
     shorten(monkeypatch)
     regime = find_regime("pictures-sources", ["catdog"])
@@ -310,7 +323,42 @@ def test_of_a_data_set_the_conditions_that_are_whole_are_compared(tmp_path):
     assert [setting.condition for setting in results.missing] == ["seen"]
     page = rst_page(RegimeResults(results), "study-pictures-sources")
     assert f"{regime.title} — 1 of 2 settings" in page
-    assert 'Not run yet: "sources that were seen"' in page
+    (aim,) = results.aims()
+    assert (aim.verdict, aim.datasets) == ("open", 1)
+    assert 'Not complete: "sources that were seen"' in page
+
+
+def drop(folder, is_gone):
+    """Leave those of the records out."""
+    for path in folder.glob("*.jsonl"):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(x for x in lines if not is_gone(json.loads(x))), encoding="utf-8")
+
+
+def test_a_model_that_lacks_a_data_set_is_recommended_from_the_others(tmp_path):
+    regime = find_regime("small").planned
+    write_records(tmp_path, regime, made_up)
+    drop(tmp_path, lambda x: (x["dataset"], x["model"], x["seed"]) == ("w8a", "trees", 4))
+    results = Results(regime, tmp_path)
+    datasets = {x.model: x.datasets for x in results.recommendations()}
+    assert datasets["trees"] == datasets["layer"] - 1
+    page = rst_page(RegimeResults(results), "study-small")
+    assert 'Not complete: "clean" with boosted trees of depth 2 of w8a' in page
+
+
+def test_an_aim_is_not_confirmed_before_all_is_done_and_what_was_added_waits(tmp_path):
+    regime = find_regime("noise").objectives
+    write_records(tmp_path, regime, lambda run: 0.8 + 0.01 * (run.line == "auc"))
+
+    def verdict():
+        found = RegimeResults.read("noise", tmp_path)
+        return found.planned.aims()[0].verdict, found.later is not None
+
+    assert verdict() == ("confirmed", True)
+    drop(tmp_path, lambda x: (x["condition"], x["line"]) == ("missed-40", "mild-gce"))
+    assert verdict() == ("confirmed", False)  # a line that was added
+    drop(tmp_path, lambda x: x["condition"] == "missed-40" and x["dataset"] == "phoneme")
+    assert verdict() == ("open", False)
 
 
 def test_verdicts_recommendation_and_aim_of_results_made_up(tmp_path):

@@ -19,7 +19,7 @@ from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
 from aucmax.signals import saying_so
 from aucmax.study.problems import find_table
-from aucmax.study.settings import Regime, Run, find_regime, made, named_pictures
+from aucmax.study.settings import Regime, Run, find_regime, made
 from aucmax.study.training import train_by_turns, train_run
 from aucmax.threads import cores
 from aucmax.train.options import find_device
@@ -68,8 +68,7 @@ def run_study(
         raise ValueError(f"beside must be False for {regime}, which has no such lines")
     else:
         require_libauc()
-    pictures = set(plan.datasets) <= set(named_pictures())
-    where = str(find_device(device)) if pictures else "cpu"
+    where = str(find_device(device)) if plan.of_pictures else "cpu"
     on_gpu = where.startswith("cuda")
     by_default = 8 if on_gpu else cores()
     count = by_default if workers is None else checks.count("workers", workers)
@@ -78,7 +77,7 @@ def run_study(
         seconds = checks.number("time_limit", time_limit, "seconds, >= 0", lambda x: x >= 0)
         ends = time.monotonic() + seconds
     root = data_folder(data)
-    if not pictures:
+    if not plan.of_pictures:
         if not (root / "tables").is_dir():
             raise ValueError(f"data must be a folder with one named tables, found none in {root}")
         for dataset in plan.datasets:

@@ -14,7 +14,7 @@ from aucmax.report.drawing import svg
 from aucmax.report.words import capitalized, listed, p_text, plural, signed
 from aucmax.study.differences import Difference
 from aucmax.study.forest import forest
-from aucmax.study.settings import Setting, find_regime, made, named_pictures, plan
+from aucmax.study.settings import Setting, find_regime, made, plan
 from aucmax.study.summary import (
     Aim,
     Auto,
@@ -51,7 +51,7 @@ class RegimeResults(NamedTuple):
         regimes = whole.planned, whole.objectives, whole
         planned, *others = (Results(regime, folder) for regime in regimes)
         more = [
-            results if results.values and regime.lines != less.lines else None
+            results if regime.lines != less.lines and results.covers(planned) else None
             for less, regime, results in zip(regimes[:-1], regimes[1:], others, strict=True)
         ]
         return cls(planned, *more)
@@ -131,7 +131,7 @@ def _beside(results: Results, x: Beside) -> str:
     return (
         f"{line} minus {other}{best}, {results.regime.models[x.model]['title']}, is "
         f"{difference_text(x.difference)}, and above zero on {x.ahead} of "
-        f"{plural(x.datasets, 'data set')}.{lost}"
+        f"{plural(x.datasets, 'data set')}.{lost}{_changed(results) if x.line == 'auto' else ''}"
     )
 
 
@@ -180,8 +180,6 @@ def _from_strongest(results: Results, x: Recommendation) -> str:
 def _auto(results: Results, x: Auto) -> str:
     """Whether it is as good as the best line, looked for afterwards."""
     beside = f", and {difference_text(x.from_ce)} from cross-entropy" if x.best != "ce" else ""
-    changed = results.regime.metric in plan()["auto"]["later"]
-    later = " What it chooses from was changed when these results were known." if changed else ""
     times = [f'{count} times "{results.title(x.model, name)}"' for name, count in x.chosen.items()]
     return (
         f"{capitalized(x.verdict)}: on average "
@@ -189,8 +187,15 @@ def _auto(results: Results, x: Auto) -> str:
         f"all, {results.regime.models[x.model]['title']}. Worked out from these runs, in which "
         f"every line has settings of its own, it is {difference_text(x.from_best)} from "
         f'"{results.title(x.model, x.best)}" over {plural(x.datasets, "data set")}{beside}. '
-        f"It chose {', '.join(times)}.{later}"
+        f"It chose {', '.join(times)}.{_changed(results)}"
     )
+
+
+def _changed(results: Results) -> str:
+    """Of what "auto" chooses from."""
+    if results.regime.metric not in plan()["auto"]["later"]:
+        return ""
+    return " What it chooses from was changed when results were known."
 
 
 def _condition(results: Results, setting: Setting) -> str:
@@ -207,14 +212,18 @@ def difference_text(x: Difference) -> str:
 
 def title_of(results: Results) -> str:
     """With what is missing."""
-    regime, missing = results.regime, results.missing
+    done = how_much(results)
+    return f"{results.regime.title} — {done}" if done else results.regime.title
+
+
+def how_much(results: Results) -> str:
+    """Is done of what was planned; nothing if all is."""
+    missing = results.missing
     if not missing:
-        return regime.title
-    done, wanted, what = len(results.datasets), len(regime.datasets), "data sets"
+        return ""
     if any(setting.dataset in results.datasets for setting in missing):
-        done, what = len(results.values), "settings"
-        wanted = done + len(missing)
-    return f"{regime.title} — {done} of {wanted} {what}"
+        return f"{len(results.values)} of {len(results.values) + len(missing)} settings"
+    return f"{len(results.datasets)} of {len(results.regime.datasets)} data sets"
 
 
 def text_page(found: RegimeResults) -> str:
@@ -285,22 +294,34 @@ def list_items(said: Sequence[str]) -> str:
 
 def _rows(results: Results) -> tuple[str, str]:
     """What a seed splits, and what is left out."""
-    if set(results.regime.datasets) <= named_pictures():
+    if results.regime.of_pictures:
         removed = f"{100 * plan()['removed']:g} %"
-        split = f"the pictures to train and to validate with, {removed} of the positives left out;"
-        return f"{split}\ntest pictures are the official ones.", ""
+        return (
+            f"the pictures to train and to validate with, {removed} of the positives left out;\n"
+            f"test pictures are the official ones, so that intervals over seeds say nothing of\n"
+            f"other test pictures. Both data sets of CIFAR-10 have the same pictures, other labels."
+        ), ""
     split = "the same rows, so that a row may validate in one and test in another, for all"
     cut = f" Large\ntables are cut to {plan()['rows']:,} rows, the rare class first."
     return f"{split} objectives alike.", cut
 
 
 def _missing(results: Results) -> str:
-    """What is not done: data sets and, of those that are, conditions."""
+    """What is not done: data sets, and of others conditions and models."""
     regime = results.regime
     names = [x for x in regime.datasets if x not in results.datasets]
-    conditions = dict.fromkeys(x.condition for x in results.missing if x.dataset not in names)
-    names += [f'"{regime.conditions[x]["title"]}"' for x in conditions]
-    return f" Not run yet: {rst_text(', '.join(names))}." if names else ""
+    lacking: dict[str, list[str]] = {}
+    for setting in results.missing:
+        if setting.dataset not in names:
+            what = f'"{_condition(results, setting)}"'
+            if len(regime.models) > 1:
+                what += f" with {regime.models[setting.model]['title']}"
+            lacking.setdefault(what, []).append(setting.dataset)
+    names += [
+        what if len(where) == len(results.datasets) else f"{what} of {listed(where)}"
+        for what, where in lacking.items()
+    ]
+    return f" Not complete: {rst_text('; '.join(names))}." if names else ""
 
 
 def _diverged(results: Results) -> str:
@@ -311,12 +332,16 @@ def _diverged(results: Results) -> str:
 
 def _cost(results: Results) -> str:
     """The hours of one core or, where many runs shared a GPU, how many were made where."""
-    machines = Counter(record["hardware"] for record in results.records)
-    if all("CPU" in name for name in machines):
-        seconds = sum(record["seconds"] for record in results.records)
+    on_cpu = [record for record in results.records if "CPU" in record["hardware"]]
+    if len(on_cpu) == len(results.records):
+        seconds = sum(record["seconds"] for record in on_cpu)
         return f"; the runs without the trials took {seconds / 3600:.1f} hours of one\ncore"
-    counts = [f"{count:,} on {name}" for name, count in machines.items()]
-    return f"; of the runs {listed(counts)},\nmany at a time on a GPU"
+    gpus = listed(dict.fromkeys(x["hardware"] for x in results.records if x not in on_cpu))
+    said = f"; on {gpus},\nmany at a time, in bfloat16"
+    if on_cpu:
+        lines = dict.fromkeys(results.title(x["model"], x["line"]) for x in on_cpu)
+        said += f"; but on a CPU, in float32, {plural(len(on_cpu), 'run')} of {listed(lines)}"
+    return said
 
 
 def _share(results: Results) -> str:
@@ -346,13 +371,22 @@ def _line_table(results: Results) -> str:
 
 
 def _mean(results: Results, model: str, line: str, part: str, metric: str = "") -> str:
-    known = [
-        statistics.fmean(values.values())
-        for setting, lines in results.values.items()
+    """With the number of runs if some of them diverged."""
+    settings = [
+        setting
+        for setting in results.values
         if setting.model == model and setting.dataset in plan()["data"][part]
-        if line in lines and (values := lines[line].judged.get(metric or results.regime.metric, {}))
     ]
-    return f"{statistics.fmean(known):.4f}" if known else "–"
+    judged = [
+        results.values[x][line].judged.get(metric or results.regime.metric, {})
+        for x in settings
+        if line in results.values[x]
+    ]
+    known = [statistics.fmean(values.values()) for values in judged if values]
+    if not known:
+        return "–"
+    runs, wanted = sum(map(len, judged)), len(settings) * results.regime.seeds
+    return f"{statistics.fmean(known):.4f}{f' ({runs} of {wanted} runs)' if runs < wanted else ''}"
 
 
 def _metric_table(results: Results) -> str:

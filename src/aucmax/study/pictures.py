@@ -125,7 +125,7 @@ def fit_arguments(
         "augment": CropAndFlip(),
         "eval_every": max(1, about["steps"] // 10),
         "seed": run.seed,
-        "amp": "bf16" if device.startswith("cuda") else None,
+        "amp": _amp(device),
     }
 
 

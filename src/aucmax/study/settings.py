@@ -98,6 +98,11 @@ class Regime:
         """Without the lines that stand beside those that are compared."""
         return self._with(lambda x: "beside" not in x)
 
+    @property
+    def of_pictures(self) -> bool:
+        """Whether its data sets are pictures, not tables."""
+        return set(self.datasets) <= named_pictures()
+
     def _with(self, keep: Callable[[Mapping[str, Any]], bool]) -> Regime:
         """Those of its models, lines and aims that are wanted."""
         models = {name: x for name, x in self.models.items() if keep(x)}

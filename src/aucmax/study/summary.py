@@ -198,6 +198,12 @@ class Results:
         each = product(regime.datasets, regime.conditions, regime.models)
         return [setting for x in each if (setting := Setting(*x)) not in self.values]
 
+    def covers(self, others: Results) -> bool:
+        """Whether all models are done where any of the others' are, and some are."""
+        places = {(setting.dataset, setting.condition) for setting in others.values}
+        lacking = {(setting.dataset, setting.condition) for setting in self.missing}
+        return bool(places) and not places & lacking
+
     def ranks(self, model: str, line: str) -> bool:
         """Whether a line is a ranking objective, not a likelihood."""
         return bool(self.regime.lines[model][line].get("ranks"))
@@ -225,10 +231,11 @@ class Results:
             pairs = _pairs(*(_judged(lines[x], metric) for x in (one, other)))
             difference = resampled(pairs, self._test_rows_per_other[setting])
             found.append(Comparison(setting, one, other, len(pairs), difference, "level"))
-        corrected = holm([x.difference.p for x in found])
+        # For the number of all that are planned: more of them make no difference clear later.
+        corrected = holm([x.difference.p for x in found] + [1.0] * len(self.missing))
         return [
             x._replace(verdict=_verdict(x.difference.mean, p))
-            for x, p in zip(found, corrected, strict=True)
+            for x, p in zip(found, corrected, strict=False)
         ]
 
     def means(self, model: str) -> dict[str, dict[str, float]]:
@@ -255,9 +262,9 @@ class Results:
     def _recommend(self, model: str) -> Recommendation | None:
         means = self.means(model)
         ranking, likelihoods = (self._of_kind(model, means, ranks) for ranks in (True, False))
+        known = next(iter(means.values()), {})
         choosing, confirming = (
-            [x for x in self.datasets if x in plan()["data"][part]]
-            for part in ("choosing", "confirming")
+            [x for x in known if x in plan()["data"][part]] for part in ("choosing", "confirming")
         )
         if not choosing or len(confirming) < 2 or not ranking or not likelihoods:
             return None
@@ -280,15 +287,15 @@ class Results:
         return [x for about in self.regime.aims if (x := self._aim(about)) is not None]
 
     def _aim(self, about: Mapping[str, Any]) -> Aim | None:
+        def concerns(setting: Setting) -> bool:
+            return (
+                setting.dataset not in made()
+                and about.get("model") in (None, setting.model)
+                and about.get("condition") in (None, setting.condition)
+            )
+
         named = (about.get(name) for name in ("metric", "ours", "theirs"))
-        found = [
-            x
-            for x in self.comparisons(*named)
-            if x.setting.dataset not in made()
-            and x.seeds
-            and about.get("model") in (None, x.setting.model)
-            and about.get("condition") in (None, x.setting.condition)
-        ]
+        found = [x for x in self.comparisons(*named) if x.seeds and concerns(x.setting)]
         if not found:
             return None
         by_dataset = _by_dataset({x.setting: x.difference.mean for x in found})
@@ -299,6 +306,8 @@ class Results:
             verdicts.append(reached(share_of(ahead, len(by_dataset)), about["share"]))
         if below:
             verdicts.append("refuted" if any(x.verdict == "behind" for x in below) else "open")
+        if any(map(concerns, self.missing)):
+            verdicts.append("open")
         verdict = next((x for x in ("refuted", "open") if x in verdicts), "confirmed")
         worst = min(x.difference.mean for x in found)
         return Aim(about["title"], verdict, mean, ahead, len(by_dataset), worst)
@@ -310,15 +319,19 @@ class Results:
     def _auto(self, model: str) -> Auto | None:
         """For every seed, of the lines to choose from the one that its validation rows prefer."""
         means = self.means(model)
-        names = [x for x in plan()["auto"]["lines"][self.regime.metric] if x in means]
-        if "ce" not in names or len(names) < 2:
+        known = self.regime.lines[model]
+        names = [x for x in plan()["auto"]["lines"][self.regime.metric] if x in known]
+        if "ce" not in means or len(names) < 2:
             return None
         chosen: Counter[str] = Counter()
         own: dict[Setting, float] = {}
         for setting, lines in self.values.items():
             if setting.model == model and setting.dataset not in made():
                 picked = {
-                    seed: max(names, key=lambda name: lines[name].valid[seed])
+                    seed: max(
+                        (x for x in names if x in lines and seed in lines[x].valid),
+                        key=lambda name: lines[name].valid[seed],
+                    )
                     for seed in range(self.regime.seeds)
                 }
                 chosen.update(picked.values())

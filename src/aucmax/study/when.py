@@ -13,6 +13,7 @@ from aucmax.study.page import (
     RegimeResults,
     beside_sentences,
     difference_text,
+    how_much,
     list_items,
     list_table,
     title_of,
@@ -129,12 +130,20 @@ def in_a_sentence(regimes: Sequence[RegimeResults]) -> str:
     done = {found.planned.regime.name for found in regimes if answers(found)}
     open_ones = [about["short"] for name, about in plan()["questions"].items() if name not in done]
     waiting = f" Not measured yet: {'; '.join(open_ones)}." if open_ones else ""
+    begun = [_in_few_words(x.planned) for x in regimes if answers(x) and how_much(x.planned)]
+    waiting += f" Measured in part: {'; '.join(begun)}." if begun else ""
     keep = " Where it is not shown to help, keep cross-entropy." if words["yes"] < count else ""
     yes, no = words["yes"], words["no"]
     shown = f"was shown to help in {yes} and to be behind in {no}"
     if not yes and not no:
         shown = "was shown neither to help nor to be behind in any"
     return f"Of {count} comparisons a ranking objective {shown}.{keep}{waiting}"
+
+
+def _in_few_words(results: Results) -> str:
+    """The question, and how much is done of it if that is not all."""
+    short, done = plan()["questions"][results.regime.name]["short"], how_much(results)
+    return f"{short} ({done})" if done else str(short)
 
 
 def _question(number: int, found: RegimeResults) -> str:
@@ -149,9 +158,10 @@ def _question(number: int, found: RegimeResults) -> str:
             f'{capitalized(x.word)}{added}: {model}, "{ours}" minus "{theirs}" is '
             f"{difference_text(x.difference)} on {x.datasets} data sets."
         )
-    items = list_items(said)
+    items, done = list_items(said), how_much(found.planned)
+    part = f" So far {done} are done." if done else ""
     return (
-        f"{title}\n{'-' * len(title)}\n\n{items}\n\n{about['note']} "
+        f"{title}\n{'-' * len(title)}\n\n{items}\n\n{about['note']}{part} "
         f"(:doc:`Setting by setting <study-{name}>`.) What to type::\n\n{_code(found)}\n"
     )
 
@@ -214,7 +224,7 @@ def short_table(regimes: Sequence[RegimeResults]) -> str:
 def what_you_have(found: RegimeResults, x: Answer) -> str:
     """The question behind an answer in few words, with the model where it has several."""
     regime = found.planned.regime
-    what = capitalized(plan()["questions"][regime.name]["short"])
+    what = capitalized(_in_few_words(found.planned))
     return f"{what}: {x.titles[0]}" if len(regime.models) > 1 else what
 
 
