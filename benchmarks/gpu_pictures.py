@@ -9,7 +9,7 @@ Pictures are written, decoded to a store, and trained on by :func:`aucmax.fit` a
 the store, bfloat16, cropped and mirrored on the device. In turn with it, the same pictures lie on
 the device from the start. The share of a step that the GPU waits is what the first takes longer,
 over what it takes. A network of one layer shows how fast pictures come if nothing holds them up.
-``--device cpu --tiny --json FILE`` tries the code where there is no GPU.
+``--device cpu --tiny`` tries the code where there is no GPU.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tiny", action="store_true", help="sizes that say nothing")
     parser.add_argument("--pictures", type=int, default=4000)
-    parser.add_argument("--json", type=Path, default=OUT)
+    parser.add_argument("--json", type=Path, help=f"in place of {OUT.name}")
     given = parser.parse_args()
     device = Device(torch.device(given.device), given.tiny)
     count, size, batch = device.size((given.pictures, 224, 128), (96, 16, 16))
@@ -128,7 +128,9 @@ def main() -> None:
     if "waited" in found:
         says = "less" if found["waited"] < MOST_WAITED else "NOT less"
         print(f"the GPU waits {found['waited']:.1%} of a step, {says} than {MOST_WAITED:.0%}")
-    given.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    published = None if given.tiny or device.errors else OUT
+    if path := given.json or published:
+        path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def text(found: dict[str, Any]) -> str:
     return f"""\
 On Cat & Dog with nine tenths of the cats removed
 ``aucmax fit-images train --test test --quality {found["quality"]}`` reached a test AUC of
-{mean(found["auc"]):.4f} on {found["hardware"]} (mean of {len(found["auc"])} seeds: {ours}).
+{mean(found["auc"]):.4f} on an {found["hardware"]} (mean of {len(found["auc"])} seeds: {ours}).
 On the same pictures the line of :doc:`figure 1 <results/figure1-catdog>` that validation pictures
 prefer, "{found["line"]}", has {mean(found["strong"]):.4f} ({theirs}).
 """

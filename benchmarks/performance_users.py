@@ -68,11 +68,11 @@ def of_pictures(found: Found) -> Cost:
 
 
 def of_stored_pictures(found: Found) -> Cost:
-    """Training on more pictures than the memory takes."""
+    """Training as it is done where a GPU's memory would not take all pictures."""
     stored, near = (1000 * found["seconds"][name] for name in ("from the store", "on the device"))
     pictures = f"{found['batch']} pictures of {found['size']} x {found['size']} pixels"
-    device = found["machine"]["device"]
-    what = f"1,000 steps of ResNet-50 on {pictures}, read from the store, {device}"
+    where = f"read from a store that the system's cache holds, {found['machine']['device']}"
+    what = f"1,000 steps of ResNet-50 on {pictures}, {where}"
     return Cost(what, time(stored), f"pictures that are on the device {time(near)}")
 
 

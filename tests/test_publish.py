@@ -42,6 +42,7 @@ def test_the_paragraph_on_fit_images_is_what_the_benchmark_found(monkeypatch):
     quality = importlib.import_module("image_quality")
     found = json.loads(quality.OUT.read_text(encoding="utf-8"))
     assert quality.TEXT.read_text(encoding="utf-8") == quality.text(found)
+    assert (found["line"], found["strong"]) == quality.strong_line(quality.STRONG, 3)
     assert found["difference"] >= -quality.MOST_BEHIND
 
 

@@ -899,14 +899,14 @@ def test_minimizing_over_alpha_is_noticed():
 
 def test_a_loss_whose_parameters_no_optimizer_has_is_noticed_once():
     model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
-    with pytest.warns(UserWarning, match=r"still zero after 200 .*minmax_groups") as caught:
-        train(model, loss, model.parameters(), 500)
+    with pytest.warns(UserWarning, match=r"still zero after 500 .*minmax_groups") as caught:
+        train(model, loss, model.parameters(), 1100)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     loss = AUCLoss(0.5)
-    train(model, loss, minmax_groups(model, loss), 300)  # a warning would be an error
+    train(model, loss, minmax_groups(model, loss), 600)  # a warning would be an error
     loss = AUCLoss(0.5)
-    for _ in range(300):  # looked at, not trained
+    for _ in range(600):  # looked at, not trained
         loss(model(torch.eye(2)), torch.tensor([0.0, 1.0]))
 
 

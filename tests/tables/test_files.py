@@ -141,6 +141,7 @@ def test_blank_lines_are_no_rows(read):
     assert read("\na,b\n1,2\n\n3,4\n\n").num_rows == 2
 
 
+# But for byte order marks, which are left out wherever they are.
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=5)
 
 

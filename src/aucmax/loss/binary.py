@@ -23,7 +23,7 @@ from aucmax.loss.base import SaddleLoss
 from aucmax.loss.objective import Terms, saddle_objective, saddle_terms
 from aucmax.loss.prior import StreamingPrior
 
-IDLE = 200
+IDLE = 500
 """Batches after which a, b and alpha have moved if an optimizer has them."""
 
 

@@ -499,8 +499,7 @@ def notes(formats: Mapping[str, Format]) -> list[str]:
         for mark, names in _by_text({name: x.marks for name, x in formats.items()}).items()
     ]
     lines += [
-        f"{sign!r} is a category in {_columns(names)}: --na-values {shlex.quote(sign)} takes it as "
-        f"missing"
+        f"{sign!r} is a category, not missing, in {_columns(names)}"
         for sign, names in _by_text({name: x.signs for name, x in formats.items()}).items()
     ]
     for name, written in formats.items():

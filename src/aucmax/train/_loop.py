@@ -387,8 +387,10 @@ class Loop:
             advice = "Lower lr, or set clip_norm"
             if error.bad_inputs:
                 advice = "Look at that batch"
-            elif isinstance(self.phase.loss, PairwiseAUCLoss):
-                advice += ", or compare a part of the scores, loss_options={'scale': 0.1}"
+            elif (
+                isinstance(loss := self.phase.loss, PairwiseAUCLoss) and loss.surrogate.scale > 0.1
+            ):
+                advice += ", or make scores smaller: loss_options={'scale': 0.1}"
             kept = self.judge.restore_good_weights(step)
             return DivergedError(
                 f"training diverged {when}: {error}. "
