@@ -1050,6 +1050,8 @@ def test_few_pictures_to_judge_by(tmp_path):
     with warnings.catch_warnings(action="ignore"):  # of how little there is to go by
         fitted = fit_images(tmp_path / "few", out=tmp_path / "model", **options)
     assert fitted.evaluation.parts["test"].rows == 3
+    said = r"the time limit of 0.5 s ended the training after \d+ of [\d,]+ steps"
+    assert any(re.fullmatch(said, note) for note in fitted.evaluation.notes)
 
 
 def test_a_kill_while_the_model_is_written_is_put_right(fitted, folder, tmp_path):

@@ -48,7 +48,7 @@ def test_pictures_come_as_people_count_with_the_label_of_their_folder(tmp_path):
     assert [path.relative_to(tmp_path).as_posix() for path in listed.files] == list(listed.names)
     assert listed.group is None
     assert listed.weight is None
-    assert listed.notes == ("'sick' is taken as the positive label: 3 of 8 pictures",)
+    assert listed.notes == ("'sick' is taken as the positive label: 3 of 8 files",)
 
 
 def test_files_can_be_opened_from_where_the_folder_is_relative_to(tmp_path, monkeypatch):
@@ -74,7 +74,7 @@ def test_the_rarer_class_is_positive_unless_told(tmp_path, counts, positive, cla
         touch(tmp_path, *(f"{label}/{k}.png" for k in range(count)))
     listed = list_folder(tmp_path, positive=positive)
     assert listed.classes == classes
-    assert note(listed, "both have 2 pictures") == (counts == (2, 2))
+    assert note(listed, "both have 2 files") == (counts == (2, 2))
     assert note(listed, "is taken as the positive label") == (positive is None)
 
 
@@ -180,7 +180,7 @@ def test_a_table_is_listed_in_its_order(images):
     assert listed.classes == ("0", "1")
     assert listed.group == ("p1", "p2", "p1")
     assert np.array_equal(listed.weight, [2, 0.5, 0])
-    assert listed.notes == ("'1' is taken as the positive label: 1 of 3 pictures",)
+    assert listed.notes == ("'1' is taken as the positive label: 1 of 3 files",)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -295,6 +295,8 @@ def test_a_picture_listed_twice_is_kept_once(images):
             "found 4 of 5 that are not there: 'x1', 'x2.png', 'x3', ...",
         ),
         ("file,label\n../labels,a\nimg1,b\n", {}, "found 1 of 2 that are not there: '../labels'"),
+        ("file,label\nx1,a\nx2,b\n", {}, "'x2'; --images says which folder they are in"),
+        ("PK\x03\x04\x14", {}, "labels must be a table in CSV, found an Excel file"),
         ("name,labels\nimg1,a\n", {"path": "name"}, "found 'label', not in 'labels', 'name'"),
         ("", {}, "found 'file', not in no columns"),
         ("file,label,label\nimg1,a,b\n", {}, "target must be one column, found 2 named 'label'"),
@@ -398,7 +400,8 @@ def test_a_folder_of_folders_of_classes_is_refused(tmp_path):
         for name in ("ok/a.png", "defect/b.png"):
             (tmp_path / part / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / part / name).touch()
-    with pytest.raises(ValueError, match=r"found 'defect', 'ok' in each of 'test', 'train': name"):
+    found = r"found 'defect', 'ok' in each of 'test', 'train': name one of these"
+    with pytest.raises(ValueError, match=rf"{found}, such as .*train, with --test .*test to judge"):
         list_folder(tmp_path)
     assert list_folder(tmp_path / "train").classes
     (tmp_path / "test" / "c.png").touch()  # of something else

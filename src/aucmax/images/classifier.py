@@ -411,6 +411,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             point = Point(steps + result.step, result.score, result.iterate)
             chosen = _Chosen(point, rows, weights)
         _train_only(trainable, self.network_)
+        self._ended_early = ""
+        taken, planned = history[-1]["step"], sum(x[2] for x in phases)
+        if self.time_limit is not None and taken < planned:
+            self._ended_early = (
+                f"the time limit of {self.time_limit:g} s ended the training after {taken:,} of "
+                f"{planned:,} steps"
+            )
         assert chosen is not None
         self.metric_, self.kept_ = result.metric, chosen.point
         self.validation_score_ = measure(chosen.rows, self.task_)

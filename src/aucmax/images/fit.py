@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -147,7 +148,10 @@ def _fit(
     train, test = _split(listed, used, classes[used], together, judges, seed, notes)
     weights = None if listed.weight is None else listed.weight[used[train]]
     given = store.pixels, used[train], classes[used[train]], weights, together[train]
+    if model.verbose and distributed.rank() == 0:  # before hours are spent on what was not meant
+        print(*(f"note: {note}" for note in notes), sep="\n", file=sys.stderr)
     model.train_on(*given, work, is_grouped=group is not None)
+    notes += [model._ended_early] if model._ended_early else []
     scores = model.score_rows(store.pixels, used[test])
     if group is not None:
         notes.append(

@@ -194,11 +194,16 @@ def _check_level(folder: Path, names: Sequence[str]) -> None:
         below.setdefault(first, set()).add(rest[0] if len(rest) > 1 else "")
     alike = set.intersection(*below.values()) - {""}
     if len(below) > 1 and len(alike) > 1 and all(inside == alike for inside in below.values()):
-        one, other = sorted(below, key=_natural)[:2]
+        parts = sorted(below, key=_natural)
+        train, test = (
+            next((part for part in parts if part.lower().startswith(kind)), None)
+            for kind in ("train", "test")
+        )
+        such = f", such as {folder / train}" if train else ""
+        judged = f", with --test {folder / test} to judge by" if train and test else ""
         raise ValueError(
             f"folder must hold a folder for each class, found {_some(sorted(alike))} in each of "
-            f"{_some(sorted(below, key=_natural))}: name one of these, such as {folder / one}, and "
-            f"with --test perhaps {folder / other}"
+            f"{_some(parts)}: name one of these{such}{judged}"
         )
 
 
@@ -415,6 +420,10 @@ def _read_text(labels: Path) -> str:
         raise ValueError(
             f"labels must be a file that can be read, found {str(labels)!r}: {error.strerror}"
         ) from None
+    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):  # xlsx, xls
+        raise ValueError(
+            f"labels must be a table in CSV, found an Excel file, {str(labels)!r}: save it as CSV"
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -515,9 +524,10 @@ def _find_files(values: Sequence[str], images: Path, notes: list[str]) -> list[s
             name = os.path.join(start, *fitting)
         names.append(name)
     if lost:
+        where = "; --images says which folder they are in" if len(lost) == len(values) else ""
         raise ValueError(
-            f"path must name files in {images}, found {len(lost):,} of {len(values):,} that are "
-            f"not there: {_some(lost, 3)}"
+            f"path must name files in {images.resolve()}, found {len(lost):,} of {len(values):,} "
+            f"that are not there: {_some(lost, 3)}{where}"
         )
     if completed:
         notes.append(f"files listed without their suffix: {completed:,}")
@@ -716,14 +726,13 @@ def _guess_positive(classes: Sequence[str], counts: Counter[str], notes: list[st
     first, second = classes
     if counts[first] == counts[second]:
         notes.append(
-            f"{second!r} is taken as the positive label: both have {counts[second]:,} pictures, "
+            f"{second!r} is taken as the positive label: both have {counts[second]:,} files, "
             f"and it comes later"
         )
         return second
     rarer = min(classes, key=counts.__getitem__)
     notes.append(
-        f"{rarer!r} is taken as the positive label: {counts[rarer]:,} of "
-        f"{counts.total():,} pictures"
+        f"{rarer!r} is taken as the positive label: {counts[rarer]:,} of {counts.total():,} files"
     )
     return rarer
 
