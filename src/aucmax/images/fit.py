@@ -32,6 +32,8 @@ from aucmax.report.words import plural
 from aucmax.train.options import find_device
 
 MOST_NAMED = 10
+CLEAR = 5
+"""Standard errors by which shares of positives differ clearly."""
 """Sets of the same picture with labels that differ, that are named."""
 TEST_SHARE = 0.2
 MAY_DIFFER = ("workers", "time_limit", "threshold")
@@ -146,6 +148,7 @@ def _fit(
     used, classes, together = _usable(model, store, listed, notes)
     model.classes_ = np.array(listed.classes)
     train, test = _split(listed, used, classes[used], together, judges, seed, notes)
+    notes += _shares(listed, classes[used[train]], classes[used[test]])
     weights = None if listed.weight is None else listed.weight[used[train]]
     given = store.pixels, used[train], classes[used[train]], weights, together[train]
     if model.verbose and distributed.rank() == 0:  # before hours are spent on what was not meant
@@ -165,6 +168,20 @@ def _fit(
     )  # fmt: skip
     fitted_to = frozenset(digest.decode() for digest in store.digests[used[train]].tolist())
     return evaluation, sheets.make(model, store, listed, used[test], evaluation, fitted_to)
+
+
+def _shares(listed: Listed, train: NDArray[Any], test: NDArray[Any]) -> list[str]:
+    """A note if far more or fewer of the test pictures are positive than chance would have it."""
+    if train.ndim == 2 or len(listed.classes) > 2:
+        return []
+    share, tested, all_ = train.mean(), test.mean(), np.concatenate([train, test]).mean()
+    error = math.sqrt(all_ * (1 - all_) * (1 / len(train) + 1 / len(test)))
+    if abs(share - tested) <= CLEAR * error:
+        return []
+    return [
+        f"{tested:.1%} of the test pictures are {listed.classes[1]!r}, of those to train on "
+        f"{share:.1%}: precision, calibration and costs are those where {tested:.1%} are"
+    ]
 
 
 class Preview(NamedTuple):
