@@ -328,6 +328,15 @@ def test_of_a_data_set_the_conditions_that_are_whole_are_compared(tmp_path):
     assert 'Not complete: "sources that were seen"' in page
 
 
+def test_what_auto_chooses_from_is_part_of_its_plan(monkeypatch):
+    def plans():
+        return {run.line: run.plan for run in find_regime("clean").trials("haberman")}
+
+    before = plans()
+    monkeypatch.setitem(plan()["auto"]["lines"], "roc_auc", ["ce", "auc"])
+    assert {line for line, digest in plans().items() if digest != before[line]} == {"auto"}
+
+
 def drop(folder, is_gone):
     """Leave those of the records out."""
     for path in folder.glob("*.jsonl"):

@@ -139,6 +139,8 @@ class Regime:
             "line": self.lines[setting.model][line],
             **{name: plan()[name] for name in ("rows", "test", "valid")},
         }
+        if decides["line"].get("objective") == "auto":
+            decides["candidates"] = plan()["auto"]["lines"][self.metric]
         if setting.dataset in named_pictures():
             decides["pictures"] = plan()["data"]["pictures"][setting.dataset], plan()["removed"]
         for name in ("condition", "model", "line"):
