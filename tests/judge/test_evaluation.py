@@ -70,7 +70,7 @@ def test_a_file_written_before_is_read(name):
 
 
 def test_a_folder_without_an_evaluation_and_a_damaged_one_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"folder must be one that aucmax fit made, found no eval"):
+    with pytest.raises(ValueError, match=r"one that aucmax fit or fit-images made, found no eval"):
         Evaluation.read(tmp_path)
     folder = shutil.copytree(BEFORE / "two_classes", tmp_path / "model")
     path = folder / "evaluation.json"

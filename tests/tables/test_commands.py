@@ -401,7 +401,7 @@ def test_a_missing_column_is_named(folder, capsys):
         ),
         (["predict", "{place}", "{new}"], "found no model.json"),
         (["evaluate", "{model}", "{place}/none.csv"], "none.csv"),
-        (["report", "{place}"], "must be one that aucmax fit made"),
+        (["report", "{place}"], "must be one that aucmax fit or fit-images made"),
         (["fit", "{new}"], "--target"),
         (["fit", "{new}", "--target", "churned", "--out", "{place}"], "found 'model'"),
         (["fit", "{new}", "--target", "churned", "--out", "{new}"], "out must be a folder"),

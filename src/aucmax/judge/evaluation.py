@@ -499,8 +499,8 @@ class Evaluation:
         """
         if not cls.is_in(folder):
             raise ValueError(
-                f"folder must be one that aucmax fit made, found no {NAME}.json in {folder}: a "
-                f"model saved from Python does not know its target's name"
+                f"folder must be one that aucmax fit or fit-images made, found no {NAME}.json in "
+                f"{folder}: a model saved from Python is judged there, by its score(X, y)"
             )
         return cls.from_tree(checkpoint.load(folder, NAME))
 
