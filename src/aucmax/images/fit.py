@@ -152,7 +152,8 @@ def _fit(
     weights = None if listed.weight is None else listed.weight[used[train]]
     given = store.pixels, used[train], classes[used[train]], weights, together[train]
     if model.verbose and distributed.rank() == 0:  # before hours are spent on what was not meant
-        print(*(f"note: {note}" for note in notes), sep="\n", file=sys.stderr)
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
     model.train_on(*given, work, is_grouped=group is not None)
     notes += [model._ended_early] if model._ended_early else []
     scores = model.score_rows(store.pixels, used[test])

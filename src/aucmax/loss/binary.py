@@ -134,9 +134,10 @@ class AUCLoss(SaddleLoss):
             self._watch.see(positives / self.repeats, total / self.repeats, self.prior)
         if self.training and self.link == "sigmoid" and not self._warned_of_alpha:
             self._warn_of_alpha()
-        self._batches += self.training
-        if self._batches == IDLE:
-            self._warn_of_idleness()
+        if self.training:
+            self._batches += 1
+            if self._batches == IDLE:
+                self._warn_of_idleness()
         return positives, total
 
     def _warn_of_alpha(self) -> None:
@@ -154,7 +155,7 @@ class AUCLoss(SaddleLoss):
     def _warn_of_idleness(self) -> None:
         """A mistake that no value shows: the optimizer was given the model's parameters alone."""
         own = (self.a, self.b, self.alpha)
-        if self.training and all(x.grad is not None and not x.any() for x in own):
+        if all(x.grad is not None and not x.any() for x in own):
             warnings.warn(
                 f"a, b and alpha of the loss are still zero after {IDLE} batches: the optimizer "
                 f"must have them too, as aucmax.minmax_groups(model, loss) gives them to it",

@@ -34,7 +34,7 @@ CANDIDATES = {
 }
 """What "auto" tries, by the metric that chooses; :data:`RANKS_ALL` for any other.
 
-For a partial AUC it does not try "partial", which was behind "ap" on tables where both were tuned.
+For a partial AUC it does not try "partial", whose mean over tables was below that of "ap".
 """
 
 

@@ -384,12 +384,10 @@ class Loop:
             when = f"at step {failed:,} ({batch})"
             if error.among_fresh_samples:
                 when = f"after step {step:,} (fresh samples up to {self.source.position()})"
-            advice = "Lower lr, or set clip_norm"
+            advice, loss = "Lower lr, or set clip_norm", self.phase.loss
             if error.bad_inputs:
                 advice = "Look at that batch"
-            elif (
-                isinstance(loss := self.phase.loss, PairwiseAUCLoss) and loss.surrogate.scale > 0.1
-            ):
+            elif isinstance(loss, PairwiseAUCLoss) and loss.surrogate.scale > 0.1:
                 advice += ", or make scores smaller: loss_options={'scale': 0.1}"
             kept = self.judge.restore_good_weights(step)
             return DivergedError(
