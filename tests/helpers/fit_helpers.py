@@ -65,8 +65,11 @@ class Trainer:
         deadline = time.monotonic() + LIMIT
         while any(session(self.process.pid)):
             if time.monotonic() > deadline:
+                left = [
+                    Path(f"/proc/{pid}/status").read_text() for pid in session(self.process.pid)
+                ]
                 end_session(self.process.pid)
-                raise AssertionError("a trainee left processes behind")
+                raise AssertionError(f"a trainee left processes behind: {left}")
             time.sleep(0.1)
         self.scratch.cleanup()
 
