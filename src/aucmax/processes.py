@@ -88,17 +88,26 @@ def configure_torch(threads: int) -> None:
     torch.backends.cudnn.benchmark = True
 
 
-def _start_worker(threads: int) -> None:
-    configure_torch(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who then tells us
+def end_with_parent(_: int = 0) -> None:
+    """Let this process end with the one that began it, whatever ended that.
+
+    As ``worker_init_fn`` it is for a DataLoader's workers too: those look whether their parent is
+    another than at first, but one whose parent is killed before that first look would never end.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None
 
-    def end_with_parent() -> None:  # or it would stand in the way of the next one's workers
+    def end() -> None:
         wait_for([parent.sentinel])
         os._exit(1)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    threading.Thread(target=end, daemon=True).start()
+
+
+def _start_worker(threads: int) -> None:
+    configure_torch(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who then tells us
+    end_with_parent()  # or it would stand in the way of the next one's workers
 
 
 def _run(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import aucmax
 import aucmax.train
+from aucmax.processes import end_with_parent
 
 ROWS, COLUMNS, SHARE, BATCH = 160, 6, 0.25, 16
 LENGTHS = {"steps": 48, "batch_size": BATCH, "eval_every": 6, "save_every": 4, "probe": 32}
@@ -123,7 +124,14 @@ def make_train(kind, workers=0, **trouble):
     if kind == "dataset":
         return dataset
     generator = torch.Generator().manual_seed(3) if kind == "seeded loader" else None
-    return DataLoader(dataset, BATCH, shuffle=True, num_workers=workers, generator=generator)
+    return DataLoader(
+        dataset,
+        BATCH,
+        shuffle=True,
+        num_workers=workers,
+        generator=generator,
+        worker_init_fn=end_with_parent,  # or one that begins after its parent's death lives on
+    )
 
 
 # ---- The run -----------------------------------------------------------------------------------
@@ -150,13 +158,14 @@ def augment(x):
     return x + 0.1 * torch.randn_like(x)
 
 
-def arguments(data="arrays", workers=0, rule=None, init=0, trouble=None, fit=None):
+def arguments(data="arrays", workers=0, rule=None, init=0, trouble=None, valid="arrays", fit=None):
     """Those of fit, as a case says; ``init`` seeds the model's first weights."""
     options = {"stages": RULES[rule](), "augment": augment, **fit}
-    if data == "dataset":
+    if "dataset" in (data, valid):
         options["workers"] = workers
     model, rows = make_model(init), make_train(data, workers, **trouble or {})
-    return {"model": model, "train": rows, "valid": make_rows(60, seed=1), **options}
+    judged = Noisy() if valid == "dataset" else make_rows(60, seed=1)
+    return {"model": model, "train": rows, "valid": judged, **options}
 
 
 def train(**config):
@@ -197,6 +206,17 @@ def slow_disk(seconds):
     os.fsync = fsync
 
 
+def delay_workers():
+    """Let a process that is forked from this one do nothing before this one is gone."""
+    parent = os.getpid()
+
+    def wait():
+        while os.getppid() == parent:
+            time.sleep(0.01)
+
+    os.register_at_fork(after_in_child=wait)
+
+
 def main():
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -212,6 +232,8 @@ def main():
     if limit := config.pop("file_limit", None):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    if config.pop("late_workers", False):
+        delay_workers()
     train_all(**config) if "configs" in config else train(**config)
 
 

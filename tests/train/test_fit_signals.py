@@ -2,6 +2,7 @@
 
 import os
 import random
+import select
 import signal
 from pathlib import Path
 
@@ -200,3 +201,17 @@ def test_a_worker_that_is_killed_is_an_error(trainer, undisturbed, tmp_path, nam
             break
     assert_one_clear_error(outcome)
     assert_goes_on(trainer, undisturbed, name, out)
+
+
+@pytest.mark.parametrize("part", ["data", "valid"])
+def test_workers_that_begin_after_the_death_of_their_run_end_too(trainer, tmp_path, part):
+    """Killed the moment that it has forked them, be it for training or for an evaluation."""
+    config = {**configure("adamw, arrays", tmp_path / "run"), part: "dataset", "workers": 2}
+    trainee = trainer.start(config, late_workers=True)
+    trainee.wait_until(lambda: len(workers_of(trainee)) == 2)
+    ends = [os.pidfd_open(int(pid)) for pid in workers_of(trainee)]
+    trainee.send(signal.SIGKILL)
+    assert trainee.wait().code == -signal.SIGKILL
+    for end in ends:
+        assert select.select([end], [], [], LONGEST_WAIT)[0], "a worker lives on"
+        os.close(end)

@@ -21,6 +21,7 @@ from aucmax.data import labels as _labels
 from aucmax.data.augment import Chain, CropAndFlip, change
 from aucmax.data.groups import number_groups
 from aucmax.data.sampling import BatchSampler, derive
+from aucmax.processes import end_with_parent
 
 PARTS = (
     "(inputs, labels), (inputs, labels, weights) or (inputs, labels, weights, groups), "
@@ -209,6 +210,7 @@ class DatasetSource(_SampledSource):
             num_workers=workers,
             pin_memory=place.device.type == "cuda",
             generator=torch.Generator(),
+            worker_init_fn=end_with_parent,
         )
 
     def draw(self) -> tuple[Any, ...]:
@@ -372,7 +374,13 @@ def evaluation_batches(
     skip = distributed.world_size()
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         rows = own_part(torch.arange(len(data)))  # type: ignore[arg-type]
-        data = DataLoader(data, batch_size, sampler=rows.tolist(), num_workers=workers)
+        data = DataLoader(
+            data,
+            batch_size,
+            sampler=rows.tolist(),
+            num_workers=workers,
+            worker_init_fn=end_with_parent,
+        )
         skip = 1
     if isinstance(getattr(data, "sampler", None), DistributedSampler):
         skip = 1
