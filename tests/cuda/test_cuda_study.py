@@ -24,4 +24,4 @@ def test_runs_take_turns_and_go_on(tmp_path, monkeypatch) -> None:
     records = {x["key"]: x for x in map(json.loads, lines)}
     assert len(records) == len(lines) == 2 * (2 + 6) - 2
     assert all(x["hardware"] == torch.cuda.get_device_name() for x in records.values())
-    assert all(0 < x["test"]["roc_auc"] < 1 for x in records.values())
+    assert all(0 <= x["test"]["roc_auc"] <= 1 for x in records.values())
