@@ -379,19 +379,22 @@ def test_without_cross_entropy_nothing_is_compared_with_it():
 @pytest.mark.parametrize(
     ("seeds", "wanted", "expected"),
     [
-        ((1, 1), (3, 80_000, ["91/9"]), "A — 1 seed, 3,000 of 80,000 steps"),
-        ((2, 2), (3, 3_000, ["91/9"]), "A — 2 seeds"),
-        ((1, 3), (3, 3_000, ["91/9"]), "A — 1 to 3 seeds"),
-        ((3, 3), (3, 3_001, ["91/9"]), "A — 3,000 of 3,001 steps"),
-        ((3, 3), (3, 3_000, ["50/50", "91/9"]), "A — 91/9 alone"),
-        ((3, 3), (3, 3_000, ["91/9"]), "A"),
-        ((1, 1), (1, 3_000, []), "A"),
+        ((1, 1), (3, 80_000, ["91/9"]), "A — 1 of 3 seeds, 3,000 of 80,000 steps"),
+        ((2, 2), (3, 3_000, ["91/9"]), "A — 2 of 3 seeds, 3,000 steps"),
+        ((1, 3), (3, 3_000, ["91/9"]), "A — 1 to 3 of 3 seeds, 3,000 steps"),
+        ((3, 3), (3, 3_001, ["91/9"]), "A — 3 seeds, 3,000 of 3,001 steps"),
+        ((3, 3), (3, 3_000, ["50/50", "91/9"]), "A — 91/9 alone, 3 seeds, 3,000 steps"),
+        ((3, 3), (3, 3_000, ["91/9"]), "A — 3 seeds, 3,000 steps"),
+        ((1, 1), (1, 3_000, []), "A — 1 seed, 3,000 steps"),
     ],
 )
-def test_the_title_says_what_is_missing(seeds, wanted, expected):
+def test_the_title_says_how_much_was_run_and_what_is_missing(seeds, wanted, expected):
     runs = records(make_runs(["ppd-sg"], seeds[0]) + make_runs(["sgd"], seeds[1]))
     assert sentences.full_title("A", runs, Wanted(*wanted)) == expected
-    assert sentences.full_title("A", runs) == "A"
+
+
+def test_the_title_of_all_that_was_wanted_lacks_nothing():
+    assert sentences.full_title("A", records(make_runs())) == "A — 3 seeds, 3,000 steps"
 
 
 # --- curves -------------------------------------------------------------------------------------
@@ -526,6 +529,15 @@ def test_later_values_lie_inside_the_panel():
         late = line.get_ydata()[len(line.get_ydata()) // 2 :]
         assert low < late.min()
         assert late.max() < high
+
+
+def test_a_peak_at_the_beginning_lies_inside_the_panel():
+    runs = make_runs(["ppd-sg", "sgd"])
+    for run in runs[:3]:
+        run["history"][0]["test_auc_average"] = 0.999
+    ax = panels(draw(runs))[0]
+    assert ax.lines[0].get_ydata()[0] == pytest.approx(0.999)
+    assert ax.get_ylim()[1] > 0.999
 
 
 def test_a_row_shares_its_range_unless_a_panel_were_pressed_flat():
@@ -934,7 +946,7 @@ def test_a_page_of_next_to_nothing_says_what_is_missing(tmp_path):
     text = write(tmp_path / "page.html", [run], wanted=Wanted(3, 80_000, ()))
     parse(text)
     for tag in ("h1", "title"):
-        assert f"<{tag}>Figure 1 — 1 seed, 3,000 of 80,000 steps</{tag}>" in text
+        assert f"<{tag}>Figure 1 — 1 of 3 seeds, 3,000 of 80,000 steps</{tag}>" in text
     assert "No run has recorded its time." in text
     assert "<td>–</td><td>–</td><td>–</td>" in text
 

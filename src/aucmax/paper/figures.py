@@ -133,14 +133,15 @@ def _set_axes(ax: Axes, limits: tuple[float, float], by: str) -> None:
 
 
 def _limits(curves: Iterable[Curve]) -> tuple[float, float]:
-    """A range that shows all later values well; the first, noisy ones may be cut off."""
+    """A range that shows later values well and every peak; a low beginning may be cut off."""
     lows, highs = [], []
     for c in curves:
         late = c.steps > EARLY * c.steps[-1]
-        mean, band = c.mean[late], c.high[late]
-        lows.append(float(np.quantile(mean, LOW)))
-        top = mean.max() if np.isnan(band).all() else np.quantile(band, TOP)
-        highs.append(max(float(top), float(mean.max())))
+        band = c.high[late]
+        lows.append(float(np.quantile(c.mean[late], LOW)))
+        highs.append(float(c.mean.max()))
+        if not np.isnan(band).all():
+            highs.append(float(np.quantile(band, TOP)))
     return panels.padded(min(lows), max(highs)) if lows else (0.5, 1.0)
 
 

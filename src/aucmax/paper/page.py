@@ -49,7 +49,7 @@ def write_page(
     Args:
         path: of the file; its folder is made if it is not there.
         runs: results of one experiment, from :func:`aucmax.paper.read_results`.
-        title: what the page is about; seeds, steps and ratios are added if they are fewer.
+        title: what the page is about; seeds and steps are added, and what they lack.
         command: what to type to repeat the experiment.
         wanted: what the whole experiment has; None says that this is all.
         svgs: the figures "summary", by "step" and by "seconds" as :func:`svg` gives them; one that

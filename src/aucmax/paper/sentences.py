@@ -12,24 +12,23 @@ from aucmax.paper.text_tables import setting_name, stat_text
 
 
 def full_title(title: str, runs: Sequence[RunResult], wanted: Wanted | None = None) -> str:
-    """The title, with the ratios, each line's seeds and steps if they are fewer than wanted."""
+    """The title with the seeds and steps of the lines, and what they lack of those wanted."""
     groups = grouped(runs)
-    seeds = sorted({len(group) for group in groups.values()})
-    steps = sorted({group[0].steps for group in groups.values()})
     ratios = dict.fromkeys(key.ratio for key in groups)
-    short = []
-    if wanted is not None and not ratios.keys() >= {*wanted.ratios}:
-        short.append(f"{', '.join(ratios)} alone")
-    if wanted is not None and seeds[0] < wanted.seeds:
-        short.append(f"{_span(seeds)} seed{'' if seeds[-1] == 1 else 's'}")
-    if wanted is not None and steps[0] < wanted.steps:
-        short.append(f"{_span(steps)} of {wanted.steps:,} steps")
-    return f"{title} — {', '.join(short)}" if short else title
+    seeds = _span("seed", [len(group) for group in groups.values()], wanted and wanted.seeds)
+    steps = _span("step", [group[0].steps for group in groups.values()], wanted and wanted.steps)
+    missing = wanted is not None and not ratios.keys() >= {*wanted.ratios}
+    alone = f"{', '.join(ratios)} alone, " if missing else ""
+    return f"{title} — {alone}{seeds}, {steps}"
 
 
-def _span(numbers: list[int]) -> str:
-    first, last = f"{numbers[0]:,}", f"{numbers[-1]:,}"
-    return first if first == last else f"{first} to {last}"
+def _span(what: str, counts: list[int], wanted: int | None) -> str:
+    """The lowest count and the highest, and the one wanted if that is more than the lowest."""
+    low, high = min(counts), max(counts)
+    said = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    if wanted is not None and low < wanted:
+        said, high = f"{said} of {wanted:,}", wanted
+    return f"{said} {what}{'' if high == 1 else 's'}"
 
 
 def findings(rows: Sequence[Row]) -> list[str]:
