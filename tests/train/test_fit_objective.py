@@ -62,11 +62,16 @@ def test_the_top_of_the_list_is_the_metrics_range():
     assert train(**{**given, "metric": "tpr_at_fpr@0.2"}).loss.max_fpr == 0.1
 
 
-def test_adamw_moves_them_ten_times_as_far():
-    result = train(method="adamw", objective="auc", steps=1, lr=1e-4)
-    start = train(method="adamw", objective="auc", steps=1, lr=1e-12).loss
-    moved = [(getattr(result.loss, k) - getattr(start, k)).abs().item() for k in ("a", "alpha")]
-    np.testing.assert_allclose(moved, 1e-3, rtol=1e-3)
+@pytest.mark.parametrize(("limit", "moves"), [(None, 1e-3), (-1.0, 1e-4)])
+def test_adamw_moves_them_ten_times_as_far_unless_alpha_begins_at_its_limit(limit, moves):
+    given = {"method": "adamw", "objective": "auc", "loss_options": {"alpha_min": limit}}
+    result, start = (train(**given, steps=1, lr=lr).loss for lr in (1e-4, 1e-12))
+    moved = [(getattr(result, k) - getattr(start, k)).abs().item() for k in ("a", "b", "alpha")]
+    np.testing.assert_allclose(moved, moves, rtol=1e-3)
+    scores = train(steps=1, method="sgd", lr=1e-12).model(X).sigmoid().flatten()
+    best = scores[Y == 0].mean() - scores[Y == 1].mean()
+    assert start.alpha.item() == pytest.approx(best.item() if limit is None else limit, abs=0.02)
+    assert start.a.item() == pytest.approx(scores[Y == 1].mean().item(), abs=0.02)
 
 
 def test_several_classes():

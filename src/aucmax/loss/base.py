@@ -235,7 +235,7 @@ class SaddleLoss(Loss, ExactState):
         margin: by how much positives should outrank negatives.
         link: what makes h of the scores.
         normalize: whether the objective is divided by the classes' shares.
-        alpha_min: a lower limit for alpha.
+        alpha_min: a lower limit for alpha, at which it begins.
         debug: whether to check values on accelerators too.
     """
 
@@ -260,7 +260,7 @@ class SaddleLoss(Loss, ExactState):
         self.debug = bool(debug)
         self.a = nn.Parameter(torch.zeros(shape))
         self.b = nn.Parameter(torch.zeros(shape))
-        self.alpha = nn.Parameter(torch.zeros(shape))
+        self.alpha = nn.Parameter(torch.full(shape, self.alpha_min or 0.0))
 
     def _linked(self, scores: Tensor) -> Tensor:
         """h, in single precision or better."""

@@ -51,7 +51,7 @@ class GroupedAUCLoss(SaddleLoss):
             (0, 1); the classes are weighed back to the data's share.
         margin: m, by how much positives should outrank negatives of their group.
         link: "sigmoid", h in [0, 1], or "identity", the raw scores.
-        alpha_min: a lower limit for alpha; see :class:`AUCLoss`.
+        alpha_min: as for :class:`AUCLoss`.
         sparse: give a, b and alpha sparse gradients, of the groups in the batch alone. For
             :class:`PPDSG` without momentum, which then touches no other group in a step (its
             ``catch_up`` does, before you read a and b), and for torch's SGD and Adagrad. Slower

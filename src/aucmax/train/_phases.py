@@ -120,8 +120,10 @@ def _make_loss(options: Options, known: Known) -> nn.Module:
 def _make_optimizer(options: Options, loss: nn.Module, lr: float) -> Optimizer:
     how, model = options.how, options.model
     groups: Any = [{"params": [*model.parameters(), *loss.parameters()]}]
-    if saddle_part(loss):
-        groups = minmax_groups(model, loss, saddle_lr=how.saddle_lr)
+    if saddle := saddle_part(loss):
+        # An alpha that begins at its limit is to leave it slowly, as the model learns to rank.
+        saddle_lr = how.saddle_lr if saddle.alpha_min is None else 1.0
+        groups = minmax_groups(model, loss, saddle_lr=saddle_lr)
     captured = options.where.type == "cuda" and options.cuda_graph is not False
     arguments = {**how.options(options.seed, captured), **(options.optimizer_options or {})}
     make: Any = how.optimizer

@@ -57,7 +57,8 @@ class FreshSamples:
         """Set a, b and alpha to their best for the model that the phase begins with.
 
         From zero they would pull every score to zero first, where a sigmoid has hardly a slope:
-        large steps then never come back. Batch norm knows nothing of an ``untrained`` model.
+        large steps then never come back. An alpha with a lower limit begins there, whatever is
+        best. Batch norm knows nothing of an ``untrained`` model.
         """
         if phase.saddle is None or self.options.loss is not None:
             return
@@ -100,7 +101,8 @@ class FreshSamples:
             try:
                 if primal:
                     phase.saddle.reset_primal(*scored)
-                phase.saddle.reset_dual(*scored)
+                if not primal or phase.saddle.alpha_min is None:
+                    phase.saddle.reset_dual(*scored)
                 return
             except NotFiniteError as error:
                 raise self._diverged(str(error), drawn) from None
