@@ -29,6 +29,7 @@ and of everything, with the comparison of tables in ``benchmarks/results``,
     docs/results/summary.svg             all differences in one figure
     docs/results/tables-short.txt        how far AUCClassifier is ahead of each peer
     docs/results/in-short.txt            a sentence on each question
+    docs/results/costs.rst               how many trainings there were, and their hours
     README.md                            the same, between two marks
 
 Nothing in them is written by hand. ``--check`` fails if they are not what the JSON gives.
@@ -43,6 +44,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import costs
 import summary
 import tuning
 
@@ -192,6 +194,8 @@ def publish_all(docs: Path, settings: Path, readme: Path) -> None:
     (docs / "verdicts.rst").write_text(claims_page.page(all_runs, _rate()), encoding="utf-8")
     found = summary.Summary([*regimes.values()], all_runs, _rate())
     found.write(docs)
+    studied = [STUDY / found.planned.regime.name for found in regimes.values()]
+    (docs / "costs.rst").write_text(costs.page(folders, studied), encoding="utf-8")
     readme.write_text(found.in_readme(README.read_text(encoding="utf-8")), encoding="utf-8")
     text = (HERE / "results.rst").read_text(encoding="utf-8")
     for mark, names in (("PAPER", results), ("STUDY", regimes)):

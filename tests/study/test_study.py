@@ -239,6 +239,7 @@ def quick(monkeypatch):
         monkeypatch.setitem(plan()["models"]["mlp"], name, value)
     lines = {name: plan()["lines"]["network"][name] for name in ("ce", "pairwise")}
     monkeypatch.setitem(plan()["lines"], "network", lines)
+    monkeypatch.delitem(plan()["regimes"]["clean"], "lines")
     monkeypatch.setitem(plan(), "seeds", 2)
 
 
@@ -300,7 +301,7 @@ def made_up(run):
 
 
 def test_what_is_not_whole_is_not_compared(tmp_path):
-    regime = replace(find_regime("clean").objectives, datasets=("haberman",))
+    regime = replace(find_regime("clean").planned, datasets=("haberman",))
     write_records(tmp_path, regime, made_up)
     assert len(Results(regime, tmp_path).values) == 1
     path = tmp_path / "haberman.jsonl"
@@ -486,13 +487,13 @@ def test_lines_beside_count_neither_as_ours_nor_as_theirs(tmp_path):
     write_records(tmp_path, regime, value)
     found = RegimeResults.read("clean", tmp_path)
     assert found.planned.comparisons() == before.planned.comparisons()
-    assert found.later is None
     shown = [
         (x.line, x.other, x.is_best, round(x.difference.mean, 9), x.ahead, x.datasets, x.diverged)
         for x in found.whole.besides()
     ]
     assert shown == [
         ("libauc", "auc", False, 0.02, 2, 2, 0),
+        ("libauc", "auc-margin", False, 0.02, 2, 2, 0),
         ("libauc", "auc-ce", False, -0.03, 0, 2, 0),
         ("auto", "auc-ce", True, 0.05, 2, 2, 0),
     ]

@@ -10,10 +10,12 @@ from typing import NamedTuple
 from scipy import stats
 
 LEVEL = 0.95
+FEWEST = 6
+"""With fewer differences Wilcoxon's p cannot be below 0.05, whatever they are."""
 
 
 class Difference(NamedTuple):
-    """A mean difference, its interval, and the p-value of there being none."""
+    """A mean difference, its interval, and the p-value of there being none; nan is not known."""
 
     mean: float
     low: float
@@ -34,14 +36,19 @@ def reached(x: Difference, least: float) -> str:
 
 
 def over_datasets(differences: Sequence[float]) -> Difference:
-    """Their mean, its t interval, and Wilcoxon's signed-rank test; nan counts nothing."""
+    """Their mean, its t interval, and of six or more Wilcoxon's signed-rank test.
+
+    Those that are nan count nothing.
+    """
     differences = [x for x in differences if not math.isnan(x)]
     mean = mean_of(differences)
     if len(differences) < 2:
         return Difference(mean, math.nan, math.nan, math.nan)
     error = statistics.stdev(differences) / math.sqrt(len(differences))
     half = error * float(stats.t.ppf((1 + LEVEL) / 2, len(differences) - 1))
-    p = float(stats.wilcoxon(differences).pvalue) if any(differences) else 1.0
+    p = math.nan
+    if len(differences) >= FEWEST:
+        p = float(stats.wilcoxon(differences).pvalue) if any(differences) else 1.0
     return Difference(mean, mean - half, mean + half, p)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from aucmax.paper.text_tables import rst_text
 from aucmax.report.drawing import svg
 from aucmax.report.words import capitalized, listed, p_text, plural, signed
-from aucmax.study.differences import Difference
+from aucmax.study.differences import FEWEST, Difference
 from aucmax.study.forest import forest
 from aucmax.study.settings import Setting, find_regime, made, plan
 from aucmax.study.summary import (
@@ -204,10 +204,12 @@ def _condition(results: Results, setting: Setting) -> str:
 
 def difference_text(x: Difference) -> str:
     """With its interval and p-value, if there are."""
-    if math.isnan(x.p):
+    if math.isnan(x.low):
         return signed(x.mean, 4)
-    p = p_text(x.p) if x.p < 0.001 else f"= {p_text(x.p)}"
-    return f"{signed(x.mean, 4)} ({signed(x.low, 4)} to {signed(x.high, 4)}; p {p})"
+    test = ""
+    if not math.isnan(x.p):
+        test = f"; p {p_text(x.p)}" if x.p < 0.001 else f"; p = {p_text(x.p)}"
+    return f"{signed(x.mean, 4)} ({signed(x.low, 4)} to {signed(x.high, 4)}{test})"
 
 
 def title_of(results: Results) -> str:
@@ -267,8 +269,8 @@ data sets are for choosing: what is best there, on test rows too, is tested on t
 
 Intervals and tests over seeds are those for splits of the same rows (Nadeau and Bengio, 2003).
 "Ahead" and "behind" are corrected for the number of settings (Holm), which asks much of
-{regime.seeds} seeds: "level" is no proof of equality. Over data sets they are t intervals and
-Wilcoxon's test. {_diverged(results)}
+{regime.seeds} seeds: "level" is no proof of equality. Over data sets they are t intervals and,
+where these are {FEWEST} or more, Wilcoxon's test. {_diverged(results)}
 {len(whole.records):,} runs and {whole.trials:,} trials, with torch
 {versions}, commit {commits}{_cost(whole)}.
 

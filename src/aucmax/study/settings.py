@@ -16,7 +16,7 @@ from aucmax import checks
 
 UNIMPORTANT = ("title", "grid", "ranks", "added", "beside")
 """What the file says of a line that no run depends on."""
-OF_LOSS = ("link", "q", "focus", "surrogate", "scale")
+OF_LOSS = ("link", "alpha_min", "q", "focus", "surrogate", "scale")
 """What it says of a line that is an option of the loss."""
 PLAN = Path(__file__).parent / "study.toml"
 
@@ -65,6 +65,9 @@ class Regime:
     Attributes:
         name: such as "noise".
         title: such as "Wrong labels".
+        short: the same in few words, as a user would say it of data.
+        note: what a user should know of the comparison.
+        instead: what a user should type where nothing of it helps; "" for cross-entropy.
         metric: that models are chosen and compared by, a name that ``fit`` takes.
         goal: by how much ranking objectives are to be ahead, a line in the figure.
         aims: what was hoped for, as the file says it.
@@ -78,6 +81,9 @@ class Regime:
 
     name: str
     title: str
+    short: str
+    note: str
+    instead: str
     metric: str
     goal: float
     aims: Sequence[Mapping[str, Any]]
@@ -190,6 +196,9 @@ def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
     return Regime(
         name,
         own["title"],
+        own["short"],
+        own["note"],
+        own.get("instead", ""),
         own["metric"],
         own["goal"],
         own["aims"],
