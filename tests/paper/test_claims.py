@@ -8,12 +8,14 @@ from scipy import stats
 
 from aucmax.paper import claims, claims_page
 from aucmax.paper.claims import (
+    AS_JUDGED,
     BASELINES,
     CLAIMS,
     HOLDS,
     IN_PART,
     NOT_HERE,
     NOT_MEASURED,
+    OTHERWISE,
     PPD,
     VERDICTS,
     Comparison,
@@ -144,7 +146,7 @@ def test_seeds_are_paired_and_the_iterate_shown_is_compared():
     assert (found.line, found.rival, found.seeds, found.steps) == ("PPD-SG", "SGD", 4, 400)
     assert (found.protocol, found.dataset, found.ratio) == ("paper", "cifar10", "91/9")
     assert found.difference().mean == pytest.approx(0.07)
-    row = cells_of(claims_page.page(runs, None), 2)[1]
+    row = cells_of(claims_page.page(runs, None), -1)[1]
     assert row[6] == "2 of 4"  # the page tells what is missing
 
 
@@ -292,6 +294,32 @@ def test_variants_of_auc_methods_count_under_the_strong_protocol_alone(claim, pr
     assert (found.line, found.rival) == (line, "SGD-STAGED")
     on_balanced = [make_run(x, auc, protocol=protocol, ratio="50/50") for x, auc in aucs.items()]
     assert only(SGD_WINS_BALANCED.compare(on_balanced)).rival == line
+
+
+@pytest.mark.parametrize(
+    ("choice", "gain"), [*zip((AS_JUDGED, *OTHERWISE), (-0.1, 0.04, 0.05, 0.08), strict=True)]
+)
+def test_other_choices_take_the_weights_kept_and_variants(choice, gain):
+    ends_and_kept = {"ppd-sg": (0.7, 0.89), "ppd-sg-normalized": (0.85, 0.93), "sgd": (0.8, 0.85)}
+    runs = [
+        make_run(line, end, seed, result=Reached({"average": end, "last": end}, kept_weights(kept)))
+        for line, (end, kept) in ends_and_kept.items()
+        for seed in range(2)
+    ]
+    (found,) = AUC_WINS.compare(runs, choice)
+    assert found.difference().mean == pytest.approx(gain)
+    (other,) = PRETRAINING.compare(pretrained := make_pretrained(), choice)
+    assert other.difference().mean == pytest.approx(0.0 if choice.kept else 0.01)
+    table = claims_page.page([*runs, *pretrained], None).split("Judged otherwise")[1]
+    assert "no change" in table.split("Setting by setting")[0]
+
+
+def kept_weights(auc):
+    return Chosen(300, "average", auc, auc)
+
+
+def make_pretrained():
+    return make_pairs("ppd-sg-pretrained", "ppd-sg", [0.01, 0.01], experiment="figure2")
 
 
 def test_a_claim_that_names_both_lines_has_these_under_either_protocol():
@@ -522,7 +550,7 @@ def test_the_page_has_a_row_per_claim_and_what_it_rests_on():
     assert unmeasured == ["3", "4", "5", "8"]
     assert rows[-1][3].startswith("| **holds**\n       | slope −1.04")
     assert rows[-1][4] == "–"
-    heads, *rows = cells_of(page, 2)
+    heads, *rows = cells_of(page, -1)
     where = ["1", "CIFAR-10", "91/9", "400"]
     lines = "| PPD-SG\n       | minus SGD"
     assert [row[:8] for row in rows if row[0] == "1"] == [

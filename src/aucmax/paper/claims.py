@@ -44,8 +44,31 @@ RATE_OF_LAST_PGA = "PGA, last stage average"
 STEEP_ENOUGH = -0.9
 """1/epsilon is a slope of -1, which logarithms flatten."""
 
+
+class Choice(NamedTuple):
+    """What is compared of the lines, and which of them.
+
+    Attributes:
+        title: as the head of a table's column.
+        kept: whether the weights count that validation kept of a run, not those at its end.
+        variants: whether variants of AUC methods count under the paper's protocol, too.
+    """
+
+    title: str
+    kept: bool = False
+    variants: bool = False
+
+
+AS_JUDGED = Choice("As judged")
+OTHERWISE = (
+    Choice("Weights that validation kept", kept=True),
+    Choice("Variants count", variants=True),
+    Choice("Both", kept=True, variants=True),
+)
+"""Choices that could have been made for the verdicts, too."""
+
 Needs = Literal["some", "most", "all"]
-LinePairs = Callable[[Sequence[Row]], list[tuple[Row, Row]]]
+LinePairs = Callable[[Sequence[Row], Choice], list[tuple[Row, Row]]]
 Gain = Callable[[RunResult, RunResult], float]
 
 
@@ -141,16 +164,17 @@ class Claim:
             and (not self.timed or (run.at_once == 1 and not math.isnan(run.seconds_per_step)))
         )
 
-    def compare(self, runs: Iterable[RunResult]) -> list[Comparison]:
+    def compare(self, runs: Iterable[RunResult], choice: Choice = AS_JUDGED) -> list[Comparison]:
         """Its two lines in each setting that has both, in the order in which they are shown."""
         runs = [run for run in runs if self.is_about(run)]
         by_figure = ([run for run in runs if run.experiment == figure] for figure in self.figures)
-        return [comparison for some in by_figure if some for comparison in self._compare(some)]
+        return [x for some in by_figure if some for x in self._compare(some, choice)]
 
-    def _compare(self, runs: Sequence[RunResult]) -> list[Comparison]:
+    def _compare(self, runs: Sequence[RunResult], choice: Choice) -> list[Comparison]:
         groups = grouped(runs)
+        gain = kept_gain if choice.kept and self.gain is final_gain else self.gain
         found = []
-        for row, rival in self.lines(summarize(runs)):
+        for row, rival in self.lines(summarize(runs), choice):
             if row.steps != rival.steps:
                 raise ValueError(
                     f"steps must be the same for lines that are compared, found {row.steps:,} of "
@@ -159,7 +183,7 @@ class Claim:
             ones, others = (
                 {run.seed: run for run in groups[LineKey(*x.setting, x.line)]} for x in (row, rival)
             )
-            gains = {seed: self.gain(ones[seed], others[seed]) for seed in ones if seed in others}
+            gains = {seed: gain(ones[seed], others[seed]) for seed in ones if seed in others}
             known = {seed: gain for seed, gain in gains.items() if not math.isnan(gain)}
             names, seeds = (row.label, rival.label), len(ones.keys() | others.keys())
             found.append(Comparison(*row.setting, *names, known, seeds, row.steps))
@@ -279,8 +303,9 @@ def parse_rate(content: Mapping[str, Any], where: str) -> Rate:
 def _best_of(names: tuple[str, ...], rivals: tuple[str, ...]) -> LinePairs:
     """Of each side the line that validation prefers."""
 
-    def lines(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-        return contest([row for row in rows if _is_judged(row)], names, rivals)
+    def lines(rows: Sequence[Row], choice: Choice) -> list[tuple[Row, Row]]:
+        judged = [row for row in rows if choice.variants or _is_judged(row)]
+        return contest(judged, names, rivals, by="valid" if choice.kept else "final_valid")
 
     return lines
 
@@ -292,7 +317,7 @@ def _is_judged(row: Row) -> bool:
 
 
 def _two(line: str, rival: str) -> LinePairs:
-    def lines(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    def lines(rows: Sequence[Row], _: Choice) -> list[tuple[Row, Row]]:
         groups = ({row.line: row for row in group} for group in by_setting(rows))
         return [(group[line], group[rival]) for group in groups if {line, rival} <= group.keys()]
 
@@ -305,6 +330,13 @@ def _two(line: str, rival: str) -> LinePairs:
 def final_gain(run: RunResult, rival: RunResult) -> float:
     """Of the final test AUC, of the iterate that each line's curve shows."""
     one, other = (x.result.final[x.iterate] if x.result else math.nan for x in (run, rival))
+    return one - other
+
+
+def kept_gain(run: RunResult, rival: RunResult) -> float:
+    """Of the test AUC of the weights that validation data kept."""
+    kept = [x.result.chosen if x.result else None for x in (run, rival)]
+    one, other = (math.nan if x is None else x.test_auc for x in kept)
     return one - other
 
 
