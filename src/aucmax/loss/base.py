@@ -235,7 +235,7 @@ class SaddleLoss(Loss, ExactState):
         margin: by how much positives should outrank negatives.
         link: what makes h of the scores.
         normalize: whether the objective is divided by the classes' shares.
-        alpha_min: a lower limit for alpha, at which it begins.
+        alpha_min: a lower limit for alpha.
         debug: whether to check values on accelerators too.
     """
 
@@ -260,7 +260,7 @@ class SaddleLoss(Loss, ExactState):
         self.debug = bool(debug)
         self.a = nn.Parameter(torch.zeros(shape))
         self.b = nn.Parameter(torch.zeros(shape))
-        self.alpha = nn.Parameter(torch.full(shape, self.alpha_min or 0.0))
+        self.alpha = nn.Parameter(torch.zeros(shape))
 
     def _linked(self, scores: Tensor) -> Tensor:
         """h, in single precision or better."""
@@ -322,6 +322,29 @@ class SaddleLoss(Loss, ExactState):
         positive, negative = self._class_means(scores, target, weight)
         self.a.copy_(positive)
         self.b.copy_(negative)
+
+    @torch.no_grad()
+    def begin(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        group: Tensor | None = None,
+    ) -> None:
+        """Set a, b and alpha to where training is to begin: to their best for these scores.
+
+        With ``alpha_min`` alpha begins there, so that it presses little on the scores, or with
+        ``-margin`` not at all; and a and b begin in the middle between the means of both classes.
+        At these a model that ranks upside down by chance would learn to do so. :func:`aucmax.fit`
+        calls it.
+        """
+        self.reset_primal(scores, target, weight, group)
+        self.reset_dual(scores, target, weight, group)
+        if self.alpha_min is not None:
+            middle = (self.a + self.b) / 2
+            self.a.copy_(middle)
+            self.b.copy_(middle)
+            self.alpha.fill_(self.alpha_min)
 
     def extra_repr(self) -> str:
         """Show the options."""

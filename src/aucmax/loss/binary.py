@@ -49,9 +49,9 @@ class AUCLoss(SaddleLoss):
         link: "sigmoid", the paper's h in [0, 1], or "identity", the raw scores.
         normalize: whether to divide by p(1-p), which makes one learning rate serve every
             imbalance; False is the paper's F.
-        alpha_min: a lower limit for alpha, at which it begins. ``-margin`` gives the AUC-margin
-            objective, which does not push positives that outrank by more than the margin back,
-            and begins without any pressure on the scores: a sigmoid does not saturate early.
+        alpha_min: a lower limit for alpha, at which :meth:`begin` sets it. ``-margin`` gives the
+            AUC-margin objective, which does not push positives that outrank by more than the margin
+            back, and begins without pressure on the scores, so that a sigmoid does not saturate.
         debug: check values on accelerators too, at the price of a synchronization per call.
 
     Shape:
@@ -155,11 +155,11 @@ class AUCLoss(SaddleLoss):
 
     def _warn_of_idleness(self) -> None:
         """A mistake that no value shows: the optimizer was given the model's parameters alone."""
-        begun = {self.a: 0.0, self.b: 0.0, self.alpha: self.alpha_min or 0.0}
-        if all(x.grad is not None and not (x != start).any() for x, start in begun.items()):
+        own = (self.a, self.b, self.alpha)
+        if all(x.grad is not None and not x.any() for x in own):
             warnings.warn(
-                f"a, b and alpha of the loss are where they began after {IDLE} batches: the "
-                f"optimizer must have them too, as aucmax.minmax_groups(model, loss) gives them",
+                f"a, b and alpha of the loss are still zero after {IDLE} batches: the optimizer "
+                f"must have them too, as aucmax.minmax_groups(model, loss) gives them to it",
                 UserWarning,
                 stacklevel=7,
             )

@@ -54,11 +54,10 @@ class FreshSamples:
             self._set_saddle(phase, drawn)
 
     def begin_phase(self, phase: Phase, untrained: bool = False) -> None:
-        """Set a, b and alpha to their best for the model that the phase begins with.
+        """Let a, b and alpha begin by the model that the phase begins with.
 
         From zero they would pull every score to zero first, where a sigmoid has hardly a slope:
-        large steps then never come back. An alpha with a lower limit begins there, whatever is
-        best. Batch norm knows nothing of an ``untrained`` model.
+        large steps then never come back. Batch norm knows nothing of an ``untrained`` model.
         """
         if phase.saddle is None or self.options.loss is not None:
             return
@@ -68,7 +67,7 @@ class FreshSamples:
         drawn = self._draw(max(phase.stages[0].dual_samples, self.options.probe, 2))
         if untrained and self.judge.has_norms and drawn:
             self._estimate_norms(drawn)
-        self._set_saddle(phase, drawn, primal=True)
+        self._set_saddle(phase, drawn, begins=True)
 
     def _begin_stream(self, phase: Phase) -> None:
         """The same from one batch, which is trained on too; one that lacks a class sets nothing."""
@@ -79,7 +78,7 @@ class FreshSamples:
         if self.judge.has_norms:
             self._estimate_norms(drawn)
         with suppress(MissingClassError):
-            self._set_saddle(phase, drawn, primal=True, tries=1)
+            self._set_saddle(phase, drawn, begins=True, tries=1)
         self.source.put_back(drawn[0])
 
     def _estimate_norms(self, drawn: Drawn) -> None:
@@ -90,18 +89,21 @@ class FreshSamples:
             raise self._diverged("batch-norm statistics are not finite", drawn)
 
     def _set_saddle(
-        self, phase: Phase, drawn: Drawn, primal: bool = False, tries: int = TRIES
+        self, phase: Phase, drawn: Drawn, begins: bool = False, tries: int = TRIES
     ) -> None:
-        """Alpha in closed form from fresh samples, more of them if a class is missing."""
+        """Alpha in closed form from fresh samples, more of them if a class is missing.
+
+        Where a phase ``begins``, a and b too.
+        """
         if phase.saddle is None or not drawn:
             return
         scored = self.judge.score(self._batches(drawn))
         samples = len(scored.target)
         for attempt in range(tries):
             try:
-                if primal:
-                    phase.saddle.reset_primal(*scored)
-                if not primal or phase.saddle.alpha_min is None:
+                if begins:
+                    phase.saddle.begin(*scored)
+                else:
                     phase.saddle.reset_dual(*scored)
                 return
             except NotFiniteError as error:
