@@ -38,8 +38,10 @@ class Cost(NamedTuple):
     @classmethod
     def of(cls, seconds: float, hardware: str | None, at_once: int | None) -> Cost:
         """Of one training; ``at_once`` is how many shared a GPU, None if nobody knows."""
+        if hardware is None:
+            raise ValueError("hardware must be known of every training, found None")
         hours = seconds / 3600
-        if "CPU" in (hardware or ""):
+        if "CPU" in hardware:
             return cls(1, core=hours)
         return cls(1, shared=hours) if at_once is None else cls(1, gpu=hours / at_once)
 

@@ -29,8 +29,11 @@ and of everything, with the comparison of tables in ``benchmarks/results``,
     docs/results/summary.svg             all differences in one figure
     docs/results/tables-short.txt        how far AUCClassifier is ahead of each peer
     docs/results/in-short.txt            a sentence on each question
-    docs/results/costs.rst               how many trainings there were, and their hours
     README.md                            the same, between two marks
+
+and of the figures and the study together
+
+    docs/results/costs.rst               how many trainings there were, and their hours
 
 Nothing in them is written by hand. ``--check`` fails if they are not what the JSON gives.
 """

@@ -4,6 +4,10 @@ import importlib
 import json
 from pathlib import Path
 
+import pytest
+
+from aucmax.paper.folder import Folder
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -11,6 +15,20 @@ def test_the_results_on_the_site_are_those_of_the_runs(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "experiments")
     publish = importlib.import_module("publish")
     assert publish.differences() == [], "make results"
+
+
+def test_costs_are_by_what_a_training_shared_and_count_what_was_taken_over_once(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+    costs = importlib.import_module("costs")
+    assert costs.Cost.of(7200, "x86_64 CPU, 2 cores", at_once=2) == costs.Cost(1, core=2.0)
+    assert costs.Cost.of(7200, "NVIDIA H200", at_once=16) == costs.Cost(1, gpu=0.125)
+    assert costs.Cost.of(7200, "NVIDIA H200", at_once=None) == costs.Cost(1, shared=2.0)
+    with pytest.raises(ValueError, match="hardware must be known"):
+        costs.Cost.of(7200, None, at_once=1)
+    figures = [Folder(ROOT / "experiments" / "results" / f"figure{n}-digits") for n in (1, 2)]
+    alone, both = (costs._of_figures(x)["figure2-digits"] for x in (figures[1:], figures))
+    assert alone.trainings - both.trainings == 60  # of 84 runs, those of the lines of figure 1
+    assert alone.core > both.core > 0
 
 
 def test_the_page_of_tables_is_what_the_benchmark_found(monkeypatch):

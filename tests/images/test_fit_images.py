@@ -775,9 +775,12 @@ def test_a_dry_run_counts_what_is_known_of_each_label(table, several, tmp_path, 
     text = table.read_text(encoding="utf-8") + "".join(more)
     (tmp_path / "labels.csv").write_text(text, encoding="utf-8")
     columns = ["--images", table.parent, "--target", "bright", "red", "--size", "8"]
-    run("fit-images", tmp_path / "labels.csv", *columns, "--dry-run", "--quiet")
+    given = [tmp_path / "labels.csv", *columns, "--group", "patient"]
+    run("fit-images", *given, "--dry-run", "--quiet")
     said = capsys.readouterr().out
     assert said.startswith("92 pictures: ")
+    patients = pd.read_csv(tmp_path / "labels.csv").patient.value_counts()
+    assert f"{len(patients)} groups, none of them cut, of up to {patients.max()} pictures" in said
     assert f", {int((known.red == 1).sum()) + 2} 'red = 1', " in said
     assert "4 pictures show the same as another, 2 sets, 1 of them with labels that differ" in said
     assert "to be checked (0.png = " in said

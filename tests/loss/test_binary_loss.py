@@ -13,7 +13,15 @@ from reference.objective import batch_gradients, batch_loss, pairwise_risk, sigm
 from reference.prior import UnbiasedPrior
 from torch.func import functional_call
 
-from aucmax import AUCLoss, StreamingPrior, minmax_groups
+from aucmax import (
+    AUCLoss,
+    GroupedAUCLoss,
+    MulticlassAUCLoss,
+    MultilabelAUCLoss,
+    PartialAUCLoss,
+    StreamingPrior,
+    minmax_groups,
+)
 from aucmax.loss._cpu import BLOCK
 from aucmax.loss.objective import LINKS, saddle_objective, saddle_terms
 
@@ -638,6 +646,39 @@ def test_alpha_is_projected_at_each_forward_and_can_come_back():
     torch.optim.SGD([loss.alpha], lr=0.1, maximize=True).step()
     loss(scores, target)
     assert loss.alpha.item() == pytest.approx(-1.0 + 0.1 * d_alpha, rel=1e-12)
+
+
+LOSSES = {
+    "binary": lambda **more: AUCLoss(0.3, **more),
+    "partial": lambda **more: PartialAUCLoss(max_fpr=0.3, **more),
+    "multiclass": lambda **more: MulticlassAUCLoss([0.2, 0.3, 0.5], **more),
+    "multilabel": lambda **more: MultilabelAUCLoss([0.3, 0.3], **more),
+    "grouped": lambda **more: GroupedAUCLoss(torch.full((3,), 9.0), torch.full((3,), 11.0), **more),
+}
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize(("alpha_min", "begins_at"), [(-1.0, -1.0), (-3.0, -1.0), (-0.1, -0.1)])
+def test_every_saddle_begins_at_its_best_or_without_pressure(kind, alpha_min, begins_at):
+    random = torch.Generator().manual_seed(0)
+    columns = {"multiclass": 3, "multilabel": 2}.get(kind, 1)
+    scores = torch.randn(60, columns, generator=random).squeeze(1)
+    y = torch.randint(3 if kind == "multiclass" else 2, (60,), generator=random)
+    y = y if columns != 2 else torch.stack([y, 1 - y], 1).float()
+    weight = torch.rand(60, generator=random) + 0.1
+    group = {"group": torch.arange(60) % 3} if kind == "grouped" else {}
+    best, level = LOSSES[kind](), LOSSES[kind](alpha_min=alpha_min)
+    best.begin(scores, y, weight, **group)
+    wanted = LOSSES[kind]()
+    wanted.reset_primal(scores, y, weight, **group)
+    wanted.reset_dual(scores, y, weight, **group)
+    assert_same([*best.parameters()], [*wanted.parameters()])
+    level.begin(scores, y, weight, **group)
+    assert (level.alpha == begins_at).all()
+    assert_same([level.a, level.b], [(best.a + best.b) / 2] * 2)
+    level.begin(scores, y, weight, **group, trained=True)
+    assert_same([level.a, level.b], [best.a, best.b])
+    assert_same(level.alpha, best.alpha.clamp(min=alpha_min))
 
 
 def test_two_forwards_before_one_backward_with_alpha_min():

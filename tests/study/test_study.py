@@ -18,7 +18,7 @@ from aucmax.cli._reproduce import Regime as RegimeName
 from aucmax.models import mlp
 from aucmax.study import find_regime, regimes, run_study, write_report
 from aucmax.study.differences import holm, over_datasets, resampled
-from aucmax.study.page import RegimeResults, rst_page
+from aucmax.study.page import RegimeResults, difference_text, rst_page
 from aucmax.study.pictures import draw_sources, fit_arguments, make_pictures
 from aucmax.study.problems import Part, make_problem
 from aucmax.study.settings import plan
@@ -60,6 +60,17 @@ def test_every_table_is_for_choosing_or_for_confirming():
     for name in regimes():
         datasets = set(find_regime(name).datasets) - set(data["made"])
         assert datasets <= {*data["choosing"], *data["confirming"]}
+
+
+def test_every_regime_answers_one_question():
+    asked = [name for about in plan()["questions"] for name in about["regimes"]]
+    assert sorted(asked) == sorted(regimes())
+
+
+@pytest.mark.parametrize("name", regimes())
+def test_of_a_regime_with_additions_it_is_said_what_was_tried(name):
+    regime = find_regime(name)
+    assert bool(regime.tried) == (regime.planned.lines != regime.objectives.lines)
 
 
 def test_the_command_knows_all_regimes():
@@ -469,16 +480,39 @@ def test_what_was_added_is_kept_apart(tmp_path):
     planned, added = page.split("Added when this was known")
     assert "after cross-entropy" not in planned
     assert "after cross-entropy" in added
+    assert '"AUC margin, sigmoid": of six ways to begin it was chosen on' in added
     assert [x.added for x in answers(found)] == [False, True]
-    assert "find_regime" not in when_page([found])
+    best = {"auc-margin": 0.95}
+    write_records(tmp_path, regime, lambda run: best.get(run.line) or made_up(run))
+    page = when_page([RegimeResults.read("noise", tmp_path)])
+    assert '5 data sets. "AUC margin, sigmoid": of six ways to begin it was chosen on' in page
+    write_records(tmp_path, regime, lambda run: 0.7 if run.line in later else made_up(run))
+    found = RegimeResults.read("noise", tmp_path)
+    assert found.later_recommendations() != []
+    assert [x.added for x in answers(found)] == [False]  # they change nothing
+
+
+def test_where_an_aim_is_refuted_it_is_said_what_was_tried(tmp_path):
+    def page_of(name, value_of):
+        write_records(tmp_path / name, find_regime(name).planned, value_of)
+        return rst_page(RegimeResults.read(name, tmp_path / name), f"study-{name}")
+
+    tried = find_regime("noise").tried
+    for gain, times in ((0.01, 0), (-0.05, 1)):
+        page = page_of("noise", lambda run, gain=gain: 0.8 + gain * (run.line == "auc"))
+        assert page.count(tried) == times
+    page = page_of("groups", lambda run: 0.8)
+    assert "Refuted: 0.01" in page
+    assert "What is refuted was left as it is." in page
 
 
 def test_lines_beside_count_neither_as_ours_nor_as_theirs(tmp_path):
-    regime = replace(find_regime("clean"), datasets=("haberman", "phoneme"))
+    better = {"haberman": 0.03, "phoneme": 0.01, "w8a": 0.03, "mammography": 0.04}
+    regime = replace(find_regime("clean"), datasets=tuple(better))
 
     def value(run):
-        better = 0.01 if run.setting.dataset == "phoneme" else 0.03
-        return {"libauc": 0.8 + better, "auto": 0.9, "auc-ce": 0.85}.get(run.line, 0.8)
+        libauc = 0.8 + better[run.setting.dataset]
+        return {"libauc": libauc, "auto": 0.9, "auc-ce": 0.85}.get(run.line, 0.8)
 
     write_records(tmp_path, regime.objectives, value)
     before = RegimeResults.read("clean", tmp_path)
@@ -492,14 +526,15 @@ def test_lines_beside_count_neither_as_ours_nor_as_theirs(tmp_path):
         for x in found.whole.besides()
     ]
     assert shown == [
-        ("libauc", "auc", False, 0.02, 2, 2, 0),
-        ("libauc", "auc-margin", False, 0.02, 2, 2, 0),
-        ("libauc", "auc-ce", False, -0.03, 0, 2, 0),
-        ("auto", "auc-ce", True, 0.05, 2, 2, 0),
+        ("libauc", "auc", False, 0.0275, 4, 4, 0),
+        ("libauc", "auc-margin", False, 0.0275, 4, 4, 0),
+        ("libauc", "auc-ce", False, -0.0225, 0, 4, 0),
+        ("auto", "auc-ce", True, 0.05, 4, 4, 0),
     ]
     page = rst_page(found, "study-clean")
     assert '"LibAUC: AUCM with PESG" minus "AUC saddle, sigmoid", two hidden' in page
     assert 'minus "AUC saddle + cross-entropy", the best line of all, two hidden' in page
+    assert page.count("+0.0350 (−0.0285 to +0.0985) on those for confirming alone") == 1
     assert "LibAUC" not in rst_page(before, "study-clean")
     assert 'Clean labels, the whole AUC: "LibAUC: AUCM' in when_page([found])
     assert "LibAUC" not in when_page([before])
@@ -652,6 +687,18 @@ def test_splits_of_the_same_rows_without_overlap_are_the_plain_t_test():
     interval = plain.confidence_interval(0.95)
     assert found == pytest.approx((np.mean(x), interval.low, interval.high, plain.pvalue))
     assert resampled(x, ratio=3 / 7).p > found.p
+
+
+def test_of_five_differences_wilcoxons_p_cannot_be_small_and_is_left_out():
+    differences = [0.01, 0.02, 0.03, 0.04, 0.05]
+    found = over_datasets(differences)
+    assert math.isnan(found.p)
+    assert stats.wilcoxon(differences).pvalue > 0.05
+    assert difference_text(found) == "+0.0300 (+0.0104 to +0.0496)"
+    found = over_datasets([*differences, 0.06])
+    assert found.p == stats.wilcoxon([*differences, 0.06]).pvalue < 0.05
+    assert difference_text(found).endswith("; p = 0.031)")
+    assert difference_text(over_datasets([0.01])) == "+0.0100"
 
 
 def test_intervals_over_data_sets_are_those_of_t_and_p_is_wilcoxons():

@@ -74,6 +74,27 @@ def test_adamw_moves_them_ten_times_as_far_unless_alpha_begins_at_its_limit(limi
     assert [x.item() for x in (start.a, start.b, start.alpha)] == pytest.approx(best, abs=0.02)
 
 
+@pytest.mark.parametrize("alpha_min", [-1.0, -2.0])
+def test_with_a_limit_alpha_begins_where_it_does_not_turn_the_ranking_round(alpha_min):
+    result = train(method="adamw", objective="auc", loss_options={"alpha_min": alpha_min}, lr=0.05)
+    assert result.auc > 0.8
+
+
+def test_after_pretraining_alpha_begins_at_its_best():
+    given = {"method": "adamw", "objective": "auc", "loss_options": {"alpha_min": -1.0}}
+    result = train(**given, pretrain=30, pretrain_lr=1.0, steps=1, eval_every=1, lr=1e-4)
+    first, last = result.history[-2:]
+    assert (first["phase"], last["phase"]) == ("pretrain", "adamw")
+    assert last["alpha"] == pytest.approx(last["b"] - last["a"], abs=0.01)
+    assert last["alpha"] > -0.9
+
+
+def test_of_a_loss_of_ones_own_nothing_is_set():
+    loss = AUCLoss(0.2, alpha_min=-1.0)
+    train(method="adamw", loss=loss, steps=1, lr=1e-4)
+    assert loss.alpha.item() == pytest.approx(1e-3, rel=1e-3)  # ten times as far as the model
+
+
 def test_several_classes():
     target = torch.arange(400) % 3
     result = train(nn.Linear(4, 3), target, method="adamw", objective="auc+ce")

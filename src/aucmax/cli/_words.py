@@ -228,6 +228,9 @@ def pictures_in_words(preview: PicturePreview) -> str:
     if (more := len(preview.sizes) - MOST_SIZES) > 0:
         some.append(f"and {more:,} more")
     lines.append(f"pixels, wide and high: {', '.join(some)}")
+    if preview.groups:
+        count, most = len(preview.groups), max(preview.groups.values())
+        lines.append(f"{count:,} groups, none of them cut, of up to {most:,} pictures")
     return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
 
 

@@ -194,6 +194,7 @@ class Preview(NamedTuple):
             how many have each value of each.
         test: the same of those given to judge by; none if a share is kept apart.
         sizes: how many pictures are so wide and high, the most frequent first.
+        groups: how many pictures each group has, the largest first; none without groups.
         notes: what a person should know.
     """
 
@@ -201,6 +202,7 @@ class Preview(NamedTuple):
     labels: dict[str, int]
     test: dict[str, int]
     sizes: dict[tuple[int, int], int]
+    groups: dict[str, int]
     notes: tuple[str, ...]
 
 
@@ -257,7 +259,11 @@ def preview_images(
     counts = [has[part].sum(axis=0).tolist() for part in (~of_test, of_test)]
     labels, tested = (dict(zip(names, each, strict=True)) for each in counts)
     pictures, tested = (len(used), int(of_test.sum())), tested if judges else {}
-    return Preview(pictures, labels, tested, dict(sizes.most_common()), tuple(notes))
+    groups = Counter[str]()
+    if listed.group is not None:
+        groups.update(str(listed.group[k]) for k in used)
+    by_size, by_group = dict(sizes.most_common()), dict(groups.most_common())
+    return Preview(pictures, labels, tested, by_size, by_group, tuple(notes))
 
 
 def default_store(source: Path) -> Path:

@@ -330,21 +330,26 @@ class SaddleLoss(Loss, ExactState):
         target: Tensor,
         weight: Tensor | None = None,
         group: Tensor | None = None,
+        *,
+        trained: bool = False,
     ) -> None:
-        """Set a, b and alpha to where training is to begin: to their best for these scores.
+        """Set a, b and alpha to where training begins, as :func:`aucmax.fit` does.
 
-        With ``alpha_min`` alpha begins there, so that it presses little on the scores, or with
-        ``-margin`` not at all; and a and b begin in the middle between the means of both classes.
-        At these a model that ranks upside down by chance would learn to do so. :func:`aucmax.fit`
-        calls it.
+        That is to their best for these scores. But with ``alpha_min``, unless the model is
+        ``trained`` already, alpha begins at its limit, or at ``-margin`` if that is higher, where
+        it does not press on the scores; and a and b begin in the middle between the means of both
+        classes. At the means themselves a model that happens to rank upside down would learn to.
+
+        Raises:
+            ValueError: if the examples lack a class.
         """
         self.reset_primal(scores, target, weight, group)
         self.reset_dual(scores, target, weight, group)
-        if self.alpha_min is not None:
+        if self.alpha_min is not None and not trained:
             middle = (self.a + self.b) / 2
             self.a.copy_(middle)
             self.b.copy_(middle)
-            self.alpha.fill_(self.alpha_min)
+            self.alpha.fill_(max(self.alpha_min, -self.margin))
 
     def extra_repr(self) -> str:
         """Show the options."""

@@ -51,7 +51,7 @@ class AUCLoss(SaddleLoss):
             imbalance; False is the paper's F.
         alpha_min: a lower limit for alpha, at which :meth:`begin` sets it. ``-margin`` gives the
             AUC-margin objective, which does not push positives that outrank by more than the margin
-            back, and begins without pressure on the scores, so that a sigmoid does not saturate.
+            back, and begins without pressure on the scores, so that a sigmoid saturates later.
         debug: check values on accelerators too, at the price of a synchronization per call.
 
     Shape:

@@ -95,14 +95,14 @@ of seeds, counted for each data set, and how many settings have a mean above zer
 Judged otherwise
 ----------------
 
-Two things could have been judged otherwise. Both were worked out when the verdicts were known, and
-change none. Many curves have their peak early: who keeps the weights that validation data prefer,
-as :func:`aucmax.fit` does, has more than the end of a run. And the step size that suits the
+Two choices of ours could have been others; what follows was worked out when the verdicts were
+known, and these stay. Many curves have their peak early: who keeps the weights that validation data
+prefer, as :func:`aucmax.fit` does, has more than the end of a run. And the step size that suits the
 objective as printed depends on the imbalance: "PPD-SG, normalized", which divides it by p(1-p) as
 :class:`aucmax.AUCLoss` does by default, is a variant that the paper does not have. Under the strong
 protocol variants count anyway.
 
-{_otherwise_table(runs)}
+{_otherwise(runs)}
 
 Setting by setting
 ------------------
@@ -211,22 +211,30 @@ def _verdict_cell(judgement: Judgement) -> str:
     )
 
 
-def _otherwise_table(runs: Sequence[RunResult]) -> str:
+def _otherwise(runs: Sequence[RunResult]) -> str:
     """The claims on the AUC that is reached, as judged and with other choices."""
     choices = (AS_JUDGED, *OTHERWISE)
     lines = [["No.", "Protocol", *(choice.title for choice in choices)]]
+    others: dict[str, list[str]] = {protocol: [] for protocol in JUDGED}
     for index, claim in enumerate(CLAIMS, 1):
         compared = [claim.compare(runs, x) for x in choices] if claim.gain is final_gain else []
         for protocol in JUDGED:
             own = [_under(protocol, x) for x in compared]
-            cells = [_verdict_cell(judge(x, claim.needs)) for x in own]
             if any(own):
-                cells[1:] = [
-                    "no change" if x == y else z
-                    for x, y, z in zip(own[1:], [own[0], own[0], own[1]], cells[1:], strict=True)
-                ]
-                lines.append([str(index), protocol, *cells])
-    return _list_table(lines, (4, 8, 22, 22, 22, 22)) if len(lines) > 1 else "There are no runs."
+                judged, *rest = (judge(x, claim.needs) for x in own)
+                cells = ["as judged" if x == judged else _verdict_cell(x) for x in rest]
+                lines.append([str(index), protocol, _verdict_cell(judged), *cells])
+                if any(x.verdict != judged.verdict for x in rest):
+                    others[protocol].append(str(index))
+    if len(lines) == 1:
+        return "There are no runs yet."
+    said = [f"under the {protocol} protocol on {_claims(x)}" for protocol, x in others.items()]
+    table = _list_table(lines, (4, 8, 22, 22, 22, 22))
+    return f"Some choice would change the verdict {_listed(said)}.\n\n{table}"
+
+
+def _claims(numbers: Sequence[str]) -> str:
+    return f"claim{'s' if len(numbers) > 1 else ''} {_listed(numbers)}" if numbers else "none"
 
 
 def _theory_cells(rate: Rate | None) -> list[str]:

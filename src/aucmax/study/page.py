@@ -28,6 +28,7 @@ from aucmax.study.summary import (
 from aucmax.study.training import JUDGED
 from aucmax.train.metrics import find_metric
 
+LEFT = "What is refuted was left as it is."
 ADDED = "Added when this was known, the data sets that confirm among it:"
 BESIDE = """\
 Beside these, each compared with one of them, with as many trials, steps and seeds; "auto" trains
@@ -115,7 +116,15 @@ def later_sentences(found: RegimeResults) -> list[str]:
         return []
     known = {aim["title"] for aim in planned.regime.aims}
     said = [_hoped(x) for x in later.aims() if x.title not in known]
-    return said + [_recommended(later, x) for x in found.later_recommendations()]
+    said += [_recommended(later, x) for x in found.later_recommendations()]
+    every = [(model, line) for model, lines in later.regime.lines.items() for line in lines]
+    return said + [changed.strip() for x in every if (changed := change_of(later, *x))]
+
+
+def change_of(results: Results, model: str, line: str) -> str:
+    """What was changed of a line when its own results were known; nothing if nothing was."""
+    about = results.regime.lines[model][line]
+    return f' "{about["title"]}": {about["changed"]}' if "changed" in about else ""
 
 
 def beside_sentences(found: RegimeResults) -> list[str]:
@@ -128,11 +137,21 @@ def _beside(results: Results, x: Beside) -> str:
     line, other = (f'"{results.title(x.model, name)}"' for name in (x.line, x.other))
     best = ", the best line of all" if x.is_best else ""
     lost = f" Of it {plural(x.diverged, 'run')} diverged." if x.diverged else ""
+    alone = ""
+    if "added" in results.regime.lines[x.model][x.other]:  # which was tried on the others
+        alone = f", and {difference_text(x.confirming)} on those for confirming alone"
     return (
         f"{line} minus {other}{best}, {results.regime.models[x.model]['title']}, is "
         f"{difference_text(x.difference)}, and above zero on {x.ahead} of "
-        f"{plural(x.datasets, 'data set')}.{lost}{_changed(results) if x.line == 'auto' else ''}"
+        f"{plural(x.datasets, 'data set')}{alone}.{lost}"
+        f"{_changed(results) if x.line == 'auto' else ''}"
     )
+
+
+def _mending(found: RegimeResults) -> list[str]:
+    """What was tried where an aim was refuted; nothing if none was."""
+    is_refuted = any(x.verdict == "refuted" for x in found.planned.aims())
+    return [found.planned.regime.tried or LEFT] if is_refuted else []
 
 
 def _hoped(x: Aim) -> str:
@@ -231,6 +250,7 @@ def how_much(results: Results) -> str:
 def text_page(found: RegimeResults) -> str:
     """What a terminal shows."""
     said = sentences(found.planned) or ["No data set is done yet: the same command goes on."]
+    said += _mending(found)
     said += [ADDED, *added] if (added := later_sentences(found)) else []
     said += [BESIDE, *beside] if (beside := beside_sentences(found)) else []
     return "\n\n".join([title_of(found.planned), *said]) + "\n"
@@ -239,7 +259,7 @@ def text_page(found: RegimeResults) -> str:
 def rst_page(found: RegimeResults, name: str) -> str:
     """A page of the site, beside ``NAME.svg``."""
     results, regime, title = found.planned, found.planned.regime, title_of(found.planned)
-    said = list_items(sentences(results))
+    said = "\n\n".join([list_items(sentences(results)), *map(rst_text, _mending(found))])
     if added := later_sentences(found):
         said += f"\n\n{ADDED}\n\n{list_items(added)}"
     if beside := beside_sentences(found):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from aucmax import checks
 
-UNIMPORTANT = ("title", "grid", "ranks", "added", "beside")
+UNIMPORTANT = ("title", "grid", "ranks", "added", "changed", "beside")
 """What the file says of a line that no run depends on."""
 OF_LOSS = ("link", "alpha_min", "q", "focus", "surrogate", "scale")
 """What it says of a line that is an option of the loss."""
@@ -68,6 +68,7 @@ class Regime:
         short: the same in few words, as a user would say it of data.
         note: what a user should know of the comparison.
         instead: what a user should type where nothing of it helps; "" for cross-entropy.
+        tried: a sentence on what was tried where an aim is refuted; "" if nothing was.
         metric: that models are chosen and compared by, a name that ``fit`` takes.
         goal: by how much ranking objectives are to be ahead, a line in the figure.
         aims: what was hoped for, as the file says it.
@@ -84,6 +85,7 @@ class Regime:
     short: str
     note: str
     instead: str
+    tried: str
     metric: str
     goal: float
     aims: Sequence[Mapping[str, Any]]
@@ -199,6 +201,7 @@ def find_regime(name: str, datasets: Sequence[str] | None = None) -> Regime:
         own["short"],
         own["note"],
         own.get("instead", ""),
+        own.get("tried", ""),
         own["metric"],
         own["goal"],
         own["aims"],

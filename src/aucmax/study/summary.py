@@ -102,6 +102,7 @@ class Beside(NamedTuple):
         difference: the mean over data sets of the line minus the other.
         ahead: on how many data sets the line is.
         datasets: how many there are.
+        confirming: the mean over those that confirm.
         diverged: how many of the line's runs did; they make no pairs.
     """
 
@@ -112,6 +113,7 @@ class Beside(NamedTuple):
     difference: Difference
     ahead: int
     datasets: int
+    confirming: Difference
     diverged: int
 
 
@@ -369,7 +371,8 @@ class Results:
         diverged = sum(self.regime.seeds - len(self.values[setting][line].test) for setting in own)
         ahead = sum(x > 0 for x in gains.values())
         mean = over_datasets([*gains.values()])
-        return Beside(model, line, other, is_best, mean, ahead, len(gains), diverged)
+        confirming = over_datasets([gains[x] for x in gains if x in plan()["data"]["confirming"]])
+        return Beside(model, line, other, is_best, mean, ahead, len(gains), confirming, diverged)
 
     def _of_kind(self, model: str, lines: Iterable[str], ranks: bool) -> list[str]:
         return [line for line in lines if self.ranks(model, line) == ranks]

@@ -12,6 +12,7 @@ from aucmax.study.differences import Difference
 from aucmax.study.page import (
     RegimeResults,
     beside_sentences,
+    change_of,
     difference_text,
     how_much,
     list_items,
@@ -111,11 +112,11 @@ def when_page(regimes: Sequence[RegimeResults]) -> str:
     The last question, of those who have answered no to all others, has no number.
     """
     by_name = {found.planned.regime.name: found for found in regimes if answers(found)}
-    questions, parts = plan()["questions"], []
-    for number, about in enumerate(questions, 1):
+    questions, parts = plan()["questions"], list[str]()
+    for about in questions:
         if known := [by_name[name] for name in about["regimes"] if name in by_name]:
-            numbered = f"{number}. {about['question']}"
-            title = numbered if number < len(questions) else about["question"]
+            numbered = f"{len(parts) + 1}. {about['question']}"
+            title = about["question"] if about is questions[-1] else numbered
             parts.append("\n".join([title, "-" * len(title), "", *map(_evidence, known)]))
     head = HEAD.format(sentence=rst_text(in_a_sentence(regimes)))
     return "\n".join([head, *parts, _others(regimes), OTHERWISE])
@@ -166,6 +167,7 @@ def _evidence(found: RegimeResults) -> str:
         said.append(
             f'{capitalized(x.word)}{added}: {model}, "{ours}" minus "{theirs}" is '
             f"{difference_text(x.difference)} on {x.datasets} data sets."
+            f"{change_of(x.results, x.model, x.ours)}"
         )
     items, done = list_items(said), how_much(found.planned)
     part = f" So far {done} are done." if done else ""
@@ -186,11 +188,13 @@ def _code(found: RegimeResults) -> str:
         line = best.results.regime.lines[best.model][best.ours]
     elif regime.instead:
         return f"    {regime.instead}"
-    return "\n".join(f"    {text}" for text in code_of(line, regime.metric))
+    first = next(iter(regime.conditions.values()))
+    code = code_of(line, regime.metric, first.get("steps"))
+    return "\n".join(f"    {text}" for text in code)
 
 
-def code_of(line: Mapping[str, Any], metric: str) -> list[str]:
-    """What trains on a line, as the study did."""
+def code_of(line: Mapping[str, Any], metric: str, steps: int | None = None) -> list[str]:
+    """What trains on a line, as the study did; in so many steps, or those of the model."""
     if line["kind"] == "trees":
         return [
             f'model = lightgbm.train({{"objective": AUCObjective("{line["surrogate"]}")}}, rows)'
@@ -201,7 +205,7 @@ def code_of(line: Mapping[str, Any], metric: str) -> list[str]:
     train = "(x, y, None, group)" if metric == "grouped_auc" else "train"
     judged = "" if metric == "roc_auc" else f', metric="{metric}"'
     method, model = FITTED[line["kind"]]
-    steps = plan()["models"][model]["steps"]
+    steps = steps or plan()["models"][model]["steps"]
     return [
         f'aucmax.fit(model, {train}, valid, method="{method}", objective="{objective}"'
         f"{f', loss_options={given}' if given else ''}{judged}, steps={steps})"

@@ -121,8 +121,9 @@ def _make_optimizer(options: Options, loss: nn.Module, lr: float) -> Optimizer:
     how, model = options.how, options.model
     groups: Any = [{"params": [*model.parameters(), *loss.parameters()]}]
     if saddle := saddle_part(loss):
-        # An alpha that begins at its limit is to leave it slowly, as the model learns to rank.
-        saddle_lr = how.saddle_lr if saddle.alpha_min is None else 1.0
+        # Where alpha begins at its limit, it and a and b are to follow the model slowly.
+        begins_at_best = saddle.alpha_min is None or options.pretrain or options.loss is not None
+        saddle_lr = how.saddle_lr if begins_at_best else 1.0
         groups = minmax_groups(model, loss, saddle_lr=saddle_lr)
     captured = options.where.type == "cuda" and options.cuda_graph is not False
     arguments = {**how.options(options.seed, captured), **(options.optimizer_options or {})}

@@ -67,7 +67,7 @@ class FreshSamples:
         drawn = self._draw(max(phase.stages[0].dual_samples, self.options.probe, 2))
         if untrained and self.judge.has_norms and drawn:
             self._estimate_norms(drawn)
-        self._set_saddle(phase, drawn, begins=True)
+        self._set_saddle(phase, drawn, begins=True, trained=not untrained)
 
     def _begin_stream(self, phase: Phase) -> None:
         """The same from one batch, which is trained on too; one that lacks a class sets nothing."""
@@ -89,7 +89,12 @@ class FreshSamples:
             raise self._diverged("batch-norm statistics are not finite", drawn)
 
     def _set_saddle(
-        self, phase: Phase, drawn: Drawn, begins: bool = False, tries: int = TRIES
+        self,
+        phase: Phase,
+        drawn: Drawn,
+        begins: bool = False,
+        trained: bool = False,
+        tries: int = TRIES,
     ) -> None:
         """Alpha in closed form from fresh samples, more of them if a class is missing.
 
@@ -102,7 +107,7 @@ class FreshSamples:
         for attempt in range(tries):
             try:
                 if begins:
-                    phase.saddle.begin(*scored)
+                    phase.saddle.begin(*scored, trained=trained)
                 else:
                     phase.saddle.reset_dual(*scored)
                 return
