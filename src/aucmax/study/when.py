@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -40,10 +41,14 @@ when the first results were known.
 
 {sentence}
 
-.. include:: when-table.txt
-
 In what there is to type, ``train`` and ``valid`` are pairs of tensors (x, y), y of 0 and 1; the
 study also searched the step size, ``lr``, which you should, too.
+"""
+ALL = """\
+All answers
+-----------
+
+.. include:: when-table.txt
 """
 OTHERS = 'LibAUC\'s losses, and ``objective="auto"``'
 ABOUT_OTHERS = """\
@@ -119,7 +124,7 @@ def when_page(regimes: Sequence[RegimeResults]) -> str:
             title = about["question"] if about is questions[-1] else numbered
             parts.append("\n".join([title, "-" * len(title), "", *map(_evidence, known)]))
     head = HEAD.format(sentence=rst_text(in_a_sentence(regimes)))
-    return "\n".join([head, *parts, _others(regimes), OTHERWISE])
+    return "\n".join([head, *parts, ALL, _others(regimes), OTHERWISE])
 
 
 def _others(regimes: Sequence[RegimeResults]) -> str:
@@ -190,11 +195,11 @@ def _code(found: RegimeResults) -> str:
         return f"    {regime.instead}"
     first = next(iter(regime.conditions.values()))
     code = code_of(line, regime.metric, first.get("steps"))
-    return "\n".join(f"    {text}" for text in code)
+    return textwrap.indent("\n".join(code), "    ")
 
 
 def code_of(line: Mapping[str, Any], metric: str, steps: int | None = None) -> list[str]:
-    """What trains on a line, as the study did; in so many steps, or those of the model."""
+    """What trains on a line, as the study did; in so many steps in all, or those of the model."""
     if line["kind"] == "trees":
         return [
             f'model = lightgbm.train({{"objective": AUCObjective("{line["surrogate"]}")}}, rows)'
@@ -205,12 +210,14 @@ def code_of(line: Mapping[str, Any], metric: str, steps: int | None = None) -> l
     train = "(x, y, None, group)" if metric == "grouped_auc" else "train"
     judged = "" if metric == "roc_auc" else f', metric="{metric}"'
     method, model = FITTED[line["kind"]]
-    steps = steps or plan()["models"][model]["steps"]
-    return [
+    parts.append((line["objective"], loss_options(line)))
+    each = (steps or plan()["models"][model]["steps"]) // len(parts)
+    calls = (
         f'aucmax.fit(model, {train}, valid, method="{method}", objective="{objective}"'
-        f"{f', loss_options={given}' if given else ''}{judged}, steps={steps})"
-        for objective, given in [*parts, (line["objective"], loss_options(line))]
-    ]
+        f"{f', loss_options={given}' if given else ''}{judged}, steps={each})"
+        for objective, given in parts
+    )
+    return [textwrap.fill(x, 76, subsequent_indent=" " * len("aucmax.fit(")) for x in calls]
 
 
 def when_table(regimes: Sequence[RegimeResults]) -> str:
