@@ -12,7 +12,7 @@ from typing import NamedTuple
 from aucmax.paper.text_tables import rst_text
 from aucmax.report.drawing import svg
 from aucmax.report.words import capitalized, listed, p_text, plural, signed
-from aucmax.study.differences import FEWEST, Difference
+from aucmax.study.differences import FEWEST, Difference, reached
 from aucmax.study.forest import forest
 from aucmax.study.settings import Setting, find_regime, made, plan
 from aucmax.study.summary import (
@@ -29,10 +29,12 @@ from aucmax.study.training import JUDGED
 from aucmax.train.metrics import find_metric
 
 LEFT = "What is refuted was left as it is."
-ADDED = "Added when this was known, the data sets that confirm among it:"
+ADDED = """\
+What follows was added when all of that was known, on the data sets for confirming too, and so
+proves less:"""
 BESIDE = """\
-Beside these, each compared with one of them, with as many trials, steps and seeds; "auto" trains
-every objective that it tries for as many steps:"""
+Beside these, each compared with one of them, with as many trials, steps and seeds; "auto" has runs
+of its own here and trains every objective that it tries for as many steps:"""
 
 
 class RegimeResults(NamedTuple):
@@ -58,11 +60,13 @@ class RegimeResults(NamedTuple):
         return cls(planned, *more)
 
     def later_recommendations(self) -> list[Recommendation]:
-        """Of the models that have more lines than planned."""
+        """Of the models that were added, or of which more lines change what is compared."""
         if self.later is None:
             return []
-        before, now = self.planned.regime.lines, self.later.regime.lines
-        return [x for x in self.later.recommendations() if now[x.model] != before.get(x.model)]
+        known = {(x.model, x.ours, x.strongest) for x in self.planned.recommendations()}
+        return [
+            x for x in self.later.recommendations() if (x.model, x.ours, x.strongest) not in known
+        ]
 
 
 def write_report(regime: str, folder: Path) -> Path:
@@ -143,9 +147,16 @@ def _beside(results: Results, x: Beside) -> str:
     return (
         f"{line} minus {other}{best}, {results.regime.models[x.model]['title']}, is "
         f"{difference_text(x.difference)}, and above zero on {x.ahead} of "
-        f"{plural(x.datasets, 'data set')}{alone}.{lost}"
-        f"{_changed(results) if x.line == 'auto' else ''}"
+        f"{plural(x.datasets, 'data set')}{alone}.{lost}{change_of(results, x.model, x.other)}"
+        f"{_by_its_own_runs(results, x) if x.line == 'auto' else ''}"
     )
+
+
+def _by_its_own_runs(results: Results, x: Beside) -> str:
+    """Whether "auto" is as good as the best line, by the runs that it has."""
+    least = plan()["auto"]["least"]
+    verdict = reached(x.difference, least)
+    return f" Not more than {-least:.3f} behind: {verdict}.{_changed(results)}"
 
 
 def _mending(found: RegimeResults) -> list[str]:
@@ -201,12 +212,12 @@ def _auto(results: Results, x: Auto) -> str:
     beside = f", and {difference_text(x.from_ce)} from cross-entropy" if x.best != "ce" else ""
     times = [f'{count} times "{results.title(x.model, name)}"' for name, count in x.chosen.items()]
     return (
-        f"{capitalized(x.verdict)}: on average "
+        f"{capitalized(x.verdict)}, as far as the other lines' runs tell: on average "
         f'objective="auto" is not more than {-plan()["auto"]["least"]:.3f} behind the best line of '
-        f"all, {results.regime.models[x.model]['title']}. Worked out from these runs, in which "
-        f"every line has settings of its own, it is {difference_text(x.from_best)} from "
+        f"all, {results.regime.models[x.model]['title']}. If it chose among these runs, in which "
+        f"every line has settings of its own, it would be {difference_text(x.from_best)} from "
         f'"{results.title(x.model, x.best)}" over {plural(x.datasets, "data set")}{beside}. '
-        f"It chose {', '.join(times)}.{_changed(results)}"
+        f"It would choose {', '.join(times)}.{_changed(results)}"
     )
 
 
@@ -282,16 +293,17 @@ A setting is a data set with what was done to its rows and a model. Compared the
 {find_metric(regime.metric).label} on test rows{_share(results)}: that of the ranking objective
 that validation rows prefer, minus that of the likelihood that they prefer; focal loss and
 generalized cross-entropy count as likelihoods. Every objective had {_trials(results)} trials, with
-seed 0, the same validation rows and "{first}", whose settings serve all.
-There are {regime.seeds} seeds, each with a split of its own of
+seed 0 and the same validation rows, in the condition "{first}"; what was found serves all seeds and
+conditions. There are {regime.seeds} seeds, each with a split of its own of
 {split} Some
-data sets are for choosing: what is best there, on test rows too, is tested on the others.{left_out}
+data sets are for choosing: of either kind the line with the highest mean on their test rows is then
+compared on the others, those for confirming.{left_out}
 
 Intervals and tests over seeds are those for splits of the same rows (Nadeau and Bengio, 2003).
 "Ahead" and "behind" are corrected for the number of settings (Holm), which asks much of
 {regime.seeds} seeds: "level" is no proof of equality. Over data sets they are t intervals and,
 where these are {FEWEST} or more, Wilcoxon's test. {_diverged(results)}
-{len(whole.records):,} runs and {whole.trials:,} trials, with torch
+{len(whole.records):,} runs and {whole.trials:,} trials, some of which are runs too, with torch
 {versions}, commit {commits}{_cost(whole)}.
 
 .. figure:: {name}.svg
@@ -427,27 +439,18 @@ def _metric_table(results: Results) -> str:
 
 
 def _setting_table(results: Results) -> str:
-    rows = [
-        [
-            "Data set",
-            "Condition",
-            "Model",
-            "Ranking objective",
-            "Likelihood",
-            "Pairs",
-            "Difference",
-            "95 % interval",
-            "Verdict",
-        ]
-    ]
+    several = {"Condition": len(results.regime.conditions), "Model": len(results.regime.models)}
+    where = [name for name, count in several.items() if count > 1]
+    heads = ["Verdict", "Difference", "95 % interval", "Ranking objective", "Likelihood", "Pairs"]
+    rows = [["Data set", *where, *heads]]
     for x in results.comparisons():
         setting, d = x.setting, x.difference
         lines = (results.title(setting.model, line) for line in (x.ours, x.theirs))
         interval = f"{signed(d.low, 4)} to {signed(d.high, 4)}"
         model = str(results.regime.models[setting.model]["title"])
-        where = (setting.dataset, _condition(results, setting), model)
-        shown = [*where, *lines, str(x.seeds), signed(d.mean, 4), interval, x.verdict]
-        rows.append([text.replace("_", " ") for text in shown])
+        names = {"Condition": _condition(results, setting), "Model": model}
+        place = [setting.dataset.replace("_", " "), *(names[name] for name in where)]
+        rows.append([*place, x.verdict, signed(d.mean, 4), interval, *lines, str(x.seeds)])
     return list_table("Setting by setting", rows)
 
 

@@ -131,12 +131,7 @@ class Answer(NamedTuple):
 def answers(found: RegimeResults) -> list[Answer]:
     """One for each model, and one more if lines or the model were added and change it."""
     planned = [(found.planned, x, False) for x in found.planned.recommendations()]
-    known = {(x.model, x.ours, x.strongest) for _, x, _ in planned}
-    later = [
-        (found.later or found.planned, x, True)
-        for x in found.later_recommendations()
-        if (x.model, x.ours, x.strongest) not in known
-    ]
+    later = [(found.later or found.planned, x, True) for x in found.later_recommendations()]
     return [
         Answer(results, x.model, x.ours, x.strongest, x.from_strongest, x.datasets, added)
         for results, x, added in (*planned, *later)
@@ -257,7 +252,7 @@ def _values(name: str, values: Sequence[Any], momentum: Mapping[str, float]) -> 
     if name == "decay":
         each = [json.dumps({**momentum, "weight_decay": x}) for x in values]
         lines = "".join(f"\n        {x}," for x in each)
-        return f'"optimizer_options": [{lines}]'
+        return f'"optimizer_options": [{lines}\n    ]'
     return f'"{name}": {[None if x == "natural" else x for x in values]}'
 
 
