@@ -15,11 +15,12 @@ HEAD = """\
 What it cost
 ============
 
-Every training, those of a search for step sizes too, has its seconds in its file, with evaluations;
-these are their sums. On a CPU each had a core of its own. On a GPU many shared one: there each
-counts its seconds divided by how many these were. Of the study's pictures that is not written down:
-theirs count as if each had been alone, which is many times the GPU's own hours. What a figure has
-taken over from another counts once. Each page ends with the command that repeats it.
+These are sums of the seconds of all trainings, evaluations included, and those of every search for
+step sizes. What is a trial and a run too counts once, and so does what one figure took over from
+another. On a CPU each training had a core of its own. Trainings on a GPU shared it, and their
+seconds are divided by how many did. For the study's pictures that number was not kept: their hours
+are in a column of their own, undivided, which is many times those of the GPU. Each page ends with
+the command that repeats it.
 
 .. list-table::
    :header-rows: 1
@@ -59,7 +60,7 @@ class Cost(NamedTuple):
 def page(folders: Iterable[Folder], regimes: Iterable[Path]) -> str:
     """A row for each experiment, and one for all."""
     costs = {**_of_figures(folders), **{f"study-{path.name}": _of_regime(path) for path in regimes}}
-    rows = [["Results", "Trainings", "GPU hours", "Hours on a shared GPU", "CPU core hours"]]
+    rows = [["Results", "Trainings", "GPU hours", "undivided", "CPU core hours"]]
     rows += [[f":doc:`{name}`", *cost.shown()] for name, cost in costs.items()]
     rows += [["In all", *Cost.total(costs.values()).shown()]]
     items = ("   * - " + "\n     - ".join(row) for row in rows)

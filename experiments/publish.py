@@ -110,16 +110,15 @@ def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
 {title}
 {"=" * len(title)}
 
-{sentences.overview(rows)}
-
-{_made_with(runs)} `Every run with its settings <../{name}-page.html>`__ is on a page of its own.
-
-{findings}
+{sentences.overview(rows)}{_for_the_claims(runs)} Ratios are of positives to negatives: as in the
+paper, negatives are the rare class.{_shorter(runs)}
 
 .. figure:: {name}-summary.svg
    :alt: Final test AUC by ratio
 
    Final test AUC by ratio: mean over seeds, and bars from the lowest to the highest seed.
+
+{findings}
 
 .. figure:: {name}-step.svg
    :alt: Test AUC by iteration
@@ -132,10 +131,32 @@ def _page(name: str, title: str, runs: list[paper.RunResult]) -> str:
    {paper.caption_of_seconds(runs)}
 
 {_steps_alone(runs)}{paper.rst_table(rows)}
+{_made_with(runs)} `Every run with its settings <../{name}-page.html>`__ is on a page of its own.
+
 To repeat it::
 
     {command_of(runs).replace(chr(10), chr(10) + "    ")}
 """
+
+
+def _for_the_claims(runs: list[paper.RunResult]) -> str:
+    """Where to read on, if the paper's claims are judged by these runs."""
+    if not any(claim.is_about(run) for claim in claims.CLAIMS for run in runs):
+        return ""
+    return (
+        " What that means for the paper's claims, of which variants such as PPD-SG, normalized, "
+        "are no part, is on the page :doc:`verdicts`."
+    )
+
+
+def _shorter(runs: list[paper.RunResult]) -> str:
+    """Which lines have fewer steps than others, whose AUC is then that of a shorter training."""
+    most = max(run.steps for run in runs)
+    fewer = {run.label: run.steps for run in runs if run.steps < most}
+    return "".join(
+        f" {label} had {steps:,} steps, the others {most:,}: its AUC is that of a shorter training."
+        for label, steps in fewer.items()
+    )
 
 
 def _steps_alone(runs: list[paper.RunResult]) -> str:
@@ -150,7 +171,7 @@ def _steps_alone(runs: list[paper.RunResult]) -> str:
         for run in sorted(alone.values(), key=lambda run: run.seconds_per_step)
     ]
     return f"""\
-.. list-table:: A training step of each line, alone on the machine
+.. list-table:: A training step of each line, alone on the machine; one CUDA graph but for LibAUC
    :header-rows: 1
 
    * - Protocol
@@ -170,7 +191,7 @@ def _made_with(runs: list[paper.RunResult]) -> str:
         f"on {each(run.hardware for run in runs)} "
         f"with torch {each(run.versions['torch'] for run in runs)}, "
         f"commit {each(run.commit for run in runs)}, "
-        f"{each(run.date for run in runs)}."
+        f"{each(sorted({str(run.date) for run in runs}))}."
     )
 
 
@@ -201,8 +222,10 @@ def publish_all(docs: Path, settings: Path, readme: Path) -> None:
     (docs / "costs.rst").write_text(costs.page(folders, studied), encoding="utf-8")
     readme.write_text(found.in_readme(README.read_text(encoding="utf-8")), encoding="utf-8")
     text = (HERE / "results.rst").read_text(encoding="utf-8")
-    for mark, names in (("PAPER", results), ("STUDY", regimes)):
-        text = text.replace(f"   {mark}", "\n".join(f"   {name}" for name in names))
+    titles = {name: make_plan(x[0].experiment, x[0].dataset).title for name, x in results.items()}
+    figures = "\n".join(f"   {title} <{name}>" for name, title in titles.items())
+    text = text.replace("   PAPER", figures)
+    text = text.replace("   STUDY", "\n".join(f"   {name}" for name in regimes))
     (docs / "index.rst").write_text(text, encoding="utf-8")
 
 

@@ -88,7 +88,7 @@ class Summary:
             if names
         ]
         count = self.leads[0].tables
-        return f"On {count} tables that nothing was chosen on {'; '.join(said)}."
+        return f"On {count} tables that were kept apart {'; '.join(said)}."
 
     def in_readme(self, text: str) -> str:
         """The README with the sentences between its marks."""

@@ -85,7 +85,7 @@ def test_the_installed_command_is_this_one():
         ("reproduce figure1 --dataset mnist", "mnist.*--dataset.*'digits'"),
         ("reproduce figure1 --protocol weak", "weak.*--protocol.*'paper', .*'strong'"),
         ("reproduce figure1 --regime small", "regime must go with study, found it with figure1"),
-        ("reproduce study", "regime must be given for study, found none"),
+        ("reproduce study", "regime must be given for study, some of clean, small, "),
         ("reproduce study --regime small --steps 5 --tune", "study .*, found --steps, --tune"),
         ("reproduce study --regime small", "data must be a folder with one named tables"),
         ("reproduce figure1 --removed 1", "removed must be .*, found 1.0"),

@@ -311,13 +311,16 @@ def test_other_choices_take_the_weights_kept_and_variants(choice, gain):
     (other,) = PRETRAINING.compare(pretrained := make_pretrained(), choice)
     assert other.difference().mean == pytest.approx(0.0 if choice.kept else 0.01)
     page = claims_page.page([*runs, *pretrained], None)
-    changed = "under the paper protocol on claims 1, 2 and 5 and under the strong protocol on none."
-    assert f"Some choice would change the verdict {changed}" in page
+    changed = "claims 1 (to: holds), 2 (to: holds) and 5 (to: does not hold here)"
+    where = f"under the paper protocol on {changed} and under the strong protocol on none."
+    assert f"Some choice would change the verdict {where}" in page
+    assert "Claims 1 and 2 have the same numbers: validation data prefers the same lines." in page
+    undecided = "| **does not hold here**: undecided"
     rows = {row[0]: [cell.split("\n")[0] for cell in row[2:]] for row in cells_of(page, 2)[1:]}
     assert rows == {
-        "1": ["| **does not hold here**", *["| **holds**"] * 3],
-        "2": ["| **does not hold here**", *["| **holds**"] * 3],
-        "5": ["| **holds**", "| **does not hold here**", "as judged", "| **does not hold here**"],
+        "1": ["| **does not hold here**: the opposite is shown", *["| **holds**"] * 3],
+        "2": ["| **does not hold here**: the opposite is shown", *["| **holds**"] * 3],
+        "5": ["| **holds**", undecided, "as judged", undecided],
     }
 
 
@@ -551,7 +554,7 @@ def test_the_page_has_a_row_per_claim_and_what_it_rests_on():
         "| 2 seeds in 1 setting,",
         "| 1 above zero",
     ]
-    assert strong[:2] == ["| **does not hold here**", "| −0.1000"]
+    assert strong[:2] == ["| **does not hold here**: the opposite is shown", "| −0.1000"]
     assert strong[3:] == ["| 3 seeds in 1 setting,", "| 0 above zero"]
     unmeasured = [row[0] for row in rows if row[3:] == ["| not measured here"] * 2]
     assert unmeasured == ["3", "4", "5", "8"]

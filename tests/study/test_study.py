@@ -178,9 +178,12 @@ def test_a_condition_can_have_steps_of_its_own(tables):
     assert of_condition == of_model != usual
 
 
-def test_a_table_that_is_not_there_is_named(tables):
-    with pytest.raises(ValueError, match=r"found no .*adult\.csv and no adult\.csv\.gz"):
+def test_tables_that_are_not_there_are_named(tables, tmp_path):
+    with pytest.raises(ValueError, match=r"found none of adult$"):
         make_problem(tables, "adult", {}, 0)
+    names = ["haberman", "adult", "phoneme"]
+    with pytest.raises(ValueError, match=r"NAME\.csv .* found none of adult, phoneme$"):
+        run_study("clean", datasets=names, data=tables, out=tmp_path)
 
 
 # ---- Pictures ------------------------------------------------------------------------------------

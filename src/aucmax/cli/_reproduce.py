@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
@@ -110,9 +110,11 @@ def _study(given: dict[str, Any]) -> None:
     defaults = inspect.signature(reproduce).parameters
     others = [x for x in given if x not in own and given[x] != defaults[x].default]
     if wrong := [f"--{x.replace('_', '-')}" for x in others if x not in ("experiment", "regime")]:
-        raise ValueError(f"study must have no option of the figures, found {', '.join(wrong)}")
+        allowed = ", ".join(f"--{x.replace('_', '-')}" for x in ("regime", *own))
+        raise ValueError(f"study takes {allowed}, found {', '.join(wrong)}")
     if not given["regime"]:
-        raise ValueError("regime must be given for study, found none")
+        allowed = ", ".join(get_args(Regime))
+        raise ValueError(f"regime must be given for study, some of {allowed}, found none")
     began, limit = time.monotonic(), own["time_limit"]
     for regime in given["regime"]:
         if limit is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -61,13 +62,14 @@ def page(runs: Sequence[RunResult], rate: Rate | None) -> str:
 {TITLE}
 {"=" * len(TITLE)}
 
-{overview(judged, rate)}
+{overview(judged, rate)} What other choices would have made of them is below (`Judged otherwise`_).
 
 Each claim is judged under two :ref:`protocols <protocols>`: the paper's own, which asks whether
 the claim holds on its own terms, and a strong one, which asks whether it matters to a careful user
 today. {_basis([x for some in compared for x in some])}
 Digits, on which ``aucmax reproduce`` runs without files, are no data set of the paper and are left
-out.{_first_stages(runs)}
+out.{_first_stages(runs)} A ratio is that of positives to negatives: as in the paper, negatives are
+the rare class.
 
 A difference is the test AUC of one line minus that of another with the same seed, that is with the
 same data and initial weights; a setting is a data set at a ratio, trained for so many steps. Where
@@ -86,12 +88,13 @@ test images, and it says nothing about other data sets.
 A claim *holds* if the interval is above zero and so is the mean difference of at least two thirds
 of the settings, or of all if the claim says so; of a claim about some cases the interval of one
 setting must be above zero. It *holds in part* if that is not so, but the interval over all
-settings, or the 95 % interval of one of them, is above zero; else it *does not hold here*. Without
-pairs it is *not measured here*. Below a verdict are the mean difference, its interval, the number
+settings, or the 95 % interval of one of them, is above zero; else it *does not hold here*: the
+opposite is shown if the interval is below zero, and otherwise it is undecided. Without pairs it is
+*not measured here*. Below a verdict are the mean difference, its interval, the number
 of seeds, counted for each data set, and how many settings have a mean above zero.
 
 {_claims_table(judged, rate)}
-{_open_claims(judged)}
+{_alike(compared)}{_open_claims(judged)}
 Judged otherwise
 ----------------
 
@@ -100,7 +103,7 @@ known, and these stay. Many curves have their peak early: who keeps the weights 
 prefer, as :func:`aucmax.fit` does, has more than the end of a run. And the step size that suits the
 objective as printed depends on the imbalance: "PPD-SG, normalized", which divides it by p(1-p) as
 :class:`aucmax.AUCLoss` does by default, is a variant that the paper does not have. Under the strong
-protocol variants count anyway.
+protocol variants count anyway. Of claims on the course of training none of this can be said.
 
 {_otherwise(runs)}
 
@@ -198,7 +201,10 @@ def _verdict_cell(judgement: Judgement) -> str:
     difference, settings = judgement.difference, _count(judgement.settings, "setting")
     if not difference.n:
         return _block(judgement.verdict)
-    found = f"**{judgement.verdict}**", signed(difference.mean)
+    verdict = f"**{judgement.verdict}**"
+    if judgement.verdict == NOT_HERE:
+        verdict += ": the opposite is shown" if difference.high < 0 else ": undecided"
+    found = verdict, signed(difference.mean)
     if (x := judgement.decided_by) is not None:
         level = f"{100 * (1 - ALPHA / judgement.settings):.4g} %"
         where = f"on {rst_text(dataset_name(x.dataset))} at {rst_text(x.ratio)},"
@@ -209,6 +215,17 @@ def _verdict_cell(judgement: Judgement) -> str:
         f"{_count(difference.n, 'seed')} in {settings},",
         f"{judgement.above} above zero",
     )
+
+
+def _alike(compared: Sequence[Sequence[Comparison]]) -> str:
+    """That two claims are judged by the same lines, if they are."""
+    numbered = [(number, x) for number, x in enumerate(compared, 1) if x]
+    pairs = [
+        f"Claims {one} and {other} have the same numbers: validation data prefers the same lines."
+        for (one, x), (other, y) in itertools.combinations(numbered, 2)
+        if x == y
+    ]
+    return "".join(f"\n{text}\n" for text in pairs)
 
 
 def _otherwise(runs: Sequence[RunResult]) -> str:
@@ -224,8 +241,8 @@ def _otherwise(runs: Sequence[RunResult]) -> str:
                 judged, *rest = (judge(x, claim.needs) for x in own)
                 cells = ["as judged" if x == judged else _verdict_cell(x) for x in rest]
                 lines.append([str(index), protocol, _verdict_cell(judged), *cells])
-                if any(x.verdict != judged.verdict for x in rest):
-                    others[protocol].append(str(index))
+                if changed := {x.verdict for x in rest} - {judged.verdict}:
+                    others[protocol].append(f"{index} (to: {', '.join(sorted(changed))})")
     if len(lines) == 1:
         return "There are no runs yet."
     said = [f"under the {protocol} protocol on {_claims(x)}" for protocol, x in others.items()]

@@ -18,7 +18,7 @@ from aucmax.paper.provenance import commit
 from aucmax.processes import WorkerPool
 from aucmax.progress import ProgressBar
 from aucmax.signals import saying_so
-from aucmax.study.problems import find_table
+from aucmax.study.problems import find_tables
 from aucmax.study.settings import Regime, Run, find_regime, made
 from aucmax.study.training import train_by_turns, train_run
 from aucmax.threads import cores
@@ -80,9 +80,7 @@ def run_study(
     if not plan.of_pictures:
         if not (root / "tables").is_dir():
             raise ValueError(f"data must be a folder with one named tables, found none in {root}")
-        for dataset in plan.datasets:
-            if dataset not in made():
-                find_table(root, dataset)
+        find_tables(root, (x for x in plan.datasets if x not in made()))
     folder = Path(out or "runs/study") / regime
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["AUCMAX_COMMIT"] = commit() or ""  # of the code as it is now, for all workers

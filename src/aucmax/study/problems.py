@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,13 +119,21 @@ def _with_positives(rows: Labels, y: Labels, most: int, seed: int) -> Labels:
     return np.sort(np.concatenate([positives, rows[y[rows] == 0]]))
 
 
-def find_table(folder: Path, name: str) -> Path:
-    """The file of a table."""
-    paths = [folder / "tables" / f"{name}{end}" for end in (".csv", ".csv.gz")]
-    path = next((path for path in paths if path.exists()), None)
-    if path is None:
-        raise ValueError(f"data must hold the tables, found no {paths[0]} and no {paths[1].name}")
-    return path
+def find_tables(folder: Path, names: Iterable[str]) -> dict[str, Path]:
+    """The files of tables, by their names."""
+    found, missing = {}, []
+    for name in names:
+        paths = [folder / "tables" / f"{name}{end}" for end in (".csv", ".csv.gz")]
+        if path := next((path for path in paths if path.exists()), None):
+            found[name] = path
+        else:
+            missing.append(name)
+    if missing:
+        raise ValueError(
+            f"data must hold NAME.csv or NAME.csv.gz of all tables in {folder / 'tables'}, found "
+            f"none of {', '.join(missing)}"
+        )
+    return found
 
 
 @lru_cache(maxsize=2)
@@ -134,7 +142,7 @@ def _read(folder: Path, name: str) -> tuple[Any, Labels]:
     if name in made():
         table = simulate()
         return table.drop_columns(["target"]), table["target"].to_numpy()
-    path = find_table(folder, name)
+    path = find_tables(folder, [name])[name]
     table = csv.read_csv(path).drop_columns(plan()["data"]["without"].get(name, []))
     if "target" not in table.column_names:
         raise ValueError(f"{path} must have a column named target, found {table.column_names}")

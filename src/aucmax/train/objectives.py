@@ -5,6 +5,7 @@ To add one, write its loss in :mod:`aucmax.loss` and give it a row in :data:`OBJ
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,7 +80,9 @@ def _make(kind: Callable[..., nn.Module], *arguments: Any, **options: Any) -> nn
         return kind(*arguments, **options)
     except TypeError as error:
         name = getattr(kind, "__name__", str(kind))
-        raise ValueError(f"loss_options must fit {name}: {error}") from None
+        known = inspect.signature(kind).parameters.values()
+        allowed = ", ".join(x.name for x in known if x.kind is x.KEYWORD_ONLY)
+        raise ValueError(f"loss_options must fit {name}, which has {allowed}: {error}") from None
 
 
 def auc(known: Known, options: Mapping[str, Any]) -> nn.Module:

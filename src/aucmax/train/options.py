@@ -93,8 +93,11 @@ class Options:
             judged = self.train if self.valid is None else self.valid
             self.metric = default_metric(has_groups(judged))
         self.measure: Metric = find_metric(self.metric)
-        self.optimizer_options = dict(self.optimizer_options or {})
-        self.loss_options = dict(self.loss_options or {})
+        for name in ("optimizer_options", "loss_options"):
+            given = getattr(self, name)
+            if not isinstance(given, Mapping | None):
+                raise ValueError(f"{name} must be a mapping or None, found {given!r}")
+            setattr(self, name, dict(given or {}))
         checks.choice("method", self.method, tuple(METHODS))
         self._check_objective()
         checks.choice("choose", self.choose, ("best", "steady"))
