@@ -211,6 +211,9 @@ def test_a_table_names_files_groups_and_weights(folder, tmp_path, capsys):
     table = tmp_path / "labels.csv"
     table.write_text("\n".join(["file,ill,patient,w", *rows]) + "\n", encoding="utf-8")
     out = tmp_path / "model"
+    with pytest.raises(SystemExit, match="2"):
+        run("fit-images", table, "--images", folder, "--out", out)
+    assert "labels.csv, one of file, ill, patient, w\n" in capsys.readouterr().err
     options = ["--group", "patient", "--weight", "w", "--time-limit", "1", "--out", out, *SMALL]
     run("fit-images", table, "--images", folder, "--target", "ill", *options)
     said = capsys.readouterr().out

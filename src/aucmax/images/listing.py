@@ -126,7 +126,8 @@ def list_source(
     if source.suffix.lower() in SUFFIXES:
         raise ValueError(f"source must be a folder or a table of labels, found a picture, {source}")
     if target is None:
-        raise ValueError(f"target must name the column of labels in {source}, found none")
+        columns = ", ".join(_columns_of(_read_text(source))[1])
+        raise ValueError(f"target must name the column of labels in {source}, one of {columns}")
     return list_labels(
         source, source.parent if images is None else images, path=path, target=target,
         positive=positive, group=group, weight=weight, classes=classes,
@@ -393,8 +394,7 @@ def _read_columns(labels: Path, asked: Mapping[str, str]) -> dict[str, list[str]
     """The columns asked for, by what they are for, as text without blanks around it."""
     text = _read_text(labels)
     try:
-        delimiter = max(",;\t", key=lambda one: len(_header(text, one)))
-        names = _header(text, delimiter)
+        delimiter, names = _columns_of(text)
         _check_columns(labels, [name.strip() for name in names], asked)
         table = pyarrow.csv.read_csv(
             io.BytesIO(text.encode()),
@@ -411,6 +411,12 @@ def _read_columns(labels: Path, asked: Mapping[str, str]) -> dict[str, list[str]
         option: [value.strip() for value in columns[name].to_pylist()]
         for option, name in asked.items()
     }
+
+
+def _columns_of(text: str) -> tuple[str, list[str]]:
+    """What stands between columns, and their names."""
+    delimiter = max(",;\t", key=lambda one: len(_header(text, one)))
+    return delimiter, _header(text, delimiter)
 
 
 def _read_text(labels: Path) -> str:
