@@ -240,14 +240,14 @@ def code_of(line: Mapping[str, Any], metric: str, steps: int | None = None) -> s
     if line["kind"] == "pictures":
         options.setdefault("decay", [DECAY])
         momentum["momentum"] = 0.9
-    grid = "\n".join(f"    {_values(name, x, momentum)}," for name, x in options.items())
+    grid = "\n".join(f"    {_option_of_fit(name, x, momentum)}," for name, x in options.items())
     call = f"model, {train}, valid, {json.dumps(objectives)}, grid, steps={each}, {given}{judged}"
     indent = " " * 4
     lines = textwrap.fill(call, 64, initial_indent=indent, subsequent_indent=indent)
     return f"grid = {{\n{grid}\n}}\nresult = search(\n{lines})"
 
 
-def _values(name: str, values: Sequence[Any], momentum: Mapping[str, float]) -> str:
+def _option_of_fit(name: str, values: Sequence[Any], momentum: Mapping[str, float]) -> str:
     """Of an option in the grid, as :func:`aucmax.fit` takes it."""
     if name == "decay":
         each = [json.dumps({**momentum, "weight_decay": x}) for x in values]
