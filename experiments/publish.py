@@ -191,7 +191,7 @@ def _made_with(runs: list[paper.RunResult]) -> str:
         f"on {each(run.hardware for run in runs)} "
         f"with torch {each(run.versions['torch'] for run in runs)}, "
         f"commit {each(run.commit for run in runs)}, "
-        f"{each(sorted({str(run.date) for run in runs}))}."
+        f"{each(sorted(str(run.date) for run in runs))}."
     )
 
 

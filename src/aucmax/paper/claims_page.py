@@ -105,7 +105,7 @@ objective as printed depends on the imbalance: "PPD-SG, normalized", which divid
 :class:`aucmax.AUCLoss` does by default, is a variant that the paper does not have. Under the strong
 protocol variants count anyway. Of claims on the course of training none of this can be said.
 
-{_otherwise(runs)}
+{_otherwise(runs, compared, judged)}
 
 Setting by setting
 ------------------
@@ -228,21 +228,28 @@ def _alike(compared: Sequence[Sequence[Comparison]]) -> str:
     return "".join(f"\n{text}\n" for text in pairs)
 
 
-def _otherwise(runs: Sequence[RunResult]) -> str:
+def _otherwise(
+    runs: Sequence[RunResult],
+    compared: Sequence[Sequence[Comparison]],
+    judged: Sequence[dict[str, Judgement]],
+) -> str:
     """The claims on the AUC that is reached, as judged and with other choices."""
-    choices = (AS_JUDGED, *OTHERWISE)
-    lines = [["No.", "Protocol", *(choice.title for choice in choices)]]
+    lines = [["No.", "Protocol", *(choice.title for choice in (AS_JUDGED, *OTHERWISE))]]
     others: dict[str, list[str]] = {protocol: [] for protocol in JUDGED}
-    for index, claim in enumerate(CLAIMS, 1):
-        compared = [claim.compare(runs, x) for x in choices] if claim.gain is final_gain else []
+    known = zip(CLAIMS, compared, judged, strict=True)
+    for index, (claim, comparisons, as_judged) in enumerate(known, 1):
+        if claim.gain is not final_gain or not comparisons:
+            continue
+        otherwise = [claim.compare(runs, choice) for choice in OTHERWISE]
         for protocol in JUDGED:
-            own = [_under(protocol, x) for x in compared]
-            if any(own):
-                judged, *rest = (judge(x, claim.needs) for x in own)
-                cells = ["as judged" if x == judged else _verdict_cell(x) for x in rest]
-                lines.append([str(index), protocol, _verdict_cell(judged), *cells])
-                if changed := {x.verdict for x in rest} - {judged.verdict}:
-                    others[protocol].append(f"{index} (to: {', '.join(sorted(changed))})")
+            own = as_judged[protocol]
+            rest = [judge(_under(protocol, x), claim.needs) for x in otherwise]
+            if not own.settings and not any(x.settings for x in rest):
+                continue
+            cells = ["as judged" if x == own else _verdict_cell(x) for x in rest]
+            lines.append([str(index), protocol, _verdict_cell(own), *cells])
+            if changed := {x.verdict for x in rest} - {own.verdict}:
+                others[protocol].append(f"{index} (to: {', '.join(sorted(changed))})")
     if len(lines) == 1:
         return "There are no runs yet."
     said = [f"under the {protocol} protocol on {_claims(x)}" for protocol, x in others.items()]

@@ -122,13 +122,13 @@ def later_sentences(found: RegimeResults) -> list[str]:
     said = [_hoped(x) for x in later.aims() if x.title not in known]
     said += [_recommended(later, x) for x in found.later_recommendations()]
     every = [(model, line) for model, lines in later.regime.lines.items() for line in lines]
-    return said + [changed.strip() for x in every if (changed := change_of(later, *x))]
+    return said + [changed for x in every if (changed := change_of(later, *x))]
 
 
 def change_of(results: Results, model: str, line: str) -> str:
     """What was changed of a line when its own results were known; nothing if nothing was."""
     about = results.regime.lines[model][line]
-    return f' "{about["title"]}": {about["changed"]}' if "changed" in about else ""
+    return f'"{about["title"]}": {about["changed"]}' if "changed" in about else ""
 
 
 def beside_sentences(found: RegimeResults) -> list[str]:
@@ -144,19 +144,21 @@ def _beside(results: Results, x: Beside) -> str:
     alone = ""
     if "added" in results.regime.lines[x.model][x.other]:  # which was tried on the others
         alone = f", and {difference_text(x.confirming)} on those for confirming alone"
-    return (
+    said = [
         f"{line} minus {other}{best}, {results.regime.models[x.model]['title']}, is "
         f"{difference_text(x.difference)}, and above zero on {x.ahead} of "
-        f"{plural(x.datasets, 'data set')}{alone}.{lost}{change_of(results, x.model, x.other)}"
-        f"{_by_its_own_runs(results, x) if x.line == 'auto' else ''}"
-    )
+        f"{plural(x.datasets, 'data set')}{alone}.{lost}",
+        change_of(results, x.model, x.other),
+        _by_its_own_runs(results, x) if x.line == "auto" else "",
+    ]
+    return " ".join(filter(None, said))
 
 
 def _by_its_own_runs(results: Results, x: Beside) -> str:
     """Whether "auto" is as good as the best line, by the runs that it has."""
     least = plan()["auto"]["least"]
     verdict = reached(x.difference, least)
-    return f" Not more than {-least:.3f} behind: {verdict}.{_changed(results)}"
+    return f"Not more than {-least:.3f} behind: {verdict}.{_changed(results)}"
 
 
 def _mending(found: RegimeResults) -> list[str]:

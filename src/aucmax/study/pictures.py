@@ -20,7 +20,7 @@ from aucmax.paper.prepare import binarize, mislabel, split, thin
 from aucmax.study.problems import Labels, Part, Problem, wrong_shares
 from aucmax.study.settings import Run, loss_options, plan
 
-BATCH, DECAY, SCORED = 128, 0.001, 1000
+BATCH, DECAY, MOMENTUM, EVALUATIONS, SCORED = 128, 0.001, 0.9, 10, 1000
 SOURCES = 16
 """Half are trained on; if others are to be tested on, a quarter validates and a quarter tests."""
 SPREAD = 2.0
@@ -118,12 +118,15 @@ def fit_arguments(
         "loss_options": loss_options(line),
         "steps": about["steps"],
         "lr": run.options["lr"],
-        "optimizer_options": {"momentum": 0.9, "weight_decay": run.options.get("decay", DECAY)},
+        "optimizer_options": {
+            "momentum": MOMENTUM,
+            "weight_decay": run.options.get("decay", DECAY),
+        },
         "metric": metric,
         "batch_size": BATCH,
         "positives": None if positives == "natural" else positives,
         "augment": CropAndFlip(),
-        "eval_every": max(1, about["steps"] // 10),
+        "eval_every": max(1, about["steps"] // EVALUATIONS),
         "seed": run.seed,
         "amp": _amp(device),
     }

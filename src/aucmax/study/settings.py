@@ -67,7 +67,7 @@ class Regime:
         title: such as "Wrong labels".
         short: the same in few words, as a user would say it of data.
         note: what a user should know of the comparison.
-        instead: what a user should type where nothing of it helps; "" for cross-entropy.
+        instead: what a user should type where nothing helps; "" for the strongest likelihood.
         tried: a sentence on what was tried where an aim is refuted; "" if nothing was.
         metric: that models are chosen and compared by, a name that ``fit`` takes.
         goal: by how much ranking objectives are to be ahead, a line in the figure.

@@ -24,7 +24,7 @@ from aucmax.study.settings import Regime, Run, loss_options, named_pictures
 from aucmax.train import DivergedError, Sweep, fit
 from aucmax.train.metrics import Scored, find_metric
 
-BATCH = 256
+BATCH, EVALUATIONS = 256, 20
 JUDGED = ("roc_auc", "partial_auc@0.05", "tpr_at_fpr@0.01", "average_precision")
 """What is measured on the test rows of every run, beside the regime's metric."""
 
@@ -128,7 +128,7 @@ def train_network(
     def trained(steps: int, **how: Any) -> None:
         fit(
             network, train.for_fit, problem.valid.for_fit, steps=steps, metric=metric,
-            batch_size=min(BATCH, len(train.y)), eval_every=max(1, steps // 20),
+            batch_size=min(BATCH, len(train.y)), eval_every=max(1, steps // EVALUATIONS),
             positives=None if positives == "natural" else positives, seed=run.seed,
             progress=False, device="cpu", **how,
         )  # fmt: skip
