@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aucmax.images.listing import list_folder, list_labels, list_unlabeled
+from aucmax.images.listing import list_folder, list_labels, list_source, list_unlabeled
 
 
 def touch(folder, *names):
@@ -330,6 +330,14 @@ def test_a_picture_listed_twice_is_kept_once(images):
 def test_tables_that_cannot_be_used(images, text, options, message):
     with pytest.raises(ValueError, match=exactly(message)):
         listed_from(images, text, **options)
+
+
+@pytest.mark.parametrize("target", [None, "label"])
+def test_a_file_that_is_no_table_is_said_to_be_none(tmp_path, target):
+    labels = tmp_path / "labels.csv"
+    labels.write_text("x" * 200_000, encoding="utf-8")  # more than a field may have
+    with pytest.raises(ValueError, match=r"labels must be a table in CSV, found .*labels\.csv'"):
+        list_source(labels, target=target)
 
 
 def test_weights_may_have_decimal_commas(images):

@@ -126,7 +126,7 @@ def list_source(
     if source.suffix.lower() in SUFFIXES:
         raise ValueError(f"source must be a folder or a table of labels, found a picture, {source}")
     if target is None:
-        columns = ", ".join(_columns_of(_read_text(source))[1])
+        columns = ", ".join(_columns_of(source, _read_text(source))[1]) or "none"
         raise ValueError(f"target must name the column of labels in {source}, one of {columns}")
     return list_labels(
         source, source.parent if images is None else images, path=path, target=target,
@@ -393,9 +393,9 @@ def _readable(name: str) -> str:
 def _read_columns(labels: Path, asked: Mapping[str, str]) -> dict[str, list[str]]:
     """The columns asked for, by what they are for, as text without blanks around it."""
     text = _read_text(labels)
+    delimiter, names = _columns_of(labels, text)
+    _check_columns(labels, [name.strip() for name in names], asked)
     try:
-        delimiter, names = _columns_of(text)
-        _check_columns(labels, [name.strip() for name in names], asked)
         table = pyarrow.csv.read_csv(
             io.BytesIO(text.encode()),
             read_options=pyarrow.csv.ReadOptions(use_threads=False),  # which may outlive an error
@@ -404,8 +404,8 @@ def _read_columns(labels: Path, asked: Mapping[str, str]) -> dict[str, list[str]
                 column_types=dict.fromkeys(names, pa.string())
             ),
         )
-    except (csv.Error, pa.ArrowInvalid) as error:
-        raise ValueError(f"labels must be a table in CSV, found {str(labels)!r}: {error}") from None
+    except pa.ArrowInvalid as error:
+        raise _no_table(labels, error) from None
     columns = dict(zip((name.strip() for name in names), table.columns, strict=True))
     return {
         option: [value.strip() for value in columns[name].to_pylist()]
@@ -413,10 +413,17 @@ def _read_columns(labels: Path, asked: Mapping[str, str]) -> dict[str, list[str]
     }
 
 
-def _columns_of(text: str) -> tuple[str, list[str]]:
-    """What stands between columns, and their names."""
-    delimiter = max(",;\t", key=lambda one: len(_header(text, one)))
-    return delimiter, _header(text, delimiter)
+def _columns_of(labels: Path, text: str) -> tuple[str, list[str]]:
+    """What stands between the columns of a table's text, and their names."""
+    try:
+        delimiter = max(",;\t", key=lambda one: len(_header(text, one)))
+        return delimiter, _header(text, delimiter)
+    except csv.Error as error:
+        raise _no_table(labels, error) from None
+
+
+def _no_table(labels: Path, error: Exception) -> ValueError:
+    return ValueError(f"labels must be a table in CSV, found {str(labels)!r}: {error}")
 
 
 def _read_text(labels: Path) -> str:
