@@ -36,7 +36,7 @@ WORDS = ("title", "label", "returns")
 OPTIONS = {
     # Images: the rows, the network, the batches.
     "kind=image": "kind dataset protocol line seed partition removed valid hold_out model "
-    "batch_size steps eval_every probe precision augment positives warm_up method",
+    "batch_size steps eval_every probe precision augment positives pretraining method",
     "dataset=digits": "wrong",
     # The optimizers, each with its own options of fit. Any of them trains on any objective.
     "method=ppd-sg": "objective schedule gamma momentum weight_decay restart",
