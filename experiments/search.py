@@ -1,0 +1,154 @@
+"""Search a line's settings by a rule that is fixed beforehand, then repeat and report the best.
+
+A part of a plan with a table ``search`` is searched, line by line::
+
+    [parts.A]
+    set = {kind = "image", dataset = "cifar10"}
+    each = {line = ["sgd", "ppd-sg"]}
+    search = {seed = 6, again = 7, best = 3, most = [16, 9], report = [10, 11]}
+    [rules]
+    sgd = [{key = "lr", values = [0.1, 0.3, 1], extend = true}, {key = "lr", times = [0.58, 1.73]}]
+
+Each step of a line's rule varies one thing at the best point so far, by validation AUC of what the
+line returns. The ``best`` points are run again with a second seed, and the mean of both chooses.
+What is wanted next depends on the records alone, not on the order in which runs end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from experiments.plan import Plan, Run
+
+Point = dict[str, Any]
+Records = Mapping[str, Mapping[str, Any]]
+
+
+def wanted(plan: Plan, part: str, records: Records) -> list[Run]:
+    """List the runs of a part that can be trained now and have no record yet."""
+    if "search" not in plan.content["parts"][part]:
+        runs = plan.runs(part)
+    else:
+        runs = [run for line in plan.runs(part) for run in line_runs(plan, part, line, records)]
+    return [run for run in dict.fromkeys(runs) if run.id not in records]
+
+
+def line_runs(plan: Plan, part: str, line: Run, records: Records) -> list[Run]:
+    """List the runs of one line that its records ask for, in order."""
+    how = plan.content["parts"][part]["search"]
+
+    def run(point: Point, seed: int) -> Run:
+        return plan.run({**point, "seed": seed})
+
+    points, complete = explore(plan, line, records, how)
+    runs = [run(point, how["seed"]) for point in points]
+    if not complete:
+        return runs
+    for most in how["most"]:
+        ranking = rank(plan, points[:most], records, [how["seed"]])[: how["best"]]
+        again = [run(point, how["again"]) for point in ranking]
+        runs += again
+        if all(one.id in records for one in again):
+            chosen = choose(plan, points[:most], records, how)
+            runs += [run(chosen, seed) for seed in how["report"]]
+    return runs
+
+
+def explore(
+    plan: Plan, line: Run, records: Records, how: Mapping[str, Any]
+) -> tuple[list[Point], bool]:
+    """Walk a line's rule as far as the records go.
+
+    Returns:
+        The points in the order in which the rule asks for them, and whether these are all.
+    """
+    points: list[Point] = []
+    best, limit = line.settings, max(how["most"])
+
+    def score(point: Point) -> float | None:
+        return validation(plan, plan.run({**point, "seed": how["seed"]}), records)
+
+    for step in plan.content["rules"][line.settings["line"]]:
+        candidates = vary(best, step)
+        while candidates:
+            fresh = [point for point in candidates if point not in points]
+            points += fresh[: limit - len(points)]
+            if any(score(point) is None for point in points):
+                return points, False
+            best = max(points, key=lambda point: score(point) or -math.inf)
+            candidates = extend(points, best, step) if len(points) < limit else []
+    return points, True
+
+
+def vary(best: Point, step: Mapping[str, Any]) -> list[Point]:
+    """List the points of one step of a rule: the best so far, changed in one thing."""
+    if "choices" in step:  # each sets several keys, and unsets those of the others
+        keys = {key for choice in step["choices"] for key in choice}
+        kept = {key: value for key, value in best.items() if key not in keys}
+        return [kept | choice for choice in step["choices"]]
+    key = step["key"]
+    values = step.get("values") or [float(f"{best[key] * x:.3g}") for x in step["times"]]
+    return [best | {key: value} for value in values]
+
+
+def extend(points: Sequence[Point], best: Point, step: Mapping[str, Any]) -> list[Point]:
+    """Return what is missing until two points above the best and one below are tried."""
+    if not step.get("extend"):
+        return []
+    key = step["key"]
+    tried = sorted(point[key] for point in points if {**point, key: 0} == {**best, key: 0})
+    at, new = tried.index(best[key]), []
+    above = tried[-1]
+    for _ in range(at + 2 - (len(tried) - 1)):
+        above = neighbour(above, up=True)
+        new.append(above)
+    if at == 0:
+        new.append(neighbour(tried[0], up=False))
+    return [best | {key: value} for value in new]
+
+
+def neighbour(value: float, *, up: bool) -> float:
+    """Return the next number of the series 1, 3, 10, 30, ... above or below one of it."""
+    begins_with_one = f"{value:e}".startswith("1")
+    factor = (3 if begins_with_one else 10 / 3) if up else (0.3 if begins_with_one else 1 / 3)
+    return float(f"{value * factor:.1g}")
+
+
+def validation(plan: Plan, run: Run, records: Records) -> float | None:
+    """Return the final validation AUC of what the line returns.
+
+    None if the run has no record, minus infinity if it diverged.
+    """
+    record = records.get(run.id)
+    if record is None:
+        return None
+    returned = plan.content["lines"][run.settings["line"]]["returns"]
+    found = record["final"][f"valid_auc_{returned}"] if record.get("final") else math.nan
+    return -math.inf if math.isnan(found) else float(found)
+
+
+def mean_validation(plan: Plan, records: Records, seeds: Sequence[int]) -> Callable[[Point], float]:
+    """Return a function of a point: its mean validation AUC over seeds that all have records."""
+
+    def mean(point: Point) -> float:
+        runs = [plan.run({**point, "seed": seed}) for seed in seeds]
+        return sum(validation(plan, run, records) or -math.inf for run in runs) / len(seeds)
+
+    return mean
+
+
+def rank(
+    plan: Plan, points: Sequence[Point], records: Records, seeds: Sequence[int]
+) -> list[Point]:
+    """Sort points by their mean validation AUC, the best first; ties stay in order."""
+    return sorted(points, key=mean_validation(plan, records, seeds), reverse=True)
+
+
+def choose(
+    plan: Plan, points: Sequence[Point], records: Records, how: Mapping[str, Any]
+) -> Point:
+    """Return the point of the highest mean over both seeds, of those that ran with both."""
+    repeated = rank(plan, points, records, [how["seed"]])[: how["best"]]
+    return rank(plan, repeated, records, [how["seed"], how["again"]])[0]
