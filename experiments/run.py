@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
@@ -28,6 +28,7 @@ from typing import Any
 
 from experiments.plan import Plan, Run
 from experiments.provenance import code, commit, describe
+from experiments.search import wanted
 
 TRAINERS = {"image": "experiments.train_image", "table": "experiments.train_table"}
 """The module that trains a kind of run, by ``train(run, data, device, folder) -> dict``."""
@@ -56,19 +57,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = options.out or Path("runs") / f"{options.plan.stem}.jsonl"
     with records_file(out) as (records, file):
         for part in options.parts:
-            runs = plan.runs(part)
-            missing = [run for run in dict.fromkeys(runs) if run.id not in records]
-            print(f"{part}: {len(missing)} of {len(runs)} runs are missing", flush=True)
             place = (options.data, options.device, options.checkpoints, options.processes)
+
+            def missing(part: str = part) -> list[Run]:
+                return wanted(plan, part, records)
+
+            print(f"{part}: {len(missing())} runs are wanted", flush=True)
             for run, record in train_in_processes(missing, place, deadline):
                 record = {"id": run.id, **stamp, "settings": run.settings, **record}
                 records[run.id] = record
                 file.write(json.dumps(record).encode() + b"\n")
                 file.flush()
                 shutil.rmtree(options.checkpoints / run.id, ignore_errors=True)
-                print(f"{label(run)}: {record['seconds']:.0f} s {record.get('error') or ''}")
-            left = sum(run.id not in records for run in dict.fromkeys(runs))
-            if left:
+                note = record.get("error") or ""
+                print(f"{label(run)}: {record['seconds']:.0f} s {note}", flush=True)
+            if left := len(missing()):
                 print(f"{part}: {left} runs are left; the same command resumes", flush=True)
                 return
     print(f"records: {out}")
@@ -108,28 +111,34 @@ Place = tuple[Path, str, Path, int]
 
 
 def train_in_processes(
-    runs: Sequence[Run], place: Place, deadline: float | None
+    missing: Callable[[], list[Run]], place: Place, deadline: float | None
 ) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Yield each run with its record as it ends; after the deadline stop those under way."""
+    """Yield each run with its record as it ends; after the deadline stop those under way.
+
+    ``missing`` lists the runs that can begin and have no record, and is asked after each record.
+    """
     context = multiprocessing.get_context("spawn")
-    waiting, under_way = list(reversed(runs)), dict[Any, Run]()
-    workers = []
-    for _ in range(min(place[-1], len(runs))):
-        connection, other = context.Pipe()
-        worker = context.Process(target=work, args=(other, place))
-        worker.start()
-        other.close()
-        workers.append((worker, connection))
-    idle = [connection for _, connection in workers]
+    under_way, idle, workers = dict[Connection, Run](), list[Connection](), []
     try:
-        while waiting or under_way:
-            while waiting and idle:
+        while True:
+            waiting = [run for run in missing() if run not in under_way.values()]
+            while waiting and (idle or len(workers) < place[-1]):
+                if not idle:
+                    connection, other = context.Pipe()
+                    worker = context.Process(target=work, args=(other, place))
+                    worker.start()
+                    other.close()
+                    workers.append((worker, connection))
+                    idle.append(connection)
                 connection = idle.pop()
-                under_way[connection] = waiting.pop()
+                under_way[connection] = waiting.pop(0)
                 connection.send(under_way[connection])
+            if not under_way:
+                return
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            for ready in wait(list(under_way), left):
-                connection, run = ready, under_way.pop(ready)
+            ready = wait(list(under_way), left)
+            for connection in [one for one in under_way if one in ready]:
+                run = under_way.pop(connection)
                 try:
                     record = connection.recv()
                 except EOFError:

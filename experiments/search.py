@@ -146,9 +146,7 @@ def rank(
     return sorted(points, key=mean_validation(plan, records, seeds), reverse=True)
 
 
-def choose(
-    plan: Plan, points: Sequence[Point], records: Records, how: Mapping[str, Any]
-) -> Point:
+def choose(plan: Plan, points: Sequence[Point], records: Records, how: Mapping[str, Any]) -> Point:
     """Return the point of the highest mean over both seeds, of those that ran with both."""
     repeated = rank(plan, points, records, [how["seed"]])[: how["best"]]
     return rank(plan, repeated, records, [how["seed"], how["again"]])[0]
