@@ -1,21 +1,21 @@
 """Draw the figures of docs/results from the frozen records.
 
-python experiments/draw_pages.py
+python -m experiments.draw_pages
 
 Nothing is trained. The same records give the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from experiments.stats import Difference
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS, PAGES = ROOT / "experiments" / "results", ROOT / "docs" / "results"
@@ -71,12 +71,6 @@ def differences(regime: str, model: str, ours: str, theirs: str) -> pd.Series:
     return gains.groupby(["dataset", "condition"]).mean().groupby("dataset").mean()
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half the width of its 95 % t interval."""
-    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return float(np.mean(values)), float(half)
-
-
 def curves(axes: Axes) -> None:
     """Test AUC by step on CIFAR-10 at 91/9, 20,000 steps, under the paper's protocol."""
     runs = pd.read_parquet(RECORDS / "figures.parquet")
@@ -114,16 +108,17 @@ def step_sizes(axes: Axes) -> None:
     axes.set(xlim=(0.005, 15), xticks=[0.01, 0.1, 1, 10], xticklabels=["0.01", "0.1", "1", "10"])
 
 
-def forest(axes: Axes, rows: dict[str, Sequence[float]], label: str, width: float) -> None:
+def forest(axes: Axes, rows: dict[str, pd.Series], label: str, width: float) -> None:
     """A row per comparison: mean difference and 95 % interval, cut off at ``width``."""
     for place, values in enumerate(rows.values()):
-        mean, half = interval(values)
-        low, high = max(mean - half, -width), min(mean + half, width)
+        found = Difference.paired(values.tolist())
+        low, high = max(found.low, -width), min(found.high, width)
         axes.plot([low, high], [place, place], color="#123f8c")
-        for end, cut in ((low, mean - half < -width), (high, mean + half > width)):
-            if cut:
-                axes.plot(end, place, ">" if end > 0 else "<", color="#123f8c", ms=5, clip_on=False)
-        axes.plot(mean, place, "o", color="#123f8c", ms=5)
+        if found.low < -width:
+            axes.plot(low, place, "<", color="#123f8c", ms=5, clip_on=False)
+        if found.high > width:
+            axes.plot(high, place, ">", color="#123f8c", ms=5, clip_on=False)
+        axes.plot(found.value, place, "o", color="#123f8c", ms=5)
     axes.axvline(0, color="#222222", lw=0.8)
     names = [f"{name}  (n = {len(values)})" for name, values in rows.items()]
     axes.set(xlabel=label, xlim=(-width, width), yticks=range(len(rows)), yticklabels=names)
@@ -141,11 +136,13 @@ def peers(axes: Axes) -> None:
     axes.set_xlim(-0.01, 0.07)
 
 
-def save(name: str, size: tuple[float, float], draw: object, legend: bool = False) -> None:
+def save(
+    name: str, size: tuple[float, float], draw: Callable[[Axes], None], legend: bool = False
+) -> None:
     """Draw on one pair of axes and write docs/results/NAME.svg."""
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
     axes = figure.subplots()
-    draw(axes)  # type: ignore[operator]
+    draw(axes)
     axes.grid(color="#e8e8e8", lw=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
