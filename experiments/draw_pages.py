@@ -130,6 +130,7 @@ def peers(axes: Axes) -> None:
     runs = pd.read_parquet(RECORDS / "tables.parquet")
     runs = runs[runs.benchmark == "tables-confirm"]
     means = runs.pivot_table("auc", "table", "method")
+    means = means.rename(columns={"LightGBM, regularised bag": "LightGBM, regularised"})
     leads = {name: means["aucmax"] - means[name] for name in means if not name.startswith("aucmax")}
     rows = dict(sorted(leads.items(), key=lambda item: item[1].mean()))
     forest(axes, rows, "lead of AUCClassifier in test AUC", width=0.07)
