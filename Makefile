@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs tutorials examples site soak demo results bench peers dist compat clean
+.PHONY: help test lint types unit docs tutorials examples site soak demo bench peers dist compat clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -52,9 +52,6 @@ soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=2
 
 demo: $(READY)   ## Fit a model on a table that comes along, and show what it made
 	$(BIN)/aucmax demo
-
-results: $(READY)  ## The site's results from the JSON files of the experiments
-	$(BIN)/python experiments/publish.py
 
 LIBAUC := .venv-libauc
 $(LIBAUC)/.ready:

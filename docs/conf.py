@@ -19,8 +19,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build", "_tables", "results/pages", "tutorials/*.md"]
-html_extra_path = ["results/pages"]
+exclude_patterns = ["_build", "tutorials/*.md"]
 nitpicky = False
 nb_execution_mode = "off"  # run_tutorials.py runs the notebooks and keeps their outputs
 nb_merge_streams = True

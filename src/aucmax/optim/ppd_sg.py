@@ -64,7 +64,7 @@ class PPDSG(StagedOptimizer):
     Args:
         params: parameters or groups; :func:`aucmax.minmax_groups` builds them.
         lr: step size :math:`\eta_k`.
-        gamma: prox parameter; large is loose. The paper tunes it in {500, 1000, 2000}.
+        gamma: prox parameter; large is loose. The authors' code tunes it in {500, 1000, 2000}.
         momentum: heavy-ball momentum as in torch's SGD; the paper's algorithm has none.
         weight_decay: L2 penalty of the primal.
         maximize: whether groups are dual unless they say otherwise.

@@ -26,8 +26,9 @@ def geometric(
         \text{steps}_k = \lceil T_0\, q^{k-1} \rceil, \qquad
         m_k = \lceil m_1\, q^{k-1} \rceil.
 
-    The defaults are the paper's experiments: four stages of :math:`2000 \cdot 3^{k-1}` steps are
-    its 80,000 iterations, and 384 samples are three of its batches of 128.
+    The defaults follow the paper's experiments: four stages of :math:`2000 \cdot 3^{k-1}` steps are
+    80,000 iterations, as in the authors' code, and 384 samples are three batches of 128. Stage k
+    takes all of its :math:`T_k` steps; Algorithm 2 takes :math:`T_k - 1`.
 
     Args:
         lr: :math:`\eta_0`, the first stage's learning rate.
@@ -68,7 +69,8 @@ def polynomial(lr: float = 0.1, steps: int = 200, *, stages: int = 10) -> list[S
         \eta_k = \eta_0 / k, \qquad T_k = T_0\, k^2.
 
     PGA averages its dual variable, so no stage asks for fresh samples. Ten stages of
-    :math:`200\, k^2` steps are 77,000 iterations, near the paper's 80,000.
+    :math:`200\, k^2` steps are 77,000 iterations, near the 80,000 of the
+    authors' code.
 
     Args:
         lr: :math:`\eta_0`, the first stage's learning rate.

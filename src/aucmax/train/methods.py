@@ -18,7 +18,7 @@ from aucmax.stages import Stage, geometric, polynomial
 def tripled(lr: float, steps: int) -> list[Stage]:
     """Four stages, each a third of the step size and three times as long (Algorithms 2 and 3).
 
-    With a first stage of 2,000 steps these are the paper's 80,000.
+    With a first stage of 2,000 steps these are 80,000, as in the authors' code.
     """
     first = math.ceil(steps / (1 + 3 + 9 + 27))
     return cut(geometric(lr, first, factor=3, stages=4), steps)
