@@ -13,9 +13,9 @@ A plan has named groups of settings and parts, which are run and frozen one by o
     [parts.figure1-digits.lines.sgd]
     lr = 0.05                     # this part's own settings of a line
 
-Wherever a setting names a group (``line = "sgd"`` and the table ``lines.sgd``), the group's settings
-come with it, those of later names over those of earlier ones; then those that the part has for the
-same names; then what ``set`` and ``each`` say themselves.
+Wherever a setting names a group (``line = "sgd"`` and the table ``lines.sgd``), the group's
+settings come with it, those of later names over those of earlier ones; then those that the part has
+for the same names; then what ``set`` and ``each`` say themselves.
 """
 
 from __future__ import annotations
