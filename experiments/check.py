@@ -1,13 +1,10 @@
 """Compare every number on the pages of results and in the README with the frozen records.
 
-    python -m experiments.check
-
 A number is a fault if it differs from the records at the digits quoted, or if neither a
-``[[quote]]`` nor a pattern of ``[not_measured]`` in ``quotes.toml`` covers it.
-
-A quote has the ``page``, the ``text`` with a ``{}`` for each number, and ``values``, a statistic
-for each. ``{row}`` stands for each name of ``rows`` in turn, ``[...]`` encloses what is empty where
-the records have nothing. A quote, a row and a value may set these keys, the later winning:
+``[[quote]]`` nor a pattern of ``[not_measured]`` in ``quotes.toml`` covers it. A quote has the
+``page``, the ``text`` with a ``{}`` for each number, and ``values``, a statistic for each.
+``{row}`` stands for each name of ``rows`` in turn, ``[...]`` encloses what is empty where the
+records have nothing. A quote, a row and a value may set these keys, the later winning:
 
     file      name of a file in results/
     column    the column, or "settings.lr" for an entry of a column of JSON text
@@ -15,10 +12,9 @@ the records have nothing. A quote, a row and a value may set these keys, the lat
               low, high and p (t test), wilcoxon (its p), or value (of the only row)
     per       columns that make a unit: its rows are averaged first
     minus     filters that differ for what is subtracted, unit by unit
-    over      filters that differ for the statistic to divide by
     choose    {by, of, within, among}: in each group of ``within`` only rows of that ``of`` with
               the highest mean of ``by``, among rows that pass the filters ``among``
-    level, scale, below   of the interval (0.95); factor; true for "less than {}"
+    level     of the interval from low to high (0.95); ``scale``: a factor, 100 for percents
 
 A filter is column = value, or a list of values. A quote has them in ``where``, a row and a value
 among these keys; those of a row do not hold for a file without the column.
@@ -30,7 +26,6 @@ import functools
 import json
 import math
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +36,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from experiments.stats import Difference
 
 ROOT = Path(__file__).resolve().parent.parent
-KEYS = ["file", "column", "stat", "per", "minus", "over", "choose", "level", "scale", "below"]
+KEYS = ["file", "column", "stat", "per", "minus", "choose", "level", "scale"]
 NUMBER = r"([+−-]?[\d,]*\.?\d+)"
 
 
@@ -52,7 +47,7 @@ def read(name: str) -> pd.DataFrame:
     if "history_stage" in rows:
         rows["final_valid"] = [r[f"history_valid_auc_{r.iterate}"][-1] for _, r in rows.iterrows()]
         rows["course"] = [mean_over_steps(r) for _, r in rows.iterrows()]
-    return rows
+    return rows[[name for name in rows if not name.startswith("history_")]]
 
 
 def mean_over_steps(run: Any) -> float:
@@ -89,24 +84,31 @@ def choose(rows: pd.DataFrame, rule: dict[str, Any]) -> pd.DataFrame:
     return rows.merge(pd.DataFrame([*best], columns=[*within, *of]), on=[*within, *of])
 
 
-def compute(spec: dict[str, Any], changed: dict[str, Any] | None = None) -> float:
+@functools.cache
+def units(spec: str) -> Any:
+    """Return the values that a statistic is computed from, given as JSON."""
+    filters, file, column, rule, per = json.loads(spec)
+    rows = select(read(file), filters)
+    rows = choose(rows, rule) if rule else rows
+    values = column_of(rows, column)
+    if per:
+        values = values.groupby([rows[name] for name in per]).mean()
+    return values.dropna()
+
+
+def compute(spec: dict[str, Any]) -> float:
     """Return a value of the frozen records; nan if they have no row of it."""
 
-    def units(filters: dict[str, Any]) -> Any:
-        rows = select(read(spec["file"]), spec["where"] | filters)
-        rows = choose(rows, spec["choose"]) if "choose" in spec else rows
-        values = column_of(rows, spec["column"])
-        if "per" in spec:
-            values = values.groupby([rows[name] for name in spec["per"]]).mean()
-        return values.dropna()
+    def values(filters: dict[str, Any]) -> Any:
+        settings = [spec.get(key) for key in ("file", "column", "choose", "per")]
+        return units(json.dumps([spec["where"] | filters, *settings]))
 
-    x = units(changed or {})
+    x = values({})
     if "minus" in spec:
-        x = (x - units((changed or {}) | spec["minus"])).dropna()
-    value = statistic(x, spec["stat"], spec.get("level", 0.95)) if len(x) else math.nan
-    if "over" in spec and changed is None:
-        value /= compute(spec, spec["over"])
-    return value if changed else value * float(spec.get("scale", 1))
+        x = (x - values(spec["minus"])).dropna()
+    if not len(x):
+        return math.nan
+    return statistic(x, spec["stat"], spec.get("level", 0.95)) * float(spec.get("scale", 1))
 
 
 def statistic(x: Any, stat: str, level: float) -> float:
@@ -136,13 +138,12 @@ def pattern_of(text: str, row: str) -> str:
     return "".join(special.get(x, r"\s+" if x.isspace() else re.escape(x)) for x in parts)
 
 
-def agrees(quoted: str | None, value: float, below: bool) -> bool:
+def agrees(quoted: str | None, value: float) -> bool:
     """Say whether a quoted number is the value, rounded as quoted."""
     if quoted is None or math.isnan(value):
         return quoted is None and math.isnan(value)
     quoted = quoted.replace(",", "").replace("−", "-")
-    digits = len(quoted.partition(".")[2])
-    return value < float(quoted) if below else float(quoted) == float(f"{value:.{digits}f}")
+    return float(quoted) == round(value, len(quoted.partition(".")[2]))
 
 
 def check_quote(quote: dict[str, Any], page: str, covered: set[int]) -> Iterator[str]:
@@ -158,7 +159,7 @@ def check_quote(quote: dict[str, Any], page: str, covered: set[int]) -> Iterator
         for match in matches:
             covered.update(range(*match.span()))
             for spec, value, quoted in zip(specs, computed, match.groups(), strict=True):
-                if not agrees(quoted, value, spec.get("below", False)):
+                if not agrees(quoted, value):
                     yield f"{name}: {spec['stat']} is {value:.6g} in the records, not {quoted}"
 
 
@@ -196,4 +197,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -69,6 +69,10 @@ def faults_of(text, quotes=QUOTES):
     return check.check({"page": text}, tomllib.loads(quotes))
 
 
+def test_pages_agree_with_frozen_records(capsys):
+    assert check.main() == 0, capsys.readouterr().out
+
+
 def test_values_match_scipy(page):
     assert faults_of(page) == []
 
