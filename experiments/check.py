@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
+
 from experiments.stats import Difference
 
 ROOT = Path(__file__).resolve().parent.parent

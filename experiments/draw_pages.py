@@ -13,9 +13,10 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from experiments.stats import Difference
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from experiments.stats import Difference
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS, PAGES = ROOT / "experiments" / "results", ROOT / "docs" / "results"

@@ -1,4 +1,6 @@
-"""Train what is missing of a plan's parts::
+"""Train what is missing of a plan's parts.
+
+::
 
     python -m experiments.run experiments/paper.toml figure1-digits --processes 2
 

@@ -1,4 +1,4 @@
-"""The paper's network: ResNet-20 for images of 32 x 32 pixels (He et al., 2016, Section 4.2)."""
+"""ResNet-20 for images of 32 x 32 pixels (He et al., 2016, Section 4.2)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def resnet20(
     std: float | Sequence[float] = 1.0,
     generator: torch.Generator | None = None,
 ) -> ResNet20:
-    """The paper's ResNet-20: 272 thousand parameters.
+    """ResNet-20 with projection shortcuts: 272 thousand parameters.
 
     It takes images (N, channels, height, width); in memory it works channels-last.
 
