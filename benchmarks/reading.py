@@ -1,8 +1,12 @@
-"""A CSV of a million rows to an Arrow table, against ``pyarrow.csv.read_csv`` on the same file."""
+"""What does reading a CSV of a million rows cost against ``pyarrow.csv.read_csv``?
+
+    python benchmarks/reading.py
+
+One file is clean; in the other three columns mark missing numbers by ``?``, ``-`` and ``.``.
+"""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -13,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from _timing import against, alternate
+from _timing import Bench, main
 
 from aucmax.tables import read_table
 
@@ -21,22 +25,18 @@ MARKS = {"measure 0": "?", "measure 3": "-", "measure 7": "."}
 PEAK = """
 import sys, warnings
 warnings.simplefilter("ignore")
+sys.path.insert(0, sys.argv[1])
+from _timing import Bench
 import pyarrow.csv
-from aucmax.tables.files import read_table
+from aucmax.tables import read_table
 
-def kibibytes(name):
-    return next(int(x.split()[1]) for x in open("/proc/self/status") if x.startswith(name))
-
-read = {"read_table": read_table, "pyarrow": pyarrow.csv.read_csv}[sys.argv[1]]
-open("/proc/self/clear_refs", "w").write("5")  # the peak is counted anew
-before = kibibytes("VmRSS")
-read(sys.argv[2])
-print((kibibytes("VmHWM") - before) / 1024)
+read = {"read_table": read_table, "pyarrow": pyarrow.csv.read_csv}[sys.argv[2]]
+print(Bench().peak_memory(lambda: read(sys.argv[3])))
 """
 
 
 def write_files(folder: Path, rows: int) -> dict[str, Path]:
-    """Twenty columns: measures, counts, words, a date, yes or no, and a target."""
+    """Write twenty columns: measures, counts, words, a date, a flag and a target."""
     random = np.random.default_rng(0)
     columns: dict[str, Any] = {
         f"measure {k}": random.normal(scale=100, size=rows).round(4) for k in range(10)
@@ -59,31 +59,28 @@ def write_files(folder: Path, rows: int) -> dict[str, Path]:
     return {name: folder / f"{name}.csv" for name in files}
 
 
-def peak(which: str, path: Path) -> float:
-    """MiB that reading adds to the most memory of a fresh process."""
-    command = [sys.executable, "-c", PEAK, which, str(path)]
+def peak(reader: str, path: Path) -> float:
+    """Return the bytes that reading adds to the peak memory of a fresh process."""
+    command = [sys.executable, "-c", PEAK, str(Path(__file__).parent), reader, str(path)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def measure(rows: int = 1_000_000) -> dict[str, Any]:
-    """Seconds and ratios, and the memory of each."""
-    found: dict[str, Any] = {}
+def measure(bench: Bench) -> None:
+    """Time both files, and measure the memory of each reader."""
+    rows = bench.size(1_000_000, 500)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, path in write_files(Path(folder), rows).items():
+            title = f"{name}, {rows:,} rows"
             works = {
                 "pyarrow": lambda path=path: pyarrow.csv.read_csv(path),
                 "read_table": lambda path=path: read_table(path),
             }
-            of = f"{name}, {rows:,} rows"
-            found[of] = against("pyarrow", alternate(works, rounds=9, warm_up=1))
-            memory = {reader: peak(reader, path) for reader in works}
-            for reader, mebibytes in memory.items():
-                found[of][reader]["peak MiB"] = mebibytes
-                found[of][reader]["peak ratio"] = mebibytes / memory["pyarrow"]
-            found[of]["file"] = {"MiB": path.stat().st_size / 2**20}
-    return found
+            bench.compare(title, works, rounds=9)
+            for reader in bench.size(tuple(works), ()):
+                share = peak(reader, path) / path.stat().st_size
+                bench.record(title, f"{reader}, peak memory", times_the_file=share)
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(), indent=2))
+    main(measure, __doc__)

@@ -1,16 +1,19 @@
-"""LightGBM with AUCObjective, against LightGBM with its own binary objective; its defaults."""
+"""What does LightGBM cost with our objectives, against its own binary objective?
+
+python benchmarks/boosting.py
+"""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import lightgbm
 import numpy as np
-from _timing import against, alternate
+from _timing import Bench, main
 
 from aucmax.boosting import AUCObjective
 
-OBJECTIVES = {
+OBJECTIVES: dict[str, Any] = {
     "binary": "binary",
     "AUCObjective": AUCObjective(),
     "AUCObjective, hinge": AUCObjective("hinge"),
@@ -18,10 +21,9 @@ OBJECTIVES = {
 }
 
 
-def measure(rows: int = 100_000, trees: int = 100, rounds: int = 5) -> dict[str, Any]:
-    """Seconds and ratios of whole runs, the data binned before."""
-    import lightgbm  # the other groups are timed without it, too
-
+def measure(bench: Bench) -> None:
+    """Time whole trainings at LightGBM's defaults; the data are binned beforehand."""
+    rows, trees = bench.size((100_000, 100), (300, 2))
     random = np.random.default_rng(0)
     x = random.normal(size=(rows, 20))
     logit = x[:, :5].sum(1) + np.abs(x[:, 5:8]).sum(1) - 6.0
@@ -31,9 +33,8 @@ def measure(rows: int = 100_000, trees: int = 100, rounds: int = 5) -> dict[str,
         lightgbm.train({"objective": objective, "verbosity": -1}, data, trees)
 
     works = {name: lambda of=objective: train(of) for name, objective in OBJECTIVES.items()}
-    medians = alternate(works, rounds=rounds, warm_up=1)
-    return {f"{rows:,} rows, {trees} trees": against("binary", medians)}
+    bench.compare(f"{rows:,} rows, {trees} trees", works, rounds=5)
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(), indent=2))
+    main(measure, __doc__)
