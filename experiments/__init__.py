@@ -1,0 +1,1 @@
+"""Experiments with aucmax: not installed, and run from the root by ``python -m experiments.run``."""

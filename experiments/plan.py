@@ -1,0 +1,136 @@
+"""From a plan, a TOML file, to a list of immutable runs.
+
+A plan has named groups of settings and parts, which are run and frozen one by one::
+
+    [datasets.digits]             # a group: what dataset = "digits" stands for
+    batch_size = 32
+    [lines.sgd]
+    label = "SGD"                 # read by figures and tables alone, no setting
+    method = "sgd"
+    [parts.figure1-digits]
+    set = {kind = "image", dataset = "digits", steps = 2000}
+    each = {removed = [0.9, 0.0], seed = [0, 1], line = ["sgd"]}   # the last one changes fastest
+    [parts.figure1-digits.lines.sgd]
+    lr = 0.05                     # this part's own settings of a line
+
+Wherever a setting names a group (``line = "sgd"`` and the table ``lines.sgd``), the group's settings
+come with it, those of later names over those of earlier ones; then those that the part has for the
+same names; then what ``set`` and ``each`` say themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+WORDS = ("title", "label", "returns")
+"""Keys of a group that figures and tables read, and no training depends on."""
+
+OPTIONS = {
+    # Images: the rows, the network, the batches.
+    "kind=image": "kind dataset protocol line seed partition removed valid hold_out model "
+    "batch_size steps eval_every probe precision augment positives pretraining method",
+    "dataset=digits": "wrong",
+    # The optimizers, each with its own options of fit. Any of them trains on any objective.
+    "method=ppd-sg": "objective schedule gamma momentum weight_decay restart",
+    "method=ppd-adagrad": "objective schedule gamma delta restart",
+    "method=pga": "objective schedule gamma",
+    "method=oauc": "objective schedule",
+    "method=sgd": "objective schedule momentum weight_decay restart",
+    "method=adagrad": "objective schedule weight_decay restart",
+    "method=libauc": "lr margin epoch_decay momentum weight_decay drops",
+    # The objectives and the step sizes.
+    "objective=auc": "normalize",
+    "objective=ce": "",
+    "schedule=geometric": "lr first_stage factor",
+    "schedule=polynomial": "lr first_stage",
+    "schedule=drops": "lr drops",
+    "schedule=cosine": "lr",
+    "schedule=power": "lr power",
+}
+"""The options that a run uses, by its other options: every line here that is true of a run allows
+those that it lists, and any other option raises."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: everything that decides its result.
+
+    Attributes:
+        text: the settings as JSON with sorted keys.
+        code: hash of the code that trains, see :func:`experiments.provenance.code`.
+        torch: version of torch.
+    """
+
+    text: str
+    code: str
+    torch: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings, a copy."""
+        settings: dict[str, Any] = json.loads(self.text)
+        return settings
+
+    @cached_property
+    def id(self) -> str:
+        """The hash of settings, code and torch: the key of the run's record."""
+        return hashlib.sha256(f"{self.text}\n{self.code}\n{self.torch}".encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan's file, with the code and the version of torch that its runs are for."""
+
+    content: Mapping[str, Any]
+    code: str
+    torch: str
+
+    @classmethod
+    def read(cls, path: str | Path, code: str, torch: str) -> Plan:
+        """Read a TOML file."""
+        return cls(tomllib.loads(Path(path).read_text(encoding="utf-8")), code, torch)
+
+    def run(self, settings: Mapping[str, Any]) -> Run:
+        """Return the run of these settings, which are checked."""
+        check(settings)
+        return Run(json.dumps(settings, sort_keys=True), self.code, self.torch)
+
+    def runs(self, part: str) -> list[Run]:
+        """List the runs of a part, in order."""
+        parts = self.content["parts"]
+        if part not in parts:
+            raise ValueError(f"part must be one of {', '.join(parts)}, found {part!r}")
+        own = parts[part]
+        each = own.get("each", {})
+        runs = []
+        for values in product(*each.values()):
+            named = {**own["set"], **dict(zip(each, values, strict=True))}
+            settings: dict[str, Any] = {}
+            for groups in (self.content, own):
+                for key, value in named.items():
+                    group = groups.get(f"{key}s", {}).get(value, {}) if type(value) is str else {}
+                    settings |= {name: x for name, x in group.items() if name not in WORDS}
+            runs.append(self.run({**settings, **named}))
+        return runs
+
+
+def check(settings: Mapping[str, Any]) -> None:
+    """Raise for an option that this run would not use."""
+    used = {
+        name
+        for condition, names in OPTIONS.items()
+        for key, value in [condition.split("=")]
+        if settings.get(key) == value
+        for name in names.split()
+    }
+    if unused := sorted({*settings} - used):
+        found = {name: settings[name] for name in unused}
+        raise ValueError(f"a run must have options that it uses, found {found} in {dict(settings)}")
