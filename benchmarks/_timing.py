@@ -21,9 +21,9 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-sys.path.append(str(ROOT / "experiments"))
+sys.path.append(str(ROOT))
 
-from provenance import provenance  # noqa: E402  # experiments and benchmarks share it
+from experiments import provenance  # noqa: E402
 
 Work = Callable[[], object]
 T = TypeVar("T")
@@ -181,12 +181,30 @@ def _kibibytes(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def save(name: str, rows: list[dict[str, Any]], device: str, path: Path | None = None) -> None:
-    """Append rows with their provenance, as one line, to the results of a script."""
-    path = path or RESULTS / f"{name}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"benchmark": name, **provenance(device), "rows": rows}) + "\n")
+class Results:
+    """A file of results; what they were measured with is looked up when a script starts.
+
+    Args:
+        given: the command line, with ``tiny`` and ``json``.
+        device: that is timed.
+    """
+
+    def __init__(self, given: argparse.Namespace, device: str = "cpu") -> None:
+        self.name = Path(sys.argv[0]).stem
+        self.about: dict[str, Any] = {"benchmark": self.name}
+        self.path = given.json
+        if not given.tiny:
+            self.path = given.json or RESULTS / f"{self.name}.jsonl"
+            self.about["code"] = provenance.code()
+            self.about["commit"] = provenance.commit()
+            self.about |= provenance.describe(device)
+
+    def add(self, **values: Any) -> None:
+        """Append a line; without a path, that is with ``--tiny`` alone, nothing is written."""
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({**self.about, **values}) + "\n")
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -204,7 +222,7 @@ def main(measure: Callable[[Bench], None], description: str | None) -> None:
     options = parser(description)
     options.add_argument("--device", default="cpu")
     given = options.parse_args()
+    results = Results(given, given.device)
     bench = Bench(given.device, given.tiny)
     measure(bench)
-    if given.json or not given.tiny:
-        save(Path(sys.argv[0]).stem, bench.rows, given.device, given.json)
+    results.add(rows=bench.rows)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from _timing import Bench, main
 from fit import Run
-from PIL import Image
+from pictures import write_pictures
 from torch import nn
 
 from aucmax.data.augment import CropAndFlip
@@ -27,18 +27,6 @@ from aucmax.stages import Stage
 
 FILES = 250
 """Pictures that differ; the store holds each several times."""
-
-
-def write_pictures(folder: Path, size: int) -> list[Path]:
-    """Write coarse shapes with fine noise."""
-    random, files = np.random.default_rng(0), []
-    for number in range(FILES):
-        coarse = random.integers(0, 256, (7, 7, 3), dtype=np.uint8)
-        levels = np.asarray(Image.fromarray(coarse).resize((size, size)), float)
-        levels += random.normal(0, 5, levels.shape)
-        files.append(folder / f"{number:03}.jpg")
-        Image.fromarray(levels.clip(0, 255).astype(np.uint8)).save(files[-1], quality=90)
-    return files
 
 
 def network(bench: Bench) -> nn.Module:
@@ -82,8 +70,8 @@ def measure(bench: Bench) -> None:
     count, size, batch = bench.size((4000, 224, 128), (64, 16, 16))
     workers = bench.size(4, 1)
     with tempfile.TemporaryDirectory() as where:
-        files = write_pictures(Path(where), size)
-        wanted = (files * (count // FILES + 1))[:count]
+        files = write_pictures(Path(where), bench.size(FILES, 4))
+        wanted = (files * (count // len(files) + 1))[:count]
         store = build_store(Path(where, "store"), wanted, size, workers=workers, progress=False)
         classes = (np.arange(count) % 10 == 0).astype(np.int64)
         stored = StoredPictures(store.pixels, np.arange(count), classes)

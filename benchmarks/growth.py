@@ -40,7 +40,11 @@ def epoch(n: int) -> Work:
     _, y = batch(n)
     y[:2] = torch.tensor([0.0, 1.0])
     generator = torch.Generator().manual_seed(0)
-    x, model, steps = torch.randn(n, 4, generator=generator), torch.nn.Linear(4, 1), max(1, n // BATCH)
+    x, model, steps = (
+        torch.randn(n, 4, generator=generator),
+        torch.nn.Linear(4, 1),
+        max(1, n // BATCH),
+    )
     stages = aucmax.stages.geometric(lr=0.01, steps=steps, stages=1)
 
     def run() -> None:

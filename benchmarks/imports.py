@@ -1,6 +1,6 @@
 """How long does ``import aucmax`` take beside ``import torch``, in fresh interpreters?
 
-    python benchmarks/imports.py
+python benchmarks/imports.py
 """
 
 from __future__ import annotations

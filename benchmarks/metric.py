@@ -2,7 +2,7 @@
 
     python benchmarks/metric.py [--device cuda]
 
-A tenth of the rows are positive. LibAUC's AUC is timed as well where ``libauc`` is installed.
+A tenth of the rows are positive. torchmetrics and LibAUC are timed where they are installed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import torch
 from _timing import Bench, Work, main
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
-from torchmetrics.functional.classification import binary_auroc
 
 from aucmax.metrics import delong_test, roc_auc, roc_auc_interval
 
@@ -19,6 +18,10 @@ try:
     from libauc.metrics import auc_roc_score
 except ImportError:
     auc_roc_score = None
+try:
+    from torchmetrics.functional.classification import binary_auroc
+except ImportError:
+    binary_auroc = None
 
 
 def draw(rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -46,8 +49,9 @@ def measure(bench: Bench) -> None:
         "roc_auc": lambda: roc_auc(scores, target),
         "roc_auc_interval": lambda: roc_auc_interval(scores, target),
         "delong_test": lambda: delong_test(scores, other, target),
-        "torchmetrics": lambda: binary_auroc(probabilities, classes, thresholds=None),
     }
+    if binary_auroc is not None:
+        works["torchmetrics"] = lambda: binary_auroc(probabilities, classes, thresholds=None)
     if auc_roc_score is not None:
         works["LibAUC"] = lambda: auc_roc_score(host[0], host[1])
     bench.compare(f"N = {rows:,}", sort | works, rounds=7)

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from _timing import parser, save, show
+from _timing import Results, parser, show
 
 from aucmax import metrics
 
@@ -140,7 +139,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
     count, seed = (2 if given.tiny else given.repetitions), given.seed
-    rows = []
+    results, rows = Results(given), []
     for title, found in (
         ("metrics", (simulate(m, p, count, seed) for m in METRICS for p in POSITIVES)),
         ("AUC", (simulate_auc(*size, auc, count, seed) for size in SIZES for auc in AUCS)),
@@ -149,8 +148,7 @@ def main() -> None:
             values = row._asdict()
             print("  ".join(f"{name} {show(value)}" for name, value in values.items()), flush=True)
             rows.append({"title": title, "repetitions": count, "seed": seed, **values})
-    if given.json or not given.tiny:
-        save(Path(__file__).stem, rows, "cpu", given.json)
+    results.add(rows=rows)
 
 
 if __name__ == "__main__":

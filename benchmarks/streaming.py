@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from _timing import parser, save
+from _timing import Results, parser
 
 from aucmax import metrics
 
@@ -96,13 +96,13 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=20_000_000)
     options.add_argument("--kill-after", type=float, default=60.0, help="seconds")
     given = options.parse_args()
+    results = Results(given)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         size = (3000, None) if given.tiny else (given.rows, given.kill_after)
         rows = measure(Path(folder), *size)
     for row in rows:
         print(row)
-    if given.json or not given.tiny:
-        save(Path(__file__).stem, rows, "cpu", given.json)
+    results.add(rows=rows)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control, ttest_1samp, wilcoxon
 
-stats = pytest.importorskip("stats", reason="the folder experiments is absent")
+stats = pytest.importorskip("experiments.stats", reason="the folder experiments is absent")
 Difference, holm = stats.Difference, stats.holm
 
 RATIO = 3 / 7
