@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from aucmax.kernels.resnet.forward import image_window
-from aucmax.kernels.resnet.parts import (
+from experiments.resnet20.forward import image_window
+from experiments.resnet20.parts import (
     gathered,
     inside_border,
     is_last,

@@ -10,9 +10,9 @@ import torch
 import triton
 from torch import Tensor
 
-from aucmax.kernels.resnet import backward, forward
-from aucmax.kernels.resnet.launch import launch
-from aucmax.kernels.resnet.parts import Norm, NormGradient
+from experiments.resnet20 import backward, forward
+from experiments.resnet20.launch import launch
+from experiments.resnet20.parts import Norm, NormGradient
 
 
 class Setting(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from aucmax.kernels.resnet.parts import (
+from experiments.resnet20.parts import (
     inside_border,
     is_last,
     place,

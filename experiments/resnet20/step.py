@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from aucmax.kernels.resnet import conv
-from aucmax.kernels.resnet.conv import (
+from experiments.resnet20 import conv
+from experiments.resnet20.conv import (
     Images,
     LayerInput,
     NormsBefore,
@@ -22,9 +22,9 @@ from aucmax.kernels.resnet.conv import (
     ProjectionGradient,
     Shape,
 )
-from aucmax.kernels.resnet.launch import compiled_together
-from aucmax.kernels.resnet.network import Network
-from aucmax.kernels.resnet.parts import Norm, NormGradient
+from experiments.resnet20.launch import compiled_together
+from experiments.resnet20.network import Network
+from experiments.resnet20.parts import Norm, NormGradient
 
 WIDEST = 64
 ALIGNED = 4  # counters lie 16 bytes apart, as kernels like addresses

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from aucmax import checks
-from aucmax.kernels.resnet.network import (
-    Layer,
-    Network,
-    why_not_here,
-    why_not_images,
-    why_not_model,
-)
 from aucmax.models.random_weights import leaving_random_numbers
 from aucmax.models.standardize import Standardize
 
@@ -52,8 +44,6 @@ class Block(nn.Module):
 class ResNet20(nn.Module):
     """Three groups of three blocks, 16, 32 and 64 channels wide; :func:`resnet20` makes one."""
 
-    fused: bool | None = None  # of models from before there was a choice
-
     def __init__(
         self,
         activation: str = "relu",
@@ -62,12 +52,8 @@ class ResNet20(nn.Module):
         outputs: int = 1,
         mean: float | Sequence[float] = 0.0,
         std: float | Sequence[float] = 1.0,
-        fused: bool | None = None,
     ) -> None:
         super().__init__()
-        if fused not in (None, True, False):
-            raise ValueError(f"fused must be None, True or False, found {fused!r}")
-        self.fused = fused
         kind = ACTIVATIONS[checks.choice("activation", activation, tuple(ACTIVATIONS))]
         self.standardize = Standardize(mean, std)
         self.channels = checks.count("channels", channels)
@@ -83,47 +69,12 @@ class ResNet20(nn.Module):
                 f"images must have shape (N, {self.channels}, height, width), found "
                 f"{tuple(images.shape)}; x.transpose(0, 3, 1, 2) puts channels first"
             )
-        network = self._fusible(images)
-        if network is None:
-            x = self.standardize(images).contiguous(memory_format=torch.channels_last)
-            x = self.blocks(self.stem(x)).mean((2, 3))
-        else:
-            from aucmax.kernels.resnet.step import pooled_features  # needs Triton
-
-            x = pooled_features(network, images)
+        x = self.standardize(images).contiguous(memory_format=torch.channels_last)
+        x = self.blocks(self.stem(x)).mean((2, 3))
         # Under autocast too: scores of eight bits would tie, and ties count half.
         with torch.autocast(x.device.type, enabled=False):
             scores: Tensor = self.head(x.to(self.head.weight.dtype))
         return scores
-
-    def _fusible(self, images: Tensor) -> Network | None:
-        """Its layers for the fused kernels, if this is a training step that can take them."""
-        if not self.training or self.fused is False:
-            return None
-        if not (reason := why_not_here(images)):
-            network = self._network()
-            reason = why_not_images(network, images) or why_not_model(network, self)
-            if not reason:
-                return network
-        if self.fused:
-            raise ValueError(f"fused must be None or False here: {reason}")
-        return None
-
-    def _network(self) -> Network:
-        """Its parts as the fused kernels take them."""
-        stem: Any = self.stem
-        blocks: Any = self.blocks
-        convolution, norm, activation = stem
-        layers, activations = [Layer(convolution, norm)], [activation]
-        for block in blocks:
-            first, first_norm, activation, second, second_norm = block.body
-            layers += [Layer(first, first_norm), Layer(second, second_norm)]
-            activations += [activation, block.activation]
-        projections = [
-            Layer(*block.shortcut) for block in blocks if type(block.shortcut) is not nn.Identity
-        ]
-        mean, scale = self.standardize.mean, self.standardize.scale
-        return Network(mean, scale, layers, projections, activations)
 
 
 def resnet20(
@@ -133,7 +84,6 @@ def resnet20(
     outputs: int = 1,
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
-    fused: bool | None = None,
     generator: torch.Generator | None = None,
 ) -> ResNet20:
     """The paper's ResNet-20: 272 thousand parameters.
@@ -149,9 +99,6 @@ def resnet20(
         outputs: scores per image.
         mean: subtracted from the pixels first, one number or one per channel.
         std: the pixels are divided by it.
-        fused: whether training steps under autocast to bfloat16 on a CUDA device take kernels that
-            join convolutions, batch norms and ReLUs (they need Triton, and images whose sides
-            divide by four); None does where it can, True is an error where it cannot.
         generator: of the initial weights; None takes torch's own.
 
     Example:
@@ -164,9 +111,7 @@ def resnet20(
         torch.Size([2, 1])
     """
     with leaving_random_numbers(generator):
-        model = ResNet20(
-            activation, channels=channels, outputs=outputs, mean=mean, std=std, fused=fused
-        )
+        model = ResNet20(activation, channels=channels, outputs=outputs, mean=mean, std=std)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", generator=generator)
