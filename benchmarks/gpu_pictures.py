@@ -68,11 +68,13 @@ def training(bench: Bench, model: nn.Module, data: Any, batch: int, workers: int
 def measure(bench: Bench) -> None:
     """Time a step of both, and of a single layer, which shows how fast batches arrive."""
     count, size, batch = bench.size((4000, 224, 128), (64, 16, 16))
-    workers = bench.size(4, 1)
+    workers = bench.size(4, 0)
     with tempfile.TemporaryDirectory() as where:
         files = write_pictures(Path(where), bench.size(FILES, 4))
         wanted = (files * (count // len(files) + 1))[:count]
-        store = build_store(Path(where, "store"), wanted, size, workers=workers, progress=False)
+        store = build_store(
+            Path(where, "store"), wanted, size, workers=max(1, workers), progress=False
+        )
         classes = (np.arange(count) % 10 == 0).astype(np.int64)
         stored = StoredPictures(store.pixels, np.arange(count), classes)
         pixels = torch.from_numpy(np.array(store.pixels)).permute(0, 3, 1, 2)
