@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs tutorials examples site soak demo results bench peers dist compat clean
+.PHONY: help test lint types unit docs tutorials examples site soak demo bench peers dist compat oldest newest clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -53,18 +53,16 @@ soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=2
 demo: $(READY)   ## Fit a model on a table that comes along, and show what it made
 	$(BIN)/aucmax demo
 
-results: $(READY)  ## The site's results from the JSON files of the experiments
-	$(BIN)/python experiments/publish.py
-
-LIBAUC := .venv-libauc
-$(LIBAUC)/.ready:
-	$(PYTHON) -m venv $(LIBAUC)
-	$(LIBAUC)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch numpy scipy scikit-learn tqdm
-	$(LIBAUC)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps libauc==2.0.1
+BENCH := .venv-bench
+$(BENCH)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,bench]' tqdm
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps libauc==2.0.1
 	@touch $@
 
-bench: $(READY) $(LIBAUC)/.ready  ## Time the library against its peers; writes benchmarks/results
-	$(BIN)/python benchmarks/run.py --libauc $(LIBAUC)/bin/python
+TIMINGS := imports loss optim metric fit growth boosting reading pictures tables_predict
+bench: $(BENCH)/.ready  ## Time the library against its peers; writes benchmarks/results
+	for name in $(TIMINGS); do $(BENCH)/bin/python benchmarks/$$name.py || exit 1; done
 
 PEERS := .venv-peers
 $(PEERS)/.ready:
@@ -79,9 +77,13 @@ dist: $(READY)   ## Build wheel and sdist, check them, use the wheel in fresh en
 	$(BIN)/python tests/release/dist.py
 
 NEWEST ?= $(or $(shell command -v python3.13),$(PYTHON))
-compat: $(READY) ## The core's tests on the oldest versions allowed and on the newest; takes 15 GB
+compat: oldest newest ## The core's tests on the oldest versions allowed and on the newest; takes 15 GB
+
+oldest: $(READY) ## The core's tests on the oldest versions that pyproject.toml allows
 	$(BIN)/python tests/release/compat.py oldest
+
+newest: $(READY) ## The core's tests on the newest versions there are
 	$(BIN)/python tests/release/compat.py newest --python $(NEWEST)
 
 clean:           ## Remove what the other targets made
-	rm -rf $(VENV) $(LIBAUC) $(PEERS) .venv-oldest .venv-newest docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BENCH) $(PEERS) .venv-oldest .venv-newest docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
