@@ -35,7 +35,7 @@ WORDS = ("title", "label", "returns")
 
 OPTIONS = {
     # Images: the rows, the network, the batches.
-    "kind=image": "kind dataset protocol line seed partition removed valid hold_out model "
+    "kind=image": "kind dataset ratio protocol line seed partition removed valid hold_out model "
     "batch_size steps eval_every probe precision augment positives pretraining method",
     "dataset=digits": "wrong",
     # The optimizers, each with its own options of fit. Any of them trains on any objective.
