@@ -35,16 +35,16 @@ WORDS = ("title", "label", "returns")
 
 OPTIONS = {
     # Images: the rows, the network, the batches.
-    "kind=image": "kind dataset ratio protocol line seed partition removed valid hold_out model "
-    "batch_size steps eval_every probe precision augment positives pretraining method",
-    "dataset=digits": "wrong",
+    "kind=image": "kind dataset ratio? protocol? line seed partition removed valid hold_out model "
+    "batch_size steps eval_every probe precision augment? positives? pretraining? method",
+    "dataset=digits": "wrong?",
     # The optimizers, each with its own options of fit. Any of them trains on any objective.
-    "method=ppd-sg": "objective schedule gamma momentum weight_decay restart",
-    "method=ppd-adagrad": "objective schedule gamma delta restart",
+    "method=ppd-sg": "objective schedule gamma momentum? weight_decay? restart?",
+    "method=ppd-adagrad": "objective schedule gamma delta restart?",
     "method=pga": "objective schedule gamma",
     "method=oauc": "objective schedule",
-    "method=sgd": "objective schedule momentum weight_decay restart",
-    "method=adagrad": "objective schedule weight_decay restart",
+    "method=sgd": "objective schedule momentum? weight_decay? restart?",
+    "method=adagrad": "objective schedule weight_decay? restart?",
     "method=libauc": "lr margin epoch_decay momentum weight_decay drops",
     # The objectives and the step sizes.
     "objective=auc": "normalize",
@@ -55,8 +55,8 @@ OPTIONS = {
     "schedule=cosine": "lr",
     "schedule=power": "lr power",
 }
-"""The options that a run uses, by its other options: every line here that is true of a run allows
-those that it lists, and any other option raises."""
+"""The options that a run uses, by its other options: every line here that is true of a run adds
+those that it lists. A run must have them, but for those with a question mark, and no others."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Plan:
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Raise for an option that this run would not use."""
+    """Raise for an option that this run would not use, or one that it lacks."""
     used = {
         name
         for condition, names in OPTIONS.items()
@@ -131,6 +131,8 @@ def check(settings: Mapping[str, Any]) -> None:
         if settings.get(key) == value
         for name in names.split()
     }
-    if unused := sorted({*settings} - used):
+    if unused := sorted({*settings} - {name.rstrip("?") for name in used}):
         found = {name: settings[name] for name in unused}
         raise ValueError(f"a run must have options that it uses, found {found} in {dict(settings)}")
+    if missing := sorted(name for name in used if name[-1] != "?" and name not in settings):
+        raise ValueError(f"a run must have {', '.join(missing)}, found {dict(settings)}")

@@ -34,6 +34,10 @@ Part = tuple[Tensor, Tensor]
 def train(run: Run, data: Path, device: str, folder: Path) -> dict[str, Any]:
     """Train as a run's settings say, and return what came out.
 
+    Both iterates are recorded at every evaluation and at the end ("final": test AUC), and the
+    weights that validation rows chose among all of them ("chosen"). A run that diverged has its
+    "error" and its history until then.
+
     Args:
         run: of the kind "image".
         data: folder of the data sets.
@@ -91,12 +95,18 @@ def train(run: Run, data: Path, device: str, folder: Path) -> dict[str, Any]:
     record["seconds_per_step"] = 1 / median(speeds) if speeds else math.nan
     if result is not None:
         at = next(row for row in history if row["step"] == result.step + first)
-        record["final"] = {key: history[-1].get(key, math.nan) for key in CURVES}
-        record["kept"] = {
+        last = history[-1]
+        record["final"] = {
+            "last": last["test_auc_last"],
+            "average": last["test_auc_average"],
+            "valid_last": last.get("valid_auc_last", math.nan),
+            "valid_average": last.get("valid_auc_average", math.nan),
+        }
+        record["chosen"] = {
             "step": result.step + first,
             "iterate": result.iterate,
-            "valid": result.auc,
-            "test": at[f"test_auc_{result.iterate}"],
+            "valid_auc": result.auc,
+            "test_auc": at[f"test_auc_{result.iterate}"],
         }
     return record
 

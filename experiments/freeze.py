@@ -1,0 +1,81 @@
+"""Write a finished part of a plan into a Parquet file of its own, which is never rewritten::
+
+    python -m experiments.freeze experiments/paper.toml figure1-digits --records runs/paper.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from experiments.plan import Plan
+from experiments.run import Records, read_records
+
+KEYS = ("kind", "dataset", "ratio", "protocol", "condition", "model", "line", "seed", "steps")
+"""Settings that have columns of their own; all of them stand in the column of JSON text, too."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.freeze", description=__doc__)
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("part")
+    parser.add_argument("--records", type=Path, required=True, help="what experiments.run wrote")
+    parser.add_argument("--code", help="hash of the code, if the records have several")
+    parser.add_argument("--out", type=Path, help="experiments/results/PART.parquet by default")
+    options = parser.parse_args(arguments)
+    out = options.out or Path(__file__).parent / "results" / f"{options.part}.parquet"
+    if out.exists():
+        raise SystemExit(f"{out} is there: a frozen part is never rewritten")
+    rows = part_records(options.plan, options.part, read_records(options.records), options.code)
+    table = pa.Table.from_pylist([as_row(row) for row in rows])
+    parquet.write_table(table, out, compression="zstd")
+    print(f"{out}: {len(rows)} runs of code {rows[0]['code']}")
+
+
+def part_records(
+    plan: Path, part: str, records: Records, code: str | None = None
+) -> list[dict[str, Any]]:
+    """Return the records of a part's runs, in the plan's order.
+
+    Raises:
+        ValueError: if a run is missing, or records of several codes or versions of torch would
+            mix.
+    """
+    known = {(record["code"], record["torch"]) for record in records.values()}
+    complete = []
+    for own_code, torch in sorted(known):
+        runs = list(dict.fromkeys(Plan.read(plan, own_code, torch).runs(part)))
+        if code in (None, own_code) and all(run.id in records for run in runs):
+            complete.append([records[run.id] for run in runs])
+    if len(complete) != 1:
+        raise ValueError(
+            f"{part} must be complete for one code and one version of torch, found "
+            f"{len(complete)} among {sorted(known)}: finish it, or name the code"
+        )
+    return complete[0]
+
+
+def as_row(record: dict[str, Any]) -> dict[str, Any]:
+    """Flatten a record: mixed mappings are JSON text, others columns, histories lists."""
+    settings = record["settings"]
+    row: dict[str, Any] = {"id": record["id"]}
+    row |= {key: settings[key] for key in KEYS if key in settings}
+    for key, value in record.items():
+        if key in ("settings", "versions"):
+            row[key] = json.dumps(value, sort_keys=True)
+        elif isinstance(value, dict):
+            row |= {f"{key}_{name}": x for name, x in value.items()}
+        else:
+            row[key] = value
+    return row
+
+
+if __name__ == "__main__":
+    main()
