@@ -17,10 +17,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from experiments.figure_forest import forest
+from experiments.plan import Plan
+from experiments.run import read_records
 from experiments.stats import Difference, holm
 
 Row = dict[str, Any]
-CELL = ("dataset", "condition", "model", "seed")
+PAIRED = tuple(name for name in PAIRED if name != "line")
 """What two lines must have in common to be paired; each line has one row of a cell."""
 UNIT = ("dataset",)
 """What counts as one independent observation: seeds of a data set share its rows."""
@@ -54,7 +57,7 @@ def by_cell(rows: Sequence[Row], line: str) -> dict[tuple[Any, ...], Row]:
     cells: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         if row["line"] == line:
-            key = tuple(row.get(name) for name in CELL)
+            key = tuple(row.get(name) for name in PAIRED)
             if key in cells:
                 raise ValueError(f"{line} must have one row of a cell, found two of {key}")
             cells[key] = row
@@ -65,7 +68,7 @@ def means(cells: Mapping[tuple[Any, ...], float]) -> list[float]:
     """Return the mean of each unit, a data set."""
     units = defaultdict(list)
     for key, value in cells.items():
-        units[tuple(x for name, x in zip(CELL, key, strict=True) if name in UNIT)].append(value)
+        units[tuple(x for name, x in zip(PAIRED, key, strict=True) if name in UNIT)].append(value)
     return [fmean(values) for values in units.values()]
 
 
@@ -76,7 +79,7 @@ def choose(rows: Sequence[Row], lines: Iterable[str], label: str) -> list[Row]:
     """
     groups: dict[tuple[Any, ...], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        key = tuple(row.get(name) for name in CELL if name != "seed")
+        key = tuple(row.get(name) for name in PAIRED if name != "seed")
         groups[key][row["line"]].append(row)
     chosen = []
     for by_line in groups.values():
@@ -96,7 +99,9 @@ def compare(
     check_one_code(wanted, peers)
     a, b = by_cell(wanted, ours), by_cell(wanted, theirs)
     cells = {key: a[key]["value"] - b[key]["value"] for key in a.keys() & b.keys()}
-    return Difference.paired(means({k: x for k, x in sorted(cells.items()) if math.isfinite(x)}), level)
+    return Difference.paired(
+        means({k: x for k, x in sorted(cells.items()) if math.isfinite(x)}), level
+    )
 
 
 def summarize(rows: Sequence[Row], peers: Sequence[str] = ()) -> list[Row]:
@@ -146,6 +151,17 @@ def ranking_and_likelihood(rows: Sequence[Row], plan: Mapping[str, Any]) -> list
     return choose(rows, ranking, "best ranking") + choose(rows, likelihood, "best likelihood")
 
 
+def part_rows(
+    plan: Mapping[str, Any], part: str, records: Mapping[str, Any], metric: str | None = None
+) -> list[Row]:
+    """Return the rows of a part's runs, of all versions of the code among the records."""
+    rows = []
+    for code, torch in sorted({(record["code"], record["torch"]) for record in records.values()}):
+        runs = Plan(plan, code, torch).runs(part, records)
+        rows += to_rows([records[run.id] for run in runs if run.id in records], metric)
+    return rows
+
+
 def main() -> None:
     """Print a table per part of the plan, and the differences of all parts with Holm's p."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -153,29 +169,26 @@ def main() -> None:
     parser.add_argument("plan", type=Path, help="the plan of these runs")
     parser.add_argument("parts", nargs="+", help="parts of the plan that compare lines")
     parser.add_argument("--metric", help="of the test rows, by default that of the part")
+    parser.add_argument("--figure", type=Path, help="draw the differences there, as .svg or .png")
     options = parser.parse_args()
-    from experiments.run import read_records
-
-    records = [*read_records(options.records).values()]
+    records = read_records(options.records)
     plan = tomllib.loads(options.plan.read_text(encoding="utf-8"))
     differences = []
     for part in options.parts:
-        mine = [record for record in records if record["settings"].get("regime") == part]
-        rows = to_rows([x for x in mine if x["settings"]["compared"]], options.metric)
-        if not rows:
-            raise SystemExit(f"{options.records} has no runs of {part}")
+        rows = part_rows(plan, part, records, options.metric)
         print(f"\n{part}\n\n{markdown(summarize(rows))}")
-        pairs = sorted({(row["model"], row["condition"]) for row in rows})
-        for model, condition in pairs:
-            own = [row for row in rows if (row["model"], row["condition"]) == (model, condition)]
-            chosen = ranking_and_likelihood(own, plan)
-            d = compare(chosen, "best ranking", "best likelihood")
+        chosen = ranking_and_likelihood(rows, plan)
+        for model, condition in dict.fromkeys((row["model"], row["condition"]) for row in rows):
+            own = [row for row in chosen if (row["model"], row["condition"]) == (model, condition)]
+            d = compare(own, "best ranking", "best likelihood")
             named = {"part": part, "model": model, "condition": condition}
             found = {"difference": d.value, "low": d.low, "high": d.high, "p": d.p, "n": d.n}
             differences.append({**named, **found})
     for row, p in zip(differences, holm([row["p"] for row in differences]), strict=True):
         row["p (Holm)"] = p
     print(f"\nbest ranking - best likelihood\n\n{markdown(differences)}")
+    if options.figure:
+        forest(differences).savefig(options.figure)
 
 
 if __name__ == "__main__":

@@ -134,9 +134,7 @@ def make_parts(settings: Settings, data: Path) -> Parts:
 
 
 @lru_cache(maxsize=2)
-def read(
-    data: Path, name: str, without: tuple[str, ...], most: int
-) -> tuple[pd.DataFrame, Labels]:
+def read(data: Path, name: str, without: tuple[str, ...], most: int) -> tuple[pd.DataFrame, Labels]:
     """Return a table without repeated rows and its labels; a large table is cut."""
     if name == "simulated":
         table = simulate()
@@ -251,7 +249,7 @@ def train_network(settings: Settings, parts: Parts) -> Scores:
     if first:
         fit(first, "ce")
     loss_options = {name: settings[name] for name in LOSS_OPTIONS if name in settings}
-    fit(settings["steps"] - first, settings["objective"], **loss_options)
+    fit(settings["steps"] - first, settings["loss"], **loss_options)
     model.eval()
     with torch.no_grad():
         return model(parts.valid.x).reshape(-1), model(parts.test.x).reshape(-1)
@@ -319,12 +317,12 @@ def train_linear(settings: Settings, parts: Parts) -> Scores:
     The second is not convex. It starts at :math:`w_0`, logistic regression scaled to scores of
     standard deviation one, and lambda pulls it back there.
     """
-    x, y, objective = parts.train.x.double(), parts.train.y, settings["objective"]
-    if objective == "logistic":
+    x, y, kind = parts.train.x.double(), parts.train.y, settings["loss"]
+    if kind == "logistic":
         w = logistic(x, y, settings["C"], settings["balanced"])
-    elif objective == "squares":
+    elif kind == "squares":
         w = torch.from_numpy(Ridge(alpha=settings["penalty"]).fit(x.numpy(), y.numpy()).coef_)
-    elif objective == "hinge-pairs":
+    elif kind == "hinge-pairs":
         loss = aucmax.PairwiseAUCLoss("squared_hinge")
         factor = settings["C"] * len(y)
         start = torch.zeros(x.shape[1], dtype=torch.float64)
