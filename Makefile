@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs tutorials examples site soak demo bench peers dist compat oldest newest clean
+.PHONY: help test lint types unit docs tutorials examples site soak demo paper bench peers dist compat oldest newest clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -45,13 +45,16 @@ site: $(READY)   ## Build the site from the tutorials' stored outputs; warnings 
 
 MINUTES ?= 10
 MOMENTS ?= 20
-soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=20, compare with ones left alone; files of official size
+soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=20, compare with ones left alone
 	$(BIN)/python tests/soak/interrupts.py --moments $(MOMENTS)
 	$(BIN)/python tests/soak/resume.py --minutes $(MINUTES)
-	$(BIN)/python tests/soak/official_files.py
 
 demo: $(READY)   ## Fit a model on a table that comes along, and show what it made
 	$(BIN)/aucmax demo
+
+paper: $(READY)   ## Figure 1 on digits, trained now, beside the frozen CIFAR-10; 3 minutes
+	$(BIN)/python -m experiments.run experiments/paper.toml figure1-digits --processes 2
+	$(BIN)/python -m experiments.figures experiments/paper.toml figure1-digits --records runs/paper.jsonl --pilot
 
 BENCH := .venv-bench
 $(BENCH)/.ready: pyproject.toml constraints.txt

@@ -1,1 +1,1 @@
-"""Experiments with aucmax: not installed, and run from the root by ``python -m experiments.run``."""
+"""Experiments with aucmax: not installed, run from the root by ``python -m experiments.run``."""

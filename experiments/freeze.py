@@ -1,6 +1,8 @@
-"""Write a finished part of a plan into a Parquet file of its own, which is never rewritten::
+"""Write a finished part of a plan into a Parquet file of its own, which is never rewritten.
 
-    python -m experiments.freeze experiments/paper.toml figure1-digits --records runs/paper.jsonl
+::
+
+python -m experiments.freeze experiments/paper.toml figure1-digits --records runs/paper.jsonl
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ A plan has named groups of settings and parts, which are run and frozen one by o
     [parts.figure1-digits.lines.sgd]
     lr = 0.05                     # this part's own settings of a line
 
-Wherever a setting names a group (``line = "sgd"`` and the table ``lines.sgd``), the group's settings
-come with it, those of later names over those of earlier ones; then those that the part has for the
-same names; then what ``set`` and ``each`` say themselves.
+Wherever a setting names a group (``line = "sgd"`` and the table ``lines.sgd``), the group's
+settings come with it, those of later names over those of earlier ones; then those that the part has
+for the same names; then what ``set`` and ``each`` say themselves.
 
 A part may take the best points of searches, which are parts that vary more options in ``each``::
 
@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,8 +47,8 @@ CELL = ("dataset", "model", "line", "condition", "seed")
 OPTIONS = {
     # Images: the rows, the network, the batches.
     "kind=image": "kind dataset ratio? protocol? line seed partition removed valid hold_out model "
-    "batch_size steps eval_every probe precision augment? positives? pretraining? method",
-    "dataset=digits": "wrong?",
+    "batch_size steps eval_every probe precision augment? positives? pretraining? method "
+    "wrong? condition?",
     # The optimizers, each with its own options of fit. Any of them trains on any objective.
     "method=ppd-sg": "objective schedule gamma momentum? weight_decay? restart?",
     "method=ppd-adagrad": "objective schedule gamma delta restart?",
@@ -67,8 +68,6 @@ OPTIONS = {
     # The study: rows, wrong labels, groups; what is trained, and its loss.
     "kind=table": "kind trainer dataset model line condition seed metric rows test valid without? "
     "column? unseen? most? wrong? negatives?",
-    "kind=picture": "kind dataset files classes removed valid model line condition seed metric "
-    "unseen? wrong? negatives? loss steps lr decay positives?",
     "trainer=network": "loss hidden steps lr positives? decay? pretrained? offset?",
     "trainer=trees": "depth steps lr least surrogate? balanced?",
     "trainer=linear": "loss",
@@ -175,10 +174,16 @@ class Plan:
                 raise ValueError(f"records must hold all of {search}, which is to be run first")
             point = {name: run.settings[name] for name in names}
             line = tuple(point[name] for name in names if name in CELL)
-            valid = records[run.id]["valid"]
+            valid = validation_score(records[run.id])
             if valid == valid and (line not in best or valid > best[line][0]):  # not nan
                 best[line] = valid, point
         return [point for _, point in best.values()]
+
+
+def validation_score(record: Mapping[str, Any]) -> float:
+    """Return what validation rows say of a finished run, nan if it diverged."""
+    kept = record.get("kept", {})  # by image runs
+    return float(record.get("valid", kept.get("valid_auc", math.nan)))
 
 
 def check(settings: Mapping[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""Train what is missing of a plan's parts::
+"""Train what is missing of a plan's parts.
+
+::
 
     python -m experiments.run experiments/paper.toml figure1-digits --processes 2
 
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = options.out or Path("runs") / f"{options.plan.stem}.jsonl"
     with records_file(out) as (records, file):
         for part in options.parts:
-            runs = plan.runs(part)
+            runs = plan.runs(part, records)
             missing = [run for run in dict.fromkeys(runs) if run.id not in records]
             print(f"{part}: {len(missing)} of {len(runs)} runs are missing", flush=True)
             place = (options.data, options.device, options.checkpoints, options.processes)

@@ -1,4 +1,6 @@
-"""Print a table of results: mean, standard deviation and number, and paired differences::
+"""Print tables of results: mean, standard deviation and number, and paired differences.
+
+::
 
     python -m experiments.table runs/study.jsonl experiments/study.toml clean noise
 
@@ -23,7 +25,7 @@ from experiments.run import read_records
 from experiments.stats import Difference, holm
 
 Row = dict[str, Any]
-PAIRED = tuple(name for name in PAIRED if name != "line")
+PAIRED = tuple(name for name in CELL if name != "line")
 """What two lines must have in common to be paired; each line has one row of a cell."""
 UNIT = ("dataset",)
 """What counts as one independent observation: seeds of a data set share its rows."""
@@ -34,10 +36,13 @@ def to_rows(records: Iterable[Mapping[str, Any]], metric: str | None = None) -> 
     rows = []
     for record in records:
         settings = record["settings"]
-        value = record["test"][metric or settings["metric"]]
+        if "test" in record:
+            value = record["test"][metric or settings["metric"]]
+        else:  # an image run, nan if it diverged
+            value = record.get("kept", {}).get("test_auc", math.nan)
         version = f"{record['code']} torch {record['torch']}"
-        found = {"valid": record["valid"], "value": value, "code": version}
-        rows.append({**settings, **found})
+        own = {"valid": validation_score(record), "value": value, "code": version}
+        rows.append({**settings, **own})
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,7 +25,9 @@ from experiments.prepare import binarize, halves, mislabel, random_halves, split
 PIECES = 70
 """Stages by which a step size that changes all the time is approximated."""
 PRETRAINING_LR = 0.1
-CURVES = [f"{part}_auc_{which}" for part in ("train", "valid", "test") for which in ("last", "average")]
+CURVES = [
+    f"{part}_auc_{which}" for part in ("train", "valid", "test") for which in ("last", "average")
+]
 
 Settings = dict[str, Any]
 Part = tuple[Tensor, Tensor]
@@ -69,7 +72,12 @@ def train(run: Run, data: Path, device: str, folder: Path) -> dict[str, Any]:
     try:
         if first:  # without validation rows it ends with its last weights
             stages = [Stage(index=1, lr=PRETRAINING_LR, steps=first, dual_samples=0)]
-            before = {"method": "sgd", "stages": stages, "steps": first, "out": folder / "pretraining"}
+            before = {
+                "method": "sgd",
+                "stages": stages,
+                "steps": first,
+                "out": folder / "pretraining",
+            }
             history += aucmax.fit(**common, **before).history
         steps = settings["steps"] - first
         if settings["method"] == "libauc":  # its optimizer cannot resume
@@ -80,7 +88,9 @@ def train(run: Run, data: Path, device: str, folder: Path) -> dict[str, Any]:
         later = result.history
     except aucmax.DivergedError as diverged:
         error = str(diverged)
-        later = aucmax.history.read(out / "history.jsonl") if (out / "history.jsonl").exists() else []
+        later = (
+            aucmax.history.read(out / "history.jsonl") if (out / "history.jsonl").exists() else []
+        )
     history += [{**record, "step": record["step"] + first} for record in later]
 
     record: dict[str, Any] = {
@@ -199,16 +209,14 @@ def make_stages(settings: Settings, steps: int) -> list[Stage]:
         sizes = [lr / 10**k for k in range(len(bounds) - 1)]
     elif schedule == "cosine":
         bounds = sorted({round(steps * k / PIECES) for k in range(PIECES + 1)})
-        middles = [(a + b) / 2 / steps for a, b in zip(bounds, bounds[1:], strict=False)]
+        middles = [(a + b) / 2 / steps for a, b in pairwise(bounds)]
         sizes = [lr * (1 + math.cos(math.pi * middle)) / 2 for middle in middles]
     else:  # lr / t ** power, of which OAUC itself divides by the root of t
         power = settings["power"] - (0.5 if settings["method"] == "oauc" else 0.0)
         pieces = PIECES if power else 1
         bounds = sorted({round((steps + 1) ** (k / pieces)) - 1 for k in range(pieces + 1)})
-        sizes = [
-            lr * ((a + 1) * b) ** (-power / 2) for a, b in zip(bounds, bounds[1:], strict=False)
-        ]
-    lengths = [b - a for a, b in zip(bounds, bounds[1:], strict=False)]
+        sizes = [lr * ((a + 1) * b) ** (-power / 2) for a, b in pairwise(bounds)]
+    lengths = [b - a for a, b in pairwise(bounds)]
     stages = [
         Stage(index=k, lr=size, steps=length, dual_samples=0)
         for k, (size, length) in enumerate(zip(sizes, lengths, strict=True), 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,34 +72,30 @@ def train(run: Run, data: Path, device: str, folder: Path) -> dict[str, Any]:
     """
     settings = run.settings
     parts = make_parts(settings, data)
+    metric, error = settings["metric"], None
     try:
-        return judge(settings, parts, *TRAINERS[settings["trainer"]](settings, parts))
-    except aucmax.DivergedError as error:
-        nothing = torch.full((1,), math.nan)
-        return {**judge(settings, parts, nothing, nothing), "error": str(error)}
-
-
-def judge(settings: Settings, parts: Parts, valid: Any, test: Any) -> dict[str, Any]:
-    """Return the record of scores: the metric on validation rows, all metrics on test rows."""
-
-    def value(name: str, scores: Any, part: Part) -> float:
-        scores = torch.as_tensor(scores).double()
-        if not scores.isfinite().all():
-            return math.nan
-        if name == "grouped_auc":
-            return float(metrics.grouped_auc(scores, part.y, part.group))
-        return float(JUDGED[name](scores, part.y))
-
-    metric = settings["metric"]
-    return {
-        "valid": value(metric, valid, parts.valid),
-        "test": {name: value(name, test, parts.test) for name in dict.fromkeys([*JUDGED, metric])},
-        "counts": {
-            name: [int(part.y.sum()), int(len(part.y) - part.y.sum())]
-            for name, part in parts._asdict().items()
-        },
-        "error": None,
+        valid, test = TRAINERS[settings["trainer"]](settings, parts)
+    except aucmax.DivergedError as diverged:
+        error, valid, test = str(diverged), None, None
+    counts = {
+        name: [int(part.y.sum()), int((1 - part.y).sum())] for name, part in parts._asdict().items()
     }
+    return {
+        "valid": judge(metric, valid, parts.valid),
+        "test": {name: judge(name, test, parts.test) for name in dict.fromkeys([*JUDGED, metric])},
+        "counts": counts,
+        "error": error,
+    }
+
+
+def judge(metric: str, scores: Any, part: Part) -> float:
+    """Return a metric of scores, nan of a run that diverged."""
+    if scores is None:
+        return math.nan
+    scores = torch.as_tensor(scores).double()
+    if metric == "grouped_auc":
+        return float(metrics.grouped_auc(scores, part.y, part.group))
+    return float(JUDGED[metric](scores, part.y))
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -121,7 +116,9 @@ def make_parts(settings: Settings, data: Path) -> Parts:
         rest = np.sort(np.concatenate([positives[: settings["most"]], rest[y[rest] == 0]]))
     known = y.copy()
     if "wrong" in settings:
-        known[rest] = mislabel(y[rest], wrong_shares(y[rest], settings), seed)
+        positives, both = y[rest].mean(), settings["negatives"] == "even"
+        negatives = settings["wrong"] * positives / (1 - positives) if both else 0.0  # as many
+        known[rest] = mislabel(y[rest], (negatives, settings["wrong"]), seed)
     rows, valid = split_rows(rest, known, settings["valid"], seed, whole)
     encoder = make_encoder(len(rows)).fit(table.iloc[rows])
 
@@ -136,11 +133,8 @@ def make_parts(settings: Settings, data: Path) -> Parts:
 @lru_cache(maxsize=2)
 def read(data: Path, name: str, without: tuple[str, ...], most: int) -> tuple[pd.DataFrame, Labels]:
     """Return a table without repeated rows and its labels; a large table is cut."""
-    if name == "simulated":
-        table = simulate()
-    else:
-        table = pd.read_csv(data / "tables" / f"{name}.csv.gz").drop(columns=[*without])
-        table = table.drop_duplicates(ignore_index=True)
+    table = pd.read_csv(data / "tables" / f"{name}.csv.gz").drop(columns=[*without])
+    table = table.drop_duplicates(ignore_index=True)
     y = table.pop("target").to_numpy(dtype=np.int64)
     if len(y) > most:
         random, positives = np.random.RandomState(0), int(y.sum())
@@ -152,24 +146,6 @@ def read(data: Path, name: str, without: tuple[str, ...], most: int) -> tuple[pd
         rows = np.sort(np.concatenate(drawn))
         table, y = table.iloc[rows].reset_index(drop=True), y[rows]
     return table, y
-
-
-def simulate(groups: int = 80, size: int = 100, spread: float = 1.5) -> pd.DataFrame:
-    """Return rows in groups that differ in prevalence, with inputs that tell the group.
-
-    With u the log-odds of a row's group, the label is 1 with log-odds
-    ``z0 + z1 * z2 + |z3| + u - 3``. The z are standard normal; the s are smooth functions of u with
-    noise. A likelihood gains by learning u; the order within groups does not depend on it.
-    """
-    random = np.random.RandomState(0)
-    group = np.repeat(np.arange(groups), size)
-    u = random.normal(size=groups)[group] * spread
-    z, noise = random.normal(size=(2, len(group), 4))
-    s = np.stack([u, np.sin(u), np.tanh(u), u**2 / 3], axis=1) + noise
-    log_odds = z[:, 0] + z[:, 1] * z[:, 2] + np.abs(z[:, 3]) + u - 3
-    target = (random.uniform(size=len(group)) < 1 / (1 + np.exp(-log_odds))).astype(np.int64)
-    columns = {f"z{k}": z[:, k] for k in range(4)} | {f"s{k}": s[:, k] for k in range(4)}
-    return pd.DataFrame({**columns, "group": group, "target": target})
 
 
 def split_rows(
@@ -184,13 +160,6 @@ def split_rows(
     nearest = int(np.abs(sizes.cumsum() - share * len(rows)).argmin()) + 1
     apart = np.isin(group[rows], names[: min(len(names) - 1, nearest)])
     return rows[~apart], rows[apart]
-
-
-def wrong_shares(y: Labels, settings: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the shares of negatives and positives to mislabel; "even" makes as many of each."""
-    wrong, positives = settings["wrong"], int(y.sum())
-    even = settings["negatives"] == "even"
-    return (wrong * positives / (len(y) - positives) if even else 0.0), wrong
 
 
 def make_encoder(rows: int) -> Any:
@@ -210,13 +179,13 @@ def make_encoder(rows: int) -> Any:
     )
 
 
-# --- models: each returns the scores of validation and test rows ------------------------------------
+# --- models: each returns the scores of validation and test rows ----------------------------------
 
 Scores = tuple[Any, Any]
 
 
 def train_network(settings: Settings, parts: Parts) -> Scores:
-    """Train with AdamW for the same steps in every line, the first half perhaps on cross-entropy."""
+    """Train with AdamW, all lines for the same steps; some begin with cross-entropy."""
     generator = torch.Generator().manual_seed(settings["seed"])
     model = mlp(parts.train.x.shape[1], settings["hidden"], generator=generator)
     rows, network = parts.train, model
@@ -225,25 +194,22 @@ def train_network(settings: Settings, parts: Parts) -> Scores:
     options = {"weight_decay": settings["decay"]} if "decay" in settings else None
     positives = settings.get("positives", "natural")
 
+    common = {
+        "method": "adamw",
+        "lr": settings["lr"],
+        "optimizer_options": options,
+        "metric": settings["metric"],
+        "batch_size": min(BATCH, len(rows.y)),
+        "positives": None if positives == "natural" else positives,
+        "seed": settings["seed"],
+        "progress": False,
+        "device": "cpu",
+    }
+
     def fit(steps: int, objective: str, **loss_options: Any) -> None:
-        aucmax.fit(
-            network,
-            rows.for_fit,
-            parts.valid.for_fit,
-            method="adamw",
-            objective=objective,
-            loss_options=loss_options,
-            lr=settings["lr"],
-            optimizer_options=options,
-            steps=steps,
-            metric=settings["metric"],
-            batch_size=min(BATCH, len(rows.y)),
-            eval_every=max(1, steps // EVALUATIONS),
-            positives=None if positives == "natural" else positives,
-            seed=settings["seed"],
-            progress=False,
-            device="cpu",
-        )
+        own = {"steps": steps, "eval_every": max(1, steps // EVALUATIONS)}
+        own |= {"objective": objective, "loss_options": loss_options}
+        aucmax.fit(network, rows.for_fit, parts.valid.for_fit, **common, **own)
 
     first = settings["steps"] // 2 if settings.get("pretrained") else 0
     if first:

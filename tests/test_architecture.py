@@ -35,8 +35,7 @@ LAYERS = [
     ["train"],
     ["judge"],
     ["report"],
-    ["tables", "images", "paper"],
-    ["study"],
+    ["tables", "images"],
     ["cli"],
     ["__main__"],
 ]

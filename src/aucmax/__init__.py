@@ -92,7 +92,7 @@ _LATER = {
 command hears Ctrl-C while torch is still being loaded."""
 
 _PACKAGES = (
-    "boosting", "data", "history", "images", "judge", "loss", "metrics", "models", "optim", "paper",
+    "boosting", "data", "history", "images", "judge", "loss", "metrics", "models", "optim",
     "stages", "tables",
 )  # fmt: skip
 
@@ -102,6 +102,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"aucmax.{name}")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
+    if name in ("paper", "study"):
+        raise ImportError(f"aucmax.{name} is no longer a part of aucmax: see experiments/README.md")
     raise AttributeError(f"module 'aucmax' has no attribute {name!r}")
 
 

@@ -1,6 +1,5 @@
 """fit on a GPU: a captured step trains as an eager one, and falls back where it must."""
 
-import json
 import math
 
 import pytest
@@ -333,25 +332,6 @@ def test_a_sweep_that_is_cut_goes_on(tmp_path) -> None:
     for i, result in enumerate(results):
         alone = configs(-1)[i] | {"out": None, "model": in_float64()}
         assert_same(result, aucmax.fit(**alone, device="cuda", progress=False), close=1e-4)
-
-
-def test_an_experiment_and_its_search_run_in_this_process(tmp_path, monkeypatch) -> None:
-    from aucmax.paper import reproduce, runner
-
-    monkeypatch.setattr(runner, "WorkerPool", None)
-    reproduce(
-        "figure1", lines=["sgd", "ppd-sg", "adagrad"], protocols=["strong"], removed=[0.9], seeds=2,
-        steps=80, tune={"lr": [0.1, 0.01]}, tune_steps=20, out=tmp_path, device="cuda", workers=3,
-        progress=False,
-    )  # fmt: skip
-    assert len(list((tmp_path / "trials").iterdir())) == 6
-    found = [json.loads(path.read_text()) for path in (tmp_path / "runs").iterdir()]
-    assert len(found) == 6
-    for result in found:
-        assert (result["at_once"], result["precision"], result["steps"]) == (3, "bf16", 80)
-        assert result["seconds_per_step"] > 0
-        assert result["result"]["final"]["average"] > 0.7
-    assert not (tmp_path / "unfinished").exists()
 
 
 def test_a_search_over_a_tables_options_runs_in_this_process(tmp_path, monkeypatch) -> None:

@@ -10,15 +10,14 @@ import pandas as pd
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
-if not (ROOT / "experiments").exists():
-    pytest.skip("the folder experiments is absent", allow_module_level=True)
+table = pytest.importorskip("experiments.table", reason="the folder experiments is absent")
 
-from experiments import table, train_picture, train_table
-from experiments.data import Images
-from experiments.figure_forest import forest
-from experiments.plan import Plan
-from experiments.stats import Difference
+from experiments import train_table  # noqa: E402
+from experiments.figure_forest import forest  # noqa: E402
+from experiments.plan import Plan  # noqa: E402
+from experiments.stats import Difference  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
 
 STUDY = ROOT / "experiments" / "study.toml"
 SEARCHES = [
@@ -93,22 +92,21 @@ def test_unseen_groups_are_held_out_whole(plan, data):
     assert all(a.isdisjoint(b) for a, b in zip(groups, groups[1:] + groups[:1], strict=True))
 
 
-@pytest.mark.parametrize("search", ["pictures-noise-search", "pictures-sources-search"])
-def test_pictures_train(search, plan, tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-
-    def pictures(count):
-        labels = np.arange(count) % 10
-        x = rng.integers(0, 20, (count, 8, 8, 3)) + 20 * labels[:, None, None, None]
-        return x.astype(np.uint8), labels
-
-    images = Images(*pictures(600), *pictures(300), tuple("0123456789"))
-    monkeypatch.setattr(train_picture, "load", lambda name, folder: images)
-    settings = {**plan.runs(search)[0].settings, "steps": 2}
-    found = train_picture.train(plan.run(settings), tmp_path, "cpu", tmp_path)
-    assert found["error"] is None
-    assert found["counts"]["test"] == [150, 150]
-    assert math.isfinite(found["test"][settings["metric"]])
+def test_a_part_takes_the_best_points_of_its_searches(plan):
+    searched = plan.runs("pictures-search")
+    records = {
+        run.id: {"kept": {"valid_auc": -abs(run.settings["lr"] - 0.1)}} for run in searched
+    }
+    diverged = [run for run in searched if run.settings["line"] == "picture-pairwise"]
+    records |= {run.id: {} for run in diverged}
+    runs = plan.runs("pictures", records)
+    lines = {run.settings["line"] for run in searched} - {"picture-pairwise"}
+    assert len(runs) == 2 * len(lines) * 5 * 5
+    assert {run.settings["lr"] for run in runs} == {0.1}
+    clean = [run.settings for run in runs if run.settings["condition"] == "clean"]
+    assert not any("wrong" in settings for settings in clean)
+    with pytest.raises(ValueError, match="records"):
+        plan.runs("pictures", {})
 
 
 def test_command_searches_then_compares(data, tmp_path):

@@ -12,10 +12,7 @@ from aucmax.version import __version__
 __all__ = ["main"]
 
 IMAGES = ("fit-images", "predict-images", "evaluate-images")
-EXTRA = {
-    **dict.fromkeys(IMAGES, "images"), "reproduce": "all", "tune": "tables,tune",
-    "export": "tables,onnx",
-}  # fmt: skip
+EXTRA = {**dict.fromkeys(IMAGES, "images"), "tune": "tables,tune", "export": "tables,onnx"}
 """What to install for a command; for the others, "tables"."""
 
 

@@ -21,7 +21,6 @@ from aucmax import checks
 from aucmax.cli import _completion
 from aucmax.cli._errors import fail
 from aucmax.cli._images import evaluate_images, fit_images, predict_images
-from aucmax.cli._reproduce import reproduce
 from aucmax.cli._tables import demo, evaluate, export, fit, predict, report, tune
 from aucmax.extras import NotInstalledError
 from aucmax.processes import WorkerDiedError
@@ -38,7 +37,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": report,
     "export": export,
     "demo": demo,
-    "reproduce": reproduce,
 }
 
 
@@ -77,6 +75,8 @@ def _run(given: list[str]) -> None:
     elif given[0] == "--print-completion":
         shell = checks.choice("--print-completion", " ".join(given[1:]), _completion.SHELLS)
         print(_completion.script(shell, COMMANDS), end="")
+    elif given[0] == "reproduce":
+        raise ValueError("aucmax reproduce is gone: see experiments/README.md in the repository")
     elif given[0] not in COMMANDS:
         raise ValueError(
             f"command must be one of {', '.join(COMMANDS)}, found {given[0]!r}"
@@ -122,10 +122,7 @@ def _unboxed(text: str) -> str:
     return message.split(" Got errors:")[0].replace("{None}|", "")
 
 
-SEVERAL = (
-    "--removed", "--lines", "--protocol", "--tune-lr", "--tune-gamma", "--tune-first-stage",
-    "--drop", "--keep", "--na-values", "--categories",
-)  # fmt: skip
+SEVERAL = ("--drop", "--keep", "--na-values", "--categories")
 
 
 def _check_options(name: str, arguments: list[str]) -> None:

@@ -14,9 +14,10 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import interpreted  # noqa: F401
 import torch
+from experiments.resnet20.conv import SETTINGS, Setting
+from experiments.resnet20.model import FusedResNet20
+from experiments.resnet20.step import pooled_features
 
-from aucmax.kernels.resnet.conv import SETTINGS, Setting
-from aucmax.kernels.resnet.step import pooled_features
 from aucmax.models import resnet
 
 SMALL = {
@@ -34,7 +35,7 @@ def distance(a, b):
 
 
 def fused_scores(dtype):
-    return lambda model, images: model.head(pooled_features(model._network(), images, dtype))
+    return lambda model, images: model.head(pooled_features(model.network(), images, dtype))
 
 
 def plain_scores(model, images):
@@ -67,7 +68,7 @@ def distances(found, expected):
 def make(seed, channels=3, widths=(16, 32, 32), **options):
     torch.manual_seed(seed)
     resnet.WIDTHS = widths
-    model = resnet.resnet20(channels=channels, **options).train()
+    model = FusedResNet20.like(resnet.resnet20(channels=channels, **options)).train()
     with torch.no_grad():
         for p in model.parameters():
             if p.ndim == 1:

@@ -11,11 +11,10 @@ os.environ.pop("TRITON_INTERPRET", None)
 os.environ["TRITON_CACHE_DIR"] = sys.argv[1]
 
 import torch
+from experiments.resnet20 import conv, forward
+from experiments.resnet20.launch import compiled_together
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
-
-from aucmax.kernels.resnet import conv, forward
-from aucmax.kernels.resnet.launch import compiled_together
 
 
 class Absent:

@@ -76,24 +76,28 @@ The theorem as printed
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from _plotting import BLUE, GREEN, ORANGE, label_ends, new_figure, save
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from torch import Tensor, nn
 
 import aucmax
-from aucmax.disk import write_json
-from aucmax.paper.provenance import provenance
 from aucmax.stages import Stage, polynomial, theory, theory_gamma
+from experiments.figures import LOOKS, STYLE, save
+from experiments.provenance import commit, describe
+
+BLUE, ORANGE, GREEN = (LOOKS[line][0] for line in ("sgd", "ppd-sg", "pga"))
 
 LR = 0.2  # eta_0 of both methods
 PGA_FIRST = 1  # T_0
@@ -370,26 +374,28 @@ def slopes_table(rates: Sequence[Rate]) -> Table:
 
 def draw_figure(rates: Sequence[Rate], drawn: np.ndarray, out: Path) -> list[Path]:
     """Mean gap by iterations, both logarithmic, with the fitted lines."""
-    fig, ax = new_figure(
-        "PPD-SG closes the gap like 1/T, as the theory says",
-        f"Mean of {drawn.shape[1]} runs at the stages' ends. Lines: fitted to the last decade. "
-        f"Dotted: the stage PGA drew.",
+    with mpl.rc_context(STYLE):
+        fig, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    ax.set_title(
+        "PPD-SG closes the gap like 1/T, as the theory says\n"
+        f"Mean of {drawn.shape[1]} runs at the stages' ends. Lines: fitted to the last decade.\n"
+        "Dotted: the stage PGA drew.",
+        fontsize=9,
     )
     for rate in rates:
         mean, x = rate.gaps.mean(1), rate.iterations[rate.tail]
         ax.plot(rate.iterations, mean, "o", color=rate.color, markersize=4, alpha=0.4)
         line = np.polyfit(np.log(x), np.log(mean[rate.tail]), 1)
-        ax.plot(x, np.exp(np.polyval(line, np.log(x))), color=rate.color, linewidth=2)
+        slope = f"{rate.slope:.2f}".replace("-", "\N{MINUS SIGN}")
+        fitted = np.exp(np.polyval(line, np.log(x)))
+        ax.plot(x, fitted, color=rate.color, linewidth=2, label=f"{rate.name}, slope {slope}")
     ax.step(rates[1].iterations, drawn.mean(1), ":", where="post", color=BLUE, linewidth=1)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(rates[0].iterations[0], rates[0].iterations[-1] * 1.05)
     ax.set_xlabel("iterations T, one example each")
     ax.set_ylabel("gap P(w) - P*")
-    slopes = [f"{rate.slope:.2f}".replace("-", "\N{MINUS SIGN}") for rate in rates]
-    texts = [f"{rate.name}\nslope {slope}" for rate, slope in zip(rates, slopes, strict=True)]
-    ends = [float(rate.gaps[-1].mean()) for rate in rates]
-    label_ends(ax, ends, texts, [rate.color for rate in rates])
+    ax.legend()
     return save(fig, out, "pl_rates")
 
 
@@ -407,7 +413,8 @@ def write_rates(path: Path, rates: Sequence[Rate], seed: int) -> None:
         for rate in rates
     ]
     runs = rates[0].gaps.shape[1]
-    write_json(path, {"runs": runs, "seed": seed, "rates": measured, **provenance("cpu")})
+    record = {"runs": runs, "seed": seed, "rates": measured, "commit": commit(), **describe()}
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,35 +1,49 @@
 """ResNet-20's fused kernels in Triton's interpreter against torch's operations; where they apply.
 
-The interpreter runs in ``fused_child.py``. ``test_cuda_resnet.py`` runs them on a GPU.
+The interpreter runs in ``fused_child.py``. ``test_cuda_resnet20.py`` runs them on a GPU.
 """
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-import interpreted
 import pytest
 import torch
 from torch import nn
 
-from aucmax.kernels.resnet import network
 from aucmax.models import resnet20
+
+network = pytest.importorskip("experiments.resnet20.network", reason="an sdist has none")
+from experiments.resnet20.model import FusedResNet20  # noqa: E402
 
 pytestmark = pytest.mark.xdist_group("fused_resnet")
 
-CHILD = Path(interpreted.__file__).with_name("fused_child.py")
+HERE = Path(__file__).parent
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="needs Triton's interpreter"
 )
 
 
-@pytest.fixture(scope="module")
-def child():
-    found = subprocess.run([sys.executable, CHILD], capture_output=True, text=True)
+def in_a_process(script, *arguments):
+    """What a script of this folder prints."""
+    paths = [*map(str, (HERE.parents[1], HERE.parent / "helpers")), os.environ.get("PYTHONPATH")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    command = [sys.executable, HERE / script, *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)
+
+
+@pytest.fixture(scope="module")
+def child():
+    return in_a_process("fused_child.py")
+
+
+def fused():
+    return FusedResNet20.like(resnet20())
 
 
 @needs_triton
@@ -74,10 +88,7 @@ def test_half_precision_costs_less_than_autocast_to_bfloat16(child):
 @needs_triton
 def test_kernels_are_compiled_together_before_they_are_launched(tmp_path):
     pytest.importorskip("triton.runtime._async_compile", reason="an older Triton compiles in turn")
-    child = CHILD.with_name("compile_child.py")
-    found = subprocess.run([sys.executable, child, tmp_path], capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
-    case = json.loads(found.stdout)
+    case = in_a_process("compile_child.py", tmp_path)
     assert case == {"compiled": ["pool_kernel", "pool_kernel"], "launched": False}
 
 
@@ -125,15 +136,15 @@ def synchronized(model):
     ],
 )
 def test_models_that_they_do_not_fit_are_told_why(change, reason):
-    model = resnet20()
+    model = fused()
     change(model)
-    told = network.why_not_model(model._network(), model)
+    told = network.why_not_model(model.network(), model)
     assert told == reason or told.startswith(reason)
 
 
 def test_other_activations_are_not_fused():
-    model = resnet20("elu")
-    told = network.why_not_model(model._network(), model)
+    model = FusedResNet20("elu")
+    told = network.why_not_model(model.network(), model)
     assert told == "the activation is not 'relu'"
 
 
@@ -149,26 +160,12 @@ def test_other_activations_are_not_fused():
     ],
 )
 def test_images_that_they_do_not_fit_are_told_why(images, reason):
-    told = network.why_not_images(resnet20()._network(), images)
+    told = network.why_not_images(fused().network(), images)
     assert told == reason or reason in told
 
 
 def test_on_the_cpu_a_training_step_is_torchs():
-    plain, model = resnet20(fused=False), resnet20()
-    model.load_state_dict(plain.state_dict())
+    plain = resnet20(mean=[1.0, 2.0, 3.0], std=4.0)
+    model = FusedResNet20.like(plain)
     assert torch.equal(plain(IMAGES), model(IMAGES))
-
-
-def test_asking_for_fused_steps_where_there_are_none_is_an_error():
-    model = resnet20(fused=True)
-    with pytest.raises(ValueError, match="fused must be None or False here: the images are on"):
-        model(IMAGES)
-    assert model.eval()(IMAGES).shape == (2, 1)
-    with pytest.raises(ValueError, match="fused must be None, True or False, found 'yes'"):
-        resnet20(fused="yes")
-
-
-def test_models_from_before_have_the_choice():
-    model = resnet20()
-    del model.__dict__["fused"]
-    assert model(IMAGES).shape == (2, 1)
+    assert "not on a CUDA device" in model.why_not(IMAGES)
