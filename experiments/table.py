@@ -20,7 +20,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from experiments.figure_forest import forest
-from experiments.plan import Plan
+from experiments.plan import CELL, Plan, validation_score
 from experiments.run import read_records
 from experiments.stats import Difference, holm
 
@@ -167,7 +167,7 @@ def part_rows(
     return rows
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table per part of the plan, and the differences of all parts with Holm's p."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("records", type=Path, help="what experiments.run has written")
@@ -175,20 +175,22 @@ def main() -> None:
     parser.add_argument("parts", nargs="+", help="parts of the plan that compare lines")
     parser.add_argument("--metric", help="of the test rows, by default that of the part")
     parser.add_argument("--figure", type=Path, help="draw the differences there, as .svg or .png")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     records = read_records(options.records)
     plan = tomllib.loads(options.plan.read_text(encoding="utf-8"))
     differences = []
     for part in options.parts:
         rows = part_rows(plan, part, records, options.metric)
-        print(f"\n{part}\n\n{markdown(summarize(rows))}")
-        chosen = ranking_and_likelihood(rows, plan)
-        for model, condition in dict.fromkeys((row["model"], row["condition"]) for row in rows):
-            own = [row for row in chosen if (row["model"], row["condition"]) == (model, condition)]
-            d = compare(own, "best ranking", "best likelihood")
-            named = {"part": part, "model": model, "condition": condition}
-            found = {"difference": d.value, "low": d.low, "high": d.high, "p": d.p, "n": d.n}
-            differences.append({**named, **found})
+        for model in dict.fromkeys(row["model"] for row in rows):
+            own = [row for row in rows if row["model"] == model]
+            print(f"\n{part}, {model}\n\n{markdown(summarize(own))}")
+            chosen = ranking_and_likelihood(own, plan)
+            for condition in dict.fromkeys(row["condition"] for row in own):
+                here = [row for row in chosen if row["condition"] == condition]
+                d = compare(here, "best ranking", "best likelihood")
+                named = {"part": part, "model": model, "condition": condition}
+                found = {"difference": d.value, "low": d.low, "high": d.high, "p": d.p, "n": d.n}
+                differences.append({**named, **found})
     for row, p in zip(differences, holm([row["p"] for row in differences]), strict=True):
         row["p (Holm)"] = p
     print(f"\nbest ranking - best likelihood\n\n{markdown(differences)}")

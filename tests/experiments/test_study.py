@@ -1,8 +1,8 @@
 """The study trains, resumes from its searches, and prints tables."""
 
+import json
 import math
-import subprocess
-import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,10 @@ import torch
 
 table = pytest.importorskip("experiments.table", reason="the folder experiments is absent")
 
-from experiments import train_table  # noqa: E402
+from experiments import run, train_table  # noqa: E402
 from experiments.figure_forest import forest  # noqa: E402
 from experiments.plan import Plan  # noqa: E402
+from experiments.provenance import code  # noqa: E402
 from experiments.stats import Difference  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -51,12 +52,12 @@ def plan():
 def test_every_line_of_a_search_trains(search, plan, data, tmp_path):
     names = {"adult", "abalone_7"}
     firsts = {}
-    for run in plan.runs(search):
-        if run.settings["dataset"] in names:
-            firsts.setdefault(run.settings["line"], run)
-    assert {run.settings["line"] for run in plan.runs(search)} == firsts.keys()
-    for run in firsts.values():
-        settings = run.settings
+    for each in plan.runs(search):
+        if each.settings["dataset"] in names:
+            firsts.setdefault(each.settings["line"], each)
+    assert {each.settings["line"] for each in plan.runs(search)} == firsts.keys()
+    for each in firsts.values():
+        settings = each.settings
         if "steps" in settings:
             settings["steps"] = 4
         found = train_table.train(plan.run(settings), data, "cpu", tmp_path)
@@ -67,8 +68,8 @@ def test_every_line_of_a_search_trains(search, plan, data, tmp_path):
 
 
 def test_a_run_repeats_itself(plan, data, tmp_path):
-    run = plan.runs("tiny-search")[0]
-    first, second = (train_table.train(run, data, "cpu", tmp_path) for _ in range(2))
+    tiny = plan.runs("tiny-search")[0]
+    first, second = (train_table.train(tiny, data, "cpu", tmp_path) for _ in range(2))
     assert first == second
 
 
@@ -94,9 +95,7 @@ def test_unseen_groups_are_held_out_whole(plan, data):
 
 def test_a_part_takes_the_best_points_of_its_searches(plan):
     searched = plan.runs("pictures-search")
-    records = {
-        run.id: {"kept": {"valid_auc": -abs(run.settings["lr"] - 0.1)}} for run in searched
-    }
+    records = {run.id: {"kept": {"valid_auc": -abs(run.settings["lr"] - 0.1)}} for run in searched}
     diverged = [run for run in searched if run.settings["line"] == "picture-pairwise"]
     records |= {run.id: {} for run in diverged}
     runs = plan.runs("pictures", records)
@@ -109,21 +108,24 @@ def test_a_part_takes_the_best_points_of_its_searches(plan):
         plan.runs("pictures", {})
 
 
-def test_command_searches_then_compares(data, tmp_path):
-    def command(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    out = ["--out", tmp_path / "out.jsonl", "--checkpoints", tmp_path / "checkpoints"]
-    said = command("experiments.run", STUDY, "tiny-search", "tiny", *out, "--data", data)
-    assert "tiny-search: 4 of 4 runs are missing" in said
+def test_command_takes_the_best_of_a_search_and_compares(data, tmp_path, capsys):
+    """The search's records are there, as after a stop; only what is missing is trained."""
+    plan, out = Plan.read(STUDY, code(), version("torch")), tmp_path / "out.jsonl"
+    with out.open("w") as file:
+        for searched in plan.runs("tiny-search"):
+            found = train_table.train(searched, data, "cpu", tmp_path)
+            about = {"id": searched.id, "code": searched.code, "torch": searched.torch}
+            file.write(json.dumps({**about, "settings": searched.settings, **found}) + "\n")
+    options = ["--out", out, "--checkpoints", tmp_path / "checkpoints", "--data", data]
+    run.main([str(x) for x in (STUDY, "tiny-search", "tiny", *options)])
+    said = capsys.readouterr().out
+    assert "tiny-search: 0 of 4 runs are missing" in said
     assert "tiny: 6 of 8 runs are missing" in said  # two are those of the search
-    said = command("experiments.table", tmp_path / "out.jsonl", STUDY, "tiny")
-    assert "| ce |" in said
-    assert "| tiny | mlp | even-25 |" in said
+    table.main([str(x) for x in (out, STUDY, "tiny", "--figure", tmp_path / "forest.svg")])
+    said = capsys.readouterr().out
+    assert "| ce | 0." in said
+    assert "| tiny | mlp | even-25 | " in said
+    assert (tmp_path / "forest.svg").exists()
 
 
 # --- tables ---------------------------------------------------------------------------------------
