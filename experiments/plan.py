@@ -78,7 +78,6 @@ OPTIONS = {
     "loss=logistic": "C balanced",
     "loss=squares": "penalty",
     "loss=hinge-pairs": "C",
-    "loss=sigmoid-pairs": "scale pull",
 }
 """The options that a run uses, by its other options: every line here that is true of a run adds
 those that it lists. A run must have them, but for those with a question mark, and no others."""

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -270,59 +271,30 @@ def train_trees(settings: Settings, parts: Parts) -> Scores:
 
 
 def train_linear(settings: Settings, parts: Parts) -> Scores:
-    r"""Train a linear model to its optimum.
+    r"""Train a linear model to its optimum: logistic regression, least squares, hinge on pairs.
 
-    On pairs of a positive and a negative, with n rows, w minimizes
-
-    .. math::
-
-        C n \, \mathrm{mean} (1 - w^T x_+ + w^T x_-)_+^2 + \frac12 |w|^2
-        \qquad\text{or}\qquad
-        \mathrm{mean}\; \sigma(c\, w^T (x_- - x_+)) + \lambda |w - w_0|^2 .
-
-    The second is not convex. It starts at :math:`w_0`, logistic regression scaled to scores of
-    standard deviation one, and lambda pulls it back there.
+    On all pairs of a positive and a negative, with n rows, w minimizes
+    :math:`C n \, \mathrm{mean} (1 - w^T x_+ + w^T x_-)_+^2 + \frac12 |w|^2`.
     """
     x, y, kind = parts.train.x.double(), parts.train.y, settings["loss"]
     if kind == "logistic":
-        w = logistic(x, y, settings["C"], settings["balanced"])
+        weight = "balanced" if settings["balanced"] else None
+        model = LogisticRegression(C=settings["C"], class_weight=weight, max_iter=2000)
+        w = model.fit(x, y).coef_[0]
     elif kind == "squares":
-        w = torch.from_numpy(Ridge(alpha=settings["penalty"]).fit(x.numpy(), y.numpy()).coef_)
-    elif kind == "hinge-pairs":
-        loss = aucmax.PairwiseAUCLoss("squared_hinge")
-        factor = settings["C"] * len(y)
-        start = torch.zeros(x.shape[1], dtype=torch.float64)
-        w = minimum(lambda w: factor * loss(x @ w, y) + w.square().sum() / 2, start)
+        w = Ridge(alpha=settings["penalty"]).fit(x, y).coef_
     else:
-        start = logistic(x, y, 1.0, balanced=False)
-        start /= (x @ start).std().clamp_min(1e-12)
-        loss, pull = aucmax.PairwiseAUCLoss("sigmoid", scale=settings["scale"]), settings["pull"]
-        w = minimum(lambda w: loss(x @ w, y) + pull * (w - start).square().sum(), start)
-    w = w.double()
-    return parts.valid.x.double() @ w, parts.test.x.double() @ w
+        loss, factor = aucmax.PairwiseAUCLoss("squared_hinge"), settings["C"] * len(y)
 
+        def value_and_gradient(numbers: Any) -> tuple[float, Any]:
+            w = torch.tensor(numbers, requires_grad=True)
+            value = factor * loss(x @ w, y) + w.square().sum() / 2
+            (gradient,) = torch.autograd.grad(value, w)
+            return value.item(), gradient.numpy()
 
-def logistic(x: Tensor, y: Tensor, C: float, balanced: bool) -> Tensor:
-    """Return the weights of scikit-learn's logistic regression, without the intercept."""
-    model = LogisticRegression(C=C, class_weight="balanced" if balanced else None, max_iter=2000)
-    return torch.from_numpy(model.fit(x.numpy(), y.numpy()).coef_[0])
-
-
-def minimum(loss: Any, start: Tensor) -> Tensor:
-    """Return the minimum of a function near a point, by L-BFGS."""
-    from scipy.optimize import minimize
-
-    def value_and_gradient(numbers: Any) -> tuple[float, Any]:
-        w = torch.tensor(numbers, requires_grad=True)
-        value = loss(w)
-        (gradient,) = torch.autograd.grad(value, w)
-        return value.item(), gradient.numpy()
-
-    options = {"maxiter": 500}
-    found = minimize(
-        value_and_gradient, start.numpy(), jac=True, method="L-BFGS-B", options=options
-    )
-    return torch.from_numpy(found.x)
+        start, options = np.zeros(x.shape[1]), {"maxiter": 500}
+        w = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options).x
+    return tuple(part.x.double().numpy() @ w for part in (parts.valid, parts.test))
 
 
 TRAINERS = {"network": train_network, "trees": train_trees, "linear": train_linear}

@@ -24,7 +24,7 @@ STUDY = ROOT / "experiments" / "study.toml"
 SEARCHES = [
     *("clean-search", "noise-search", "few-search", "top-search", "budget-search"),
     *("groups-search", "small-trees-search", "small-logistic-search", "small-squares-search"),
-    *("small-hinge-search", "small-sigmoid-search"),
+    *("small-hinge-search", "small-linear-search"),
 ]
 
 
@@ -187,3 +187,16 @@ def test_forest_is_drawn(tmp_path):
     assert "clean (n = 2)" in (tmp_path / "forest.svg").read_text("utf-8")
     with pytest.raises(ValueError, match="at least one"):
         forest([])
+
+
+def test_hinge_on_pairs_ends_at_the_minimum(plan, data):
+    settings = plan.runs("small-hinge-search")[0].settings | {"dataset": "adult", "C": 0.1}
+    parts = train_table.make_parts(settings, data)
+    basis = train_table.Part(torch.eye(parts.train.x.shape[1]), parts.valid.y)
+    w = torch.as_tensor(train_table.train_linear(settings, parts._replace(valid=basis))[0])
+    x, y = parts.train.x.double(), parts.train.y
+    margins = (x[y == 1] @ w)[:, None] - x[y == 0] @ w
+    gaps = x[y == 1][:, None] - x[y == 0]
+    slope = -2 * (1 - margins).clamp_min(0)[..., None] * gaps
+    gradient = settings["C"] * len(y) * slope.mean((0, 1)) + w
+    assert gradient.abs().max() < 1e-2 * w.abs().max() * len(w)
