@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from scripts import Scripts
 
-pytestmark = pytest.mark.xdist_group("benchmarks")
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 if not BENCHMARKS.exists():
