@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from scripts import Scripts
+from process import Scripts
 
 pytestmark = pytest.mark.xdist_group("examples")
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -19,7 +19,7 @@ from aucmax.version import __version__
 EXTRA = {"AUCClassifier": "tables", "ImageClassifier": "images"}
 COMMANDS = {
     "fit": "tables", "demo": "tables", "tune": "tables,tune", "export": "tables,onnx",
-    "fit-images": "images", "evaluate-images": "images", "reproduce": "all",
+    "fit-images": "images", "evaluate-images": "images",
 }  # fmt: skip
 
 

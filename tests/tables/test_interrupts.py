@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiment_helpers import Command
 from fit_commands import COMMAND, SIGNALS, FitCommand, outcome_of, write_rows
+from process import Command
 
 from aucmax.cli import main
 from aucmax.report.unfinished import work_folder

@@ -12,7 +12,7 @@ import optuna
 import pandas as pd
 import pytest
 import torch
-from experiment_helpers import Command
+from process import Command
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from aucmax import AUCClassifier
@@ -336,7 +336,7 @@ def test_killed_with_its_workers_it_goes_on(data, tmp_path):
         assert len(list(command.workers())) == 2
         command.kill()
         command.process.wait(20)
-        command.wait_for_the_end_of_all()
+        command.wait()
     (log,) = tmp_path.glob("m.unfinished/*/study.log")
     done, at_work = in_journal(log, "COMPLETE"), in_journal(log, "RUNNING")
     assert done
