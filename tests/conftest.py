@@ -4,6 +4,7 @@ import fcntl
 import gc
 import importlib
 import os
+import random
 import signal
 import tempfile
 import warnings
@@ -65,6 +66,17 @@ LONG = [
 def pytest_collection_modifyitems(items):
     order = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.path.name, len(LONG)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Seed the global generators, so that no test depends on those before it."""
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
 
 
 @pytest.hookimpl(wrapper=True)
