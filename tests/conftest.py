@@ -41,6 +41,17 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Seed the global generators, so that no test depends on what ran before it."""
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def fresh_compiler():
     """Nothing that was compiled before, so that no test depends on another's recompilations."""
@@ -58,7 +69,8 @@ def fresh_compiler():
 
 LONG = [
     "test_fit_ranks.py", "test_fit_images.py", "test_fit_resume.py", "test_fit_signals.py",
-    "test_fit.py", "test_streams.py", "test_interrupts.py", "test_classifier.py", "test_tune.py",
+    "test_image_classifier.py", "test_fit.py", "test_streams.py", "test_interrupts.py",
+    "test_classifier.py", "test_documents.py", "test_tune.py",
 ]  # fmt: skip
 """Files to start with, the longest first, so that no worker is left with one at the end."""
 
@@ -66,17 +78,6 @@ LONG = [
 def pytest_collection_modifyitems(items):
     order = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.path.name, len(LONG)))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup():
-    """Seed the global generators, so that no test depends on those before it."""
-    import numpy as np
-    import torch
-
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002
-    torch.manual_seed(0)
 
 
 @pytest.hookimpl(wrapper=True)
