@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from process import Scripts
 
+pytestmark = pytest.mark.xdist_group("examples")
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DIGITS = [EXAMPLES / "digits.py", "--steps", "2"]
 PL_RATES = [EXAMPLES / "pl_rates.py", "--iterations", "300", "--runs", "8"]

@@ -3,20 +3,17 @@
 import os
 import re
 import signal
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from process import AUCMAX, Command
+from process import Command
 
 from aucmax.tables import predict_file
 
 COMMAND = ["fit", "rows.csv", "--target", "y", "--quality", "fast"]
 SIGNALS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM, "SIGKILL": signal.SIGKILL}
-HOLDING = Path(__file__).with_name("holding.py")
 STARTING = 0.3
 """Seconds in which Python itself may not have begun to listen."""
 
@@ -31,16 +28,10 @@ def write_rows(folder, rows=160):
 
 
 class FitCommand(Command):
-    """The command under way in a folder, in a terminal of 100 columns.
+    """The command under way in a folder, in a terminal of 100 columns."""
 
-    Args:
-        folder: with the table.
-        hold: the flush to the disk before which the command holds; None for none.
-    """
-
-    def __init__(self, folder, hold=None):
-        program = (AUCMAX,) if hold is None else (sys.executable, HOLDING, hold)
-        super().__init__(COMMAND, columns=100, program=program, cwd=folder)
+    def __init__(self, folder):
+        super().__init__(COMMAND, columns=100, cwd=folder)
         self.folder, self.began = folder, time.monotonic()
 
     def works(self):

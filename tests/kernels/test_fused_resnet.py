@@ -17,6 +17,8 @@ from torch import nn
 from aucmax.kernels.resnet import network
 from aucmax.models import resnet20
 
+pytestmark = pytest.mark.xdist_group("fused_resnet")
+
 CHILD = Path(interpreted.__file__).with_name("fused_child.py")
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="needs Triton's interpreter"

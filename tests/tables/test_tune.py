@@ -12,7 +12,7 @@ import optuna
 import pandas as pd
 import pytest
 import torch
-from process import Command
+from experiment_helpers import Command
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from aucmax import AUCClassifier
@@ -22,6 +22,8 @@ from aucmax.tables import evaluate_file, fit_file, predict_file, search, tune_fi
 from aucmax.tables.fit import TableFile
 from aucmax.tables.search import Trial, Tuning
 from aucmax.train import DivergedError
+
+pytestmark = pytest.mark.xdist_group("tune")
 
 SMALL = {"quality": "fast", "max_steps": 6, "members": 2, "width": 8, "blocks": 1, "batch_size": 64}
 QUICK = {**SMALL, "workers": 1, "compare": False, "progress": False, "trials": 3}
@@ -334,7 +336,7 @@ def test_killed_with_its_workers_it_goes_on(data, tmp_path):
         assert len(list(command.workers())) == 2
         command.kill()
         command.process.wait(20)
-        command.wait()
+        command.wait_for_the_end_of_all()
     (log,) = tmp_path.glob("m.unfinished/*/study.log")
     done, at_work = in_journal(log, "COMPLETE"), in_journal(log, "RUNNING")
     assert done
