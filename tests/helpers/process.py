@@ -162,7 +162,9 @@ def _run_script(arguments, cwd, env, files):
     try:
         runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as end:
-        status = end.code or 0
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
         status = 1
