@@ -108,7 +108,11 @@ ARGUMENTS = [
     ("restart", {"restart": "last", "method": "pga"}),
     ("lipschitz", {"stages": LEMMA_3, "method": "ppd-adagrad", "steps": 150}),
     ("ppd-adagrad", {"stages": LEMMA_3, "lipschitz": 1.0, "steps": 150}),
-    *(("local_steps", {"local_steps": 4, "method": x}) for x in METHODS.keys() - {"ppd-sg", "sgd"}),
+    *(
+        ("local_steps", {"local_steps": 4, "method": x})
+        for x in METHODS
+        if x not in ("ppd-sg", "sgd")
+    ),
     ("local_steps", {"local_steps": 4, "amp": "fp16"}),
     ("local_steps", {"local_steps": 4, "parallel": "fsdp"}),
     ("positives", {"train": LOADER, "positives": 0.5}),
