@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from scripts import Scripts
+from process import Scripts
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits.py"
 if not DIGITS.exists():

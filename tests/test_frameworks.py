@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from scripts import Scripts
+from process import Scripts
 from sklearn.datasets import load_digits
 
 from aucmax.stages import geometric
