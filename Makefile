@@ -4,7 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs tutorials examples site soak demo paper bench peers dist compat clean
+.PHONY: help test fast lint types unit core cov fuzz docs tutorials examples site soak demo paper bench peers dist \
+  compat oldest newest clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -26,7 +27,23 @@ types: $(READY)  ## mypy --strict on src
 	$(BIN)/mypy --strict src
 
 unit: $(READY)   ## pytest on two cores, warnings are errors
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
+
+CORE := tests/loss tests/optim tests/metrics tests/stages tests/data tests/models \
+  tests/test_reference.py tests/test_checks.py
+fast: $(READY)   ## Lint, type-check and test the core in about a minute
+	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory --jobs=2 types core
+
+core: $(READY)   ## pytest on losses, optimizers, metrics, stages, data and models
+	$(BIN)/python -m pytest -q -n 2 $(CORE)
+
+cov: $(READY)    ## The tests' coverage, line by line in htmlcov
+	$(BIN)/python -m pytest -n 2 --cov=aucmax --cov-branch --cov-report=term:skip-covered --cov-report=html
+
+MINUTES ?= 10
+fuzz: $(READY)   ## The hypothesis tests on random examples for MINUTES=10; prints how to repeat a failure
+	$(BIN)/python tests/soak/fuzz.py --minutes $(MINUTES)
 
 docs: $(READY)   ## Run the tutorials and the examples of the API, then build the site in docs/_build/html
 	$(MAKE) --no-print-directory --jobs=2 tutorials examples
@@ -43,7 +60,6 @@ site: $(READY)   ## Build the site from the tutorials' stored outputs; warnings 
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/check.py docs/_build/html
 
-MINUTES ?= 10
 MOMENTS ?= 20
 soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=20, compare with ones left alone
 	$(BIN)/python tests/soak/interrupts.py --moments $(MOMENTS)
@@ -56,15 +72,16 @@ paper: $(READY)   ## Figure 1 on digits, trained now, beside the frozen CIFAR-10
 	$(BIN)/python -m experiments.run experiments/paper.toml figure1-digits --processes 2
 	$(BIN)/python -m experiments.figures experiments/paper.toml figure1-digits --records runs/paper.jsonl --pilot
 
-LIBAUC := .venv-libauc
-$(LIBAUC)/.ready:
-	$(PYTHON) -m venv $(LIBAUC)
-	$(LIBAUC)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch numpy scipy scikit-learn tqdm
-	$(LIBAUC)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps libauc==2.0.1
+BENCH := .venv-bench
+$(BENCH)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,bench]' tqdm
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps libauc==2.0.1
 	@touch $@
 
-bench: $(READY) $(LIBAUC)/.ready  ## Time the library against its peers; writes benchmarks/results
-	$(BIN)/python benchmarks/run.py --libauc $(LIBAUC)/bin/python
+TIMINGS := imports loss optim metric fit growth boosting reading pictures tables_predict
+bench: $(BENCH)/.ready  ## Time the library against its peers; writes benchmarks/results
+	for name in $(TIMINGS); do $(BENCH)/bin/python benchmarks/$$name.py || exit 1; done
 
 PEERS := .venv-peers
 $(PEERS)/.ready:
@@ -79,9 +96,14 @@ dist: $(READY)   ## Build wheel and sdist, check them, use the wheel in fresh en
 	$(BIN)/python tests/release/dist.py
 
 NEWEST ?= $(or $(shell command -v python3.13),$(PYTHON))
-compat: $(READY) ## The core's tests on the oldest versions allowed and on the newest; takes 15 GB
+compat: oldest newest ## The core's tests on the oldest versions allowed and on the newest; takes 15 GB
+
+oldest: $(READY) ## The core's tests on the oldest versions that pyproject.toml allows
 	$(BIN)/python tests/release/compat.py oldest
+
+newest: $(READY) ## The core's tests on the newest versions there are
 	$(BIN)/python tests/release/compat.py newest --python $(NEWEST)
 
 clean:           ## Remove what the other targets made
-	rm -rf $(VENV) $(LIBAUC) $(PEERS) .venv-oldest .venv-newest docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BENCH) $(PEERS) .venv-oldest .venv-newest docs/_build build dist .mypy_cache .ruff_cache .pytest_cache \
+	  .coverage htmlcov

@@ -1,4 +1,4 @@
-"""LibAUC's loss and optimizer as they are timed here; importing this needs LibAUC."""
+"""LibAUC's losses and optimizer, adapted to the calls that are timed; needs ``libauc``."""
 
 from __future__ import annotations
 
@@ -12,26 +12,20 @@ from torch import Tensor, nn
 
 
 class AfterSigmoid(nn.Module):
-    """AUCMLoss on raw scores: it wants them after the sigmoid."""
+    """AUCMLoss of raw scores: it expects probabilities."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
         self.loss = AUCMLoss(device=device)
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Return the loss."""
         value: Tensor = self.loss(scores.sigmoid(), target)
         return value
 
 
-def pairwise(surrogate: str) -> nn.Module:
-    """The mean over a batch's pairs; theirs has "logistic", "squared" and "squared_hinge"."""
-    loss: nn.Module = PairwiseAUCLoss(surrogate)
-    return loss
-
-
 class Partial(nn.Module):
-    """The partial AUC at a false positive rate of 0.1, of rows that are numbered as they come."""
+    """pAUC_CVaR_Loss at a false positive rate of 0.1; rows are numbered in order."""
 
     def __init__(self, rows: int, device: torch.device) -> None:
         super().__init__()
@@ -39,13 +33,23 @@ class Partial(nn.Module):
         self.index = torch.arange(rows, device=device)
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Return the loss."""
         value: Tensor = self.loss(scores, target, self.index)
         return value
 
 
+def losses(rows: int, device: torch.device) -> dict[str, nn.Module]:
+    """Return the losses that match those of aucmax, by name."""
+    return {
+        "LibAUC AUCMLoss": AfterSigmoid(device),
+        "LibAUC squared_hinge": PairwiseAUCLoss("squared_hinge"),
+        "LibAUC logistic": PairwiseAUCLoss("logistic"),
+        "LibAUC partial": Partial(rows, device),
+    }
+
+
 def pesg(parameters: list[Tensor], loss: AUCMLoss, lr: float = 1e-5) -> torch.optim.Optimizer:
-    """PESG with its defaults: momentum 0.9."""
+    """Return PESG with its defaults, momentum 0.9 among them."""
     with contextlib.redirect_stdout(io.StringIO()):
         optimizer: torch.optim.Optimizer = PESG(
             parameters, loss_fn=loss, lr=lr, verbose=False, device=loss.device
@@ -53,8 +57,8 @@ def pesg(parameters: list[Tensor], loss: AUCMLoss, lr: float = 1e-5) -> torch.op
     return optimizer
 
 
-def pesg_alone(parameters: list[Tensor], device: torch.device) -> torch.optim.Optimizer:
-    """PESG whose loss has gradients too, ready for a step."""
+def pesg_with_gradients(parameters: list[Tensor], device: torch.device) -> torch.optim.Optimizer:
+    """Return PESG ready for a step: its loss has gradients as well."""
     loss = AUCMLoss(device=device)
     for p in loss.parameters():
         p.grad = torch.zeros_like(p)

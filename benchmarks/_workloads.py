@@ -1,4 +1,4 @@
-"""What is timed, without aucmax, so that peers can be timed on the same."""
+"""Data, models and parameter shapes that several benchmarks time, without aucmax."""
 
 from __future__ import annotations
 
@@ -33,13 +33,6 @@ def resnet50_shapes() -> list[tuple[int, ...]]:
                 shapes += [layer, (layer[0],), (layer[0],)]
             inputs = 4 * width
     return [*shapes, (1000, 2048), (1000,)]
-
-
-SHAPES: dict[str, list[tuple[int, ...]]] = {
-    "ResNet-20": resnet20_shapes(),
-    "MLP 512": [(512, 512), (512,), (512, 512), (512,), (1, 512), (1,)],
-    "one tensor of 25 M": [(25_000_000,)],
-}
 
 
 def parameters(shapes: list[tuple[int, ...]], device: torch.device | str = "cpu") -> list[Tensor]:

@@ -1,137 +1,100 @@
-"""How long a GPU waits for pictures: a step of ResNet-50 at 224 pixels, fed from a store.
+"""How long does a GPU wait for pictures: a step of ResNet-50 at 224 pixels, fed from a store?
 
-From the root of the repository, where torchvision is installed::
+    python benchmarks/gpu_pictures.py --device cuda
 
-    PYTHONPATH=src python benchmarks/gpu_pictures.py
-
-Pictures are written, decoded to a store, and trained on by :func:`aucmax.fit` as
-:class:`aucmax.ImageClassifier` does with more than it takes into memory: workers read batches from
-the store, bfloat16, cropped and mirrored on the device. In turn with it, the same pictures lie on
-the device from the start. The share of a step that the GPU waits is what the first takes longer,
-over what it takes. A network of one layer shows how fast pictures come if nothing holds them up.
-``--device cpu --tiny`` tries the code where there is no GPU.
+``fit`` trains as ImageClassifier does with more pictures than fit into memory: workers read batches
+from the store; cropping and mirroring happen on the device. In alternation, the same pictures lie
+on the device from the start. Needs torchvision for ResNet-50; ``--tiny`` takes ResNet-20.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from _device import Device
-from _machine import machine
-from PIL import Image
+from _timing import Bench, main
+from fit import Run
+from pictures import write_pictures
 from torch import nn
 
-import aucmax
 from aucmax.data.augment import CropAndFlip
-from aucmax.images.store import Store, StoredPictures, build_store
+from aucmax.images.store import StoredPictures, build_store
 from aucmax.models import Standardize, resnet20
 from aucmax.stages import Stage
-from aucmax.threads import cores
 
 FILES = 250
-"""Pictures that differ; the store holds each of them several times."""
-MOST_WAITED = 0.05
-OUT = Path(__file__).parent / "results" / "gpu-pictures.json"
+"""Pictures that differ; the store holds each several times."""
 
 
-def write_pictures(folder: Path, size: int) -> list[Path]:
-    """Coarse shapes and fine noise."""
-    random, files = np.random.default_rng(0), []
-    for number in range(FILES):
-        coarse = random.integers(0, 256, (7, 7, 3), dtype=np.uint8)
-        levels = np.asarray(Image.fromarray(coarse).resize((size, size)), float)
-        levels += random.normal(0, 5, levels.shape)
-        files.append(folder / f"{number:03}.jpg")
-        Image.fromarray(levels.clip(0, 255).astype(np.uint8)).save(files[-1], quality=90)
-    return files
-
-
-def make_store(folder: Path, count: int, size: int) -> Store:
-    """So many rows of pictures."""
-    files = write_pictures(folder, size)
-    wanted = (files * (count // FILES + 1))[:count]
-    return build_store(folder / "store", wanted, size, progress=False)
-
-
-def large_network(tiny: bool) -> nn.Module:
-    """ResNet-50 of bytes; ResNet-20 to try the code."""
-    if tiny:
+def network(bench: Bench) -> nn.Module:
+    """Return ResNet-50 of bytes, or ResNet-20 to try the code."""
+    if bench.tiny:
         return resnet20(mean=127.5, std=60.0)
     from torchvision.models import resnet50
 
     return nn.Sequential(Standardize([127.5] * 3, [60.0] * 3), resnet50(num_classes=1))
 
 
-def small_network() -> nn.Module:
-    """One layer, of a few pixels: all that takes time is their way."""
-    few = nn.AdaptiveAvgPool2d(1)
-    return nn.Sequential(Standardize([127.5] * 3, [60.0] * 3), few, nn.Flatten(), nn.Linear(3, 1))
+def training(bench: Bench, model: nn.Module, data: Any, batch: int, workers: int) -> Run:
+    """Return calls of fit as ImageClassifier makes them."""
+    import aucmax
 
-
-def run(device: Device, network: nn.Module, data: Any, batch: int) -> Callable[[int], object]:
-    """Training as the classifier does it, by its steps; evaluated when it is over."""
-    workers = min(4, cores()) if isinstance(data, StoredPictures) else 0
-
-    def steps(count: int) -> None:
+    def run(steps: int) -> None:
         aucmax.fit(
-            network, data, method="sgd", objective="auc+ce", steps=count, eval_every=count,
-            stages=[Stage(index=1, lr=0.01, steps=count, dual_samples=0)], probe=0,
-            optimizer_options={"momentum": 0.9, "weight_decay": 0.001}, batch_size=batch,
-            positives=0.5, augment=CropAndFlip(padding=28), amp="bf16", workers=workers,
-            device=device.device, progress=False,
-        )  # fmt: skip
+            model,
+            data,
+            method="sgd",
+            objective="auc+ce",
+            steps=steps,
+            eval_every=steps,
+            stages=[Stage(index=1, lr=0.01, steps=steps, dual_samples=0)],
+            probe=0,
+            optimizer_options={"momentum": 0.9, "weight_decay": 0.001},
+            batch_size=batch,
+            positives=0.5,
+            augment=CropAndFlip(padding=28),
+            amp="bf16",
+            workers=workers,
+            device=bench.device,
+            progress=False,
+        )
 
-    return steps
+    return run
 
 
-def measure(device: Device, count: int, size: int, batch: int, lengths: tuple[int, int]) -> Any:
-    """Seconds per step, the share of it that the GPU waits, and how fast pictures come."""
+def measure(bench: Bench) -> None:
+    """Time a step of both, and of a single layer, which shows how fast batches arrive."""
+    count, size, batch = bench.size((4000, 224, 128), (64, 16, 16))
+    workers = bench.size(4, 0)
     with tempfile.TemporaryDirectory() as where:
-        store = make_store(Path(where), count, size)
+        files = write_pictures(Path(where), bench.size(FILES, 4))
+        wanted = (files * (count // len(files) + 1))[:count]
+        store = build_store(
+            Path(where, "store"), wanted, size, workers=max(1, workers), progress=False
+        )
         classes = (np.arange(count) % 10 == 0).astype(np.int64)
         stored = StoredPictures(store.pixels, np.arange(count), classes)
         pixels = torch.from_numpy(np.array(store.pixels)).permute(0, 3, 1, 2)
-        near = pixels.to(device.device), torch.from_numpy(classes)
-        large = large_network(device.tiny).to(device.device)
-        makers = {
-            "from the store": lambda: run(device, large, stored, batch),
-            "on the device": lambda: run(device, large, near, batch),
-            "from the store, one layer": lambda: run(device, small_network(), stored, batch),
+        near = pixels.to(bench.device), torch.from_numpy(classes)
+        model = network(bench).to(bench.device)
+        layer = nn.Sequential(
+            Standardize([127.5] * 3, [60.0] * 3),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(3, 1),
+        ).to(bench.device)
+        runs = {
+            "on the device": training(bench, model, near, batch, workers=0),
+            "from the store": training(bench, model, stored, batch, workers),
+            "from the store, one layer": training(bench, layer, stored, batch, workers),
         }
-        seconds = device.per_step("pictures", makers, lengths)
-    found: dict[str, Any] = {"pictures": count, "size": size, "batch": batch, "seconds": seconds}
-    if not device.errors:
-        whole, near_by, reading = seconds.values()
-        found |= {"waited": (whole - near_by) / whole, "read per second": batch / reading}
-    return {**found, "errors": device.errors, "machine": machine(device.device)}
-
-
-def main() -> None:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--tiny", action="store_true", help="sizes that say nothing")
-    parser.add_argument("--pictures", type=int, default=4000)
-    parser.add_argument("--json", type=Path, help=f"in place of {OUT.name}")
-    given = parser.parse_args()
-    device = Device(torch.device(given.device), given.tiny)
-    count, size, batch = device.size((given.pictures, 224, 128), (96, 16, 16))
-    found = measure(device, count, size, batch, device.size((16, 80), (1, 3)))
-    print(json.dumps(found, indent=2))
-    if "waited" in found:
-        says = "less" if found["waited"] < MOST_WAITED else "NOT less"
-        print(f"the GPU waits {found['waited']:.1%} of a step, {says} than {MOST_WAITED:.0%}")
-    published = None if given.tiny or device.errors else OUT
-    if path := given.json or published:
-        path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        seconds = bench.per_step("a step", runs, bench.size((16, 80), (1, 2)), rounds=3)
+    whole, near_by = seconds["from the store"], seconds["on the device"]
+    bench.record("a step", "share that the GPU waits", share=(whole - near_by) / whole)
 
 
 if __name__ == "__main__":
-    main()
+    main(measure, __doc__)

@@ -1,9 +1,8 @@
-"""Peers on one table, by an interpreter of their own environment (``tables.py`` calls it).
+"""Fit one peer on one table, with an interpreter of the peers' own environment.
 
-``python peer_tables.py FOLDER METHOD SEED SECONDS`` reads ``train.parquet``, whose column
-``target`` is to be predicted, and ``test.parquet`` in FOLDER. It leaves ``scores.npy`` and
-``about.json`` there: the seconds that the work alone took, and what else is to be known of it.
-SECONDS is the time limit of those that have one.
+``python peer_tables.py FOLDER METHOD SEED SECONDS`` is called by ``tables.py``. It reads
+``train.parquet``, with a column ``target``, and ``test.parquet`` in FOLDER, and leaves
+``scores.npy`` and ``about.json`` there. SECONDS is the time limit of peers that have one.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ METHODS = {"XGBoost": "xgboost", "CatBoost": "catboost", "AutoGluon": "autogluon
 TOO_SHORT = (
     "No models were trained successfully",
     "Not enough time left to train models",
-    "Learner is already fit",  # what it says after a first part of the time without a model
+    "Learner is already fit",  # AutoGluon's message after a first part of the time without a model
 )
 
 
 def with_categories(
     x: pd.DataFrame, test: pd.DataFrame, most: int | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Text as pandas' categories, those of the training rows; names that LightGBM takes."""
+    """Return text as pandas' categories, those of the training rows, under plain column names."""
     x, test = x.copy(), test.copy()
     x.columns = test.columns = [f"x{i}" for i in range(x.shape[1])]
     for name in x.columns:
@@ -40,7 +39,7 @@ def with_categories(
 
 
 def xgboost(x: pd.DataFrame, y: pd.Series, test: pd.DataFrame, seed: int) -> Any:
-    """XGBoost at its defaults."""
+    """Return the scores of XGBoost at its defaults."""
     from xgboost import XGBClassifier
 
     x, test = with_categories(x, test)
@@ -49,7 +48,7 @@ def xgboost(x: pd.DataFrame, y: pd.Series, test: pd.DataFrame, seed: int) -> Any
 
 
 def catboost(x: pd.DataFrame, y: pd.Series, test: pd.DataFrame, seed: int) -> Any:
-    """CatBoost at its defaults; it wants categories as text, missing ones too."""
+    """Return the scores of CatBoost at its defaults; it takes categories as text."""
     from catboost import CatBoostClassifier
 
     texts = [name for name in x if not pd.api.types.is_numeric_dtype(x[name])]
@@ -63,28 +62,31 @@ def catboost(x: pd.DataFrame, y: pd.Series, test: pd.DataFrame, seed: int) -> An
 def autogluon(
     x: pd.DataFrame, y: pd.Series, test: pd.DataFrame, seconds: float, folder: Path
 ) -> tuple[Any, dict[str, Any]]:
-    """AutoGluon's best quality in the time given; twice that where it came to no model at all."""
+    """Return the scores of AutoGluon's best quality; the limit doubles until it has a model."""
     from autogluon.tabular import TabularPredictor
 
-    about: dict[str, Any] = {"limit": seconds}
+    limit = seconds
     while True:
         predictor = TabularPredictor(
-            "target", problem_type="binary", eval_metric="roc_auc", verbosity=1,
-            path=str(folder / f"models-{about['limit']}"),
-        )  # fmt: skip
+            "target",
+            problem_type="binary",
+            eval_metric="roc_auc",
+            verbosity=1,
+            path=str(folder / f"models-{limit}"),
+        )
         try:
-            predictor.fit(x.assign(target=y), presets="best_quality", time_limit=about["limit"])
+            predictor.fit(x.assign(target=y), presets="best_quality", time_limit=limit)
             break
         except (AssertionError, RuntimeError) as error:
-            if not any(said in str(error) for said in TOO_SHORT):
+            if not any(text in str(error) for text in TOO_SHORT):
                 raise
-            about["limit"] *= 2
-    about["models"] = predictor.model_names()
-    return predictor.predict_proba(test)[predictor.positive_class], about
+            limit *= 2
+    scores = predictor.predict_proba(test)[predictor.positive_class]
+    return scores, {"limit": limit, "models": predictor.model_names()}
 
 
 def main() -> None:
-    """Fit one peer, and let it score the test rows."""
+    """Fit one peer and score the test rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("method", choices=METHODS)
@@ -94,7 +96,7 @@ def main() -> None:
     x = pd.read_parquet(given.folder / "train.parquet")
     y, test = x.pop("target"), pd.read_parquet(given.folder / "test.parquet")
     about: dict[str, Any] = {}
-    importlib.import_module(METHODS[given.method])  # what is timed is the work alone
+    importlib.import_module(METHODS[given.method])  # the import is not timed
     began = time.perf_counter()
     if given.method == "AutoGluon":
         scores, about = autogluon(x, y, test, given.seconds, given.folder)

@@ -1,6 +1,6 @@
 """Maximize AUC under Accelerate: prepare model and loss, save_state, load_state.
 
-Digits 5-9 are ranked above 0-4, with a tenth of the negatives to train on. Three things are new to
+Digits 5-9 are ranked above 0-4, with a tenth of the positives to train on. Three things are new to
 a loop under Accelerate:
 
 * the loss is prepared like a model, so that its a, b and alpha are trained, moved and saved;
@@ -34,12 +34,12 @@ from aucmax.stages import Stage, geometric
 
 
 def load_data() -> tuple[TensorDataset, TensorDataset]:
-    """Half of the digits to train on, with a tenth of its negatives, and the other to validate."""
+    """Half of the digits to train on, with a tenth of its positives, and the other to validate."""
     images, digits = load_digits(return_X_y=True)
     x = torch.tensor(images / 16, dtype=torch.float32)
     y = torch.tensor(digits >= 5, dtype=torch.float32)
     train, valid = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)).chunk(2)
-    train = torch.cat([train[y[train] == 1], train[y[train] == 0][::10]])
+    train = torch.cat([train[y[train] == 1][::10], train[y[train] == 0]])
     return TensorDataset(x[train], y[train]), TensorDataset(x[valid], y[valid])
 
 

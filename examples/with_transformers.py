@@ -1,6 +1,6 @@
 """Maximize AUC under the transformers Trainer: an optimizer, a scheduler and a callback.
 
-Digits 5-9 are ranked above 0-4, with a tenth of the negatives to train on. Four things are new to a
+Digits 5-9 are ranked above 0-4, with a tenth of the positives to train on. Four things are new to a
 Trainer:
 
 * the loss is a part of the model, so that its a, b and alpha are trained, moved and saved;
@@ -97,12 +97,12 @@ class StopAfter(TrainerCallback):
 
 
 def load_data() -> tuple[Examples, Examples]:
-    """Half of the digits to train on, with a tenth of its negatives, and the other to validate."""
+    """Half of the digits to train on, with a tenth of its positives, and the other to validate."""
     images, digits = load_digits(return_X_y=True)
     x = torch.tensor(images / 16, dtype=torch.float32)
     y = torch.tensor(digits >= 5, dtype=torch.float32)
     train, valid = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)).chunk(2)
-    train = torch.cat([train[y[train] == 1], train[y[train] == 0][::10]])
+    train = torch.cat([train[y[train] == 1][::10], train[y[train] == 0]])
     examples = [{"images": image, "labels": label} for image, label in zip(x, y, strict=True)]
     return [examples[row] for row in train], [examples[row] for row in valid]
 

@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 from experiments.plan import Plan
 from experiments.run import Records, read_records
+from experiments.search import part_runs
 
 KEYS = ("kind", "dataset", "ratio", "protocol", "condition", "model", "line", "seed", "steps")
 """Settings that have columns of their own; all of them stand in the column of JSON text, too."""
@@ -53,7 +54,7 @@ def part_records(
     known = {(record["code"], record["torch"]) for record in records.values()}
     complete = []
     for own_code, torch in sorted(known):
-        runs = list(dict.fromkeys(Plan.read(plan, own_code, torch).runs(part)))
+        runs = part_runs(Plan.read(plan, own_code, torch), part, records)
         if code in (None, own_code) and all(run.id in records for run in runs):
             complete.append([records[run.id] for run in runs])
     if len(complete) != 1:

@@ -3,9 +3,9 @@
 A part of a plan with a table ``search`` is searched, line by line::
 
     [parts.A]
-    set = {kind = "image", dataset = "cifar10"}
+    set = {kind = "image", dataset = "cifar10", seed = 6}
     each = {line = ["sgd", "ppd-sg"]}
-    search = {seed = 6, again = 7, best = 3, most = [16, 9], report = [10, 11]}
+    search = {again = 7, best = 3, most = [16, 9], report = [10, 11]}
     [rules]
     sgd = [{key = "lr", values = [0.1, 0.3, 1], extend = true}, {key = "lr", times = [0.58, 1.73]}]
 
@@ -28,11 +28,15 @@ Records = Mapping[str, Mapping[str, Any]]
 
 def wanted(plan: Plan, part: str, records: Records) -> list[Run]:
     """List the runs of a part that can be trained now and have no record yet."""
-    if "search" not in plan.content["parts"][part]:
-        runs = plan.runs(part)
-    else:
-        runs = [run for line in plan.runs(part) for run in line_runs(plan, part, line, records)]
-    return [run for run in dict.fromkeys(runs) if run.id not in records]
+    return [run for run in part_runs(plan, part, records) if run.id not in records]
+
+
+def part_runs(plan: Plan, part: str, records: Records) -> list[Run]:
+    """List the runs of a part, in order; of a search those that the records ask for so far."""
+    runs = plan.runs(part, records)
+    if "search" in plan.content["parts"][part]:
+        runs = [run for line in runs for run in line_runs(plan, part, line, records)]
+    return list(dict.fromkeys(runs))
 
 
 def line_runs(plan: Plan, part: str, line: Run, records: Records) -> list[Run]:
@@ -43,11 +47,11 @@ def line_runs(plan: Plan, part: str, line: Run, records: Records) -> list[Run]:
         return plan.run({**point, "seed": seed})
 
     points, complete = explore(plan, line, records, how)
-    runs = [run(point, how["seed"]) for point in points]
+    runs = [run(point, line.settings["seed"]) for point in points]
     if not complete:
         return runs
     for most in how["most"]:
-        ranking = rank(plan, points[:most], records, [how["seed"]])[: how["best"]]
+        ranking = rank(plan, points[:most], records, [line.settings["seed"]])[: how["best"]]
         again = [run(point, how["again"]) for point in ranking]
         runs += again
         if all(one.id in records for one in again):
@@ -68,7 +72,7 @@ def explore(
     best, limit = line.settings, max(how["most"])
 
     def score(point: Point) -> float | None:
-        return validation(plan, plan.run({**point, "seed": how["seed"]}), records)
+        return validation(plan, plan.run({**point, "seed": line.settings["seed"]}), records)
 
     for step in plan.content["rules"][line.settings["line"]]:
         candidates = vary(best, step)
@@ -148,5 +152,6 @@ def rank(
 
 def choose(plan: Plan, points: Sequence[Point], records: Records, how: Mapping[str, Any]) -> Point:
     """Return the point of the highest mean over both seeds, of those that ran with both."""
-    repeated = rank(plan, points, records, [how["seed"]])[: how["best"]]
-    return rank(plan, repeated, records, [how["seed"], how["again"]])[0]
+    seed = points[0]["seed"]
+    repeated = rank(plan, points, records, [seed])[: how["best"]]
+    return rank(plan, repeated, records, [seed, how["again"]])[0]

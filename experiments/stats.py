@@ -66,8 +66,9 @@ class Difference:
         """Wilcoxon's signed-rank test and the interval that inverts it (Hodges and Lehmann).
 
         The estimate is the median of the Walsh averages, the means of all pairs of differences.
-        The null distribution is exact; zeros and ties count one half. With fewer than six
-        differences, p cannot be below 0.05 and a 95 % interval is unbounded.
+        The null distribution is exact without ties. A Walsh average of zero counts against a
+        difference. With fewer than six differences, p cannot be below 0.05 and a 95 % interval is
+        unbounded.
         """
         d = np.asarray(differences, dtype=float)
         _check_finite(d)
@@ -80,9 +81,7 @@ class Difference:
             weights = np.convolve(weights, np.r_[1.0, np.zeros(rank - 1), 1.0]) / 2
         tail = np.cumsum(weights)  # tail[k] = P(sum <= k)
         # the number of positive Walsh averages is the sum of the positive ranks
-        below, above = np.sum(walsh < 0), np.sum(walsh > 0)
-        smaller = min(below, above) + np.sum(walsh == 0) / 2
-        p = min(1.0, 2 * float(tail[math.floor(smaller)]))
+        p = min(1.0, 2 * float(tail[min(np.sum(walsh <= 0), np.sum(walsh >= 0))]))
         cut = int(np.searchsorted(tail, (1 - level) / 2, side="left"))
         low, high = (walsh[cut - 1], walsh[-cut]) if cut else (-math.inf, math.inf)
         return cls(float(np.median(walsh)), float(low), float(high), p, n, level, "Wilcoxon")

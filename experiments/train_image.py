@@ -195,7 +195,7 @@ def make_stages(settings: Settings, steps: int) -> list[Stage]:
     lr, schedule = settings["lr"], settings["schedule"]
     if schedule in ("geometric", "polynomial"):
         first = settings["first_stage"]
-        first = math.ceil(first * steps) if first < 1 else int(first)
+        first = math.ceil(first * steps) if first <= 1 else int(first)
         stages: list[Stage] = []
         while sum(stage.steps or 0 for stage in stages) < steps:
             count = len(stages) + 1

@@ -5,7 +5,6 @@ import math
 
 import pytest
 
-from aucmax import history
 from aucmax.history import History, read
 
 RECORDS = [
@@ -91,7 +90,7 @@ def test_a_new_history_empties_the_file(path):
     assert path.read_text() == ""
 
 
-@pytest.mark.parametrize("cut", range(1, 12))
+@pytest.mark.parametrize("cut", [1, 5, 11])
 def test_a_last_line_that_was_cut_off_is_left_out(path, cut):
     path.write_text('{"step": 1}\n{"step": 2}\n'[:-1][:-cut])
     assert read(path) == [{"step": 1}]
@@ -113,7 +112,3 @@ def test_what_json_cannot_hold_is_refused_and_leaves_the_file_whole(path):
         with pytest.raises(TypeError):
             records.append({"step": object()})
     assert read(path) == records.records == [{"step": 1}]
-
-
-def test_the_module_is_public():
-    assert history.read is read

@@ -1,16 +1,15 @@
 """How many cores there are to use, and whether threads give way where others want them."""
 
-import json
 import math
 import os
-import subprocess
 import sys
 import threading
-import time
 
 import pytest
 import torch
+from process import wait_until
 
+from aucmax import threads as module
 from aucmax.threads import cores, quota, threads
 
 needs_linux = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux has these")
@@ -72,51 +71,37 @@ def test_no_more_threads_than_the_affinity_allows():
         torch.set_num_threads(before)
 
 
-# In a process of its own: how long libgomp's threads spin depends on all that there are.
-SPINNING = """
-import json, time, torch
-from aucmax.threads import sleeping_threads
+def idle_teams():
+    return [thread for thread in threading.enumerate() if thread.name == "idle team"]
 
-numbers = torch.ones(200_000)
-torch.set_num_threads(2)
 
-def milliseconds():
-    began = time.process_time()
-    for _ in range(10):
-        numbers.exp()
-        time.sleep(0.02)
-    return 100 * (time.process_time() - began)
-
-taken = [milliseconds()]
-with sleeping_threads(2):
-    taken.append(milliseconds())
-print(json.dumps([*taken, milliseconds()]))
-"""
+@needs_linux
+def test_sleeping_threads_keeps_an_idle_team_in_the_block_alone():
+    torch.ones(200_000).exp()  # loads libgomp's threads
+    before = len(os.listdir("/proc/self/task"))
+    with module.sleeping_threads(2):
+        assert len(idle_teams()) == 1
+        assert len(os.listdir("/proc/self/task")) > before
+    assert not idle_teams()
 
 
 @needs_two
-def test_threads_sleep_in_the_block_alone():
-    said = subprocess.run([sys.executable, "-c", SPINNING], capture_output=True, check=True)
-    before, within, after = json.loads(said.stdout)
-    assert within < min(before, after) / 3
-
-
-@needs_two
-def test_threads_give_way_to_other_processes():
-    """Beside two busy processes per core our threads are seen to wait, and are let sleep."""
-    numbers, before = torch.ones(200_000), torch.get_num_threads()
-    command = [sys.executable, "-S", "-c", "while True: pass"]
-    others = [subprocess.Popen(command) for _ in range(2 * cores())]
-    names, until = set[str](), time.monotonic() + 20
-    try:
-        with threads(2):
-            while "idle team" not in names and time.monotonic() < until:
-                numbers.exp()
-                names = {thread.name for thread in threading.enumerate()}
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
-    assert "idle team" in names
-    assert "idle team" not in {thread.name for thread in threading.enumerate()}
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_threads_that_wait_for_a_core_are_let_sleep(monkeypatch, share):
+    """The share of time that they wait is measured where it can be; here it is given."""
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.001)
+    monkeypatch.setattr(module, "SLEEP_FOR", 0.001)
+    looks = []
+    monkeypatch.setattr(module._Waits, "share", lambda self: looks.append(1) or share)
+    before = torch.get_num_threads()
+    with threads(2):
+        wait_until(lambda: len(looks) > 3)
+        assert bool(idle_teams()) == (share > module.CONTENDED)
+    assert not idle_teams()
     assert torch.get_num_threads() == before
+
+
+@needs_linux
+def test_waits_are_a_share_of_time():
+    waits = module._Waits()
+    assert 0 <= waits.share() < math.inf

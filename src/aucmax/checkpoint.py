@@ -159,7 +159,7 @@ def read_notes(folder: Path, name: str) -> dict[str, Any]:
         raise DamagedError(f"{path} is altered: its SHA-256 is not the one it was written with")
     if notes.get("format") != FORMAT:
         raise DamagedError(f"{path} must be of format {FORMAT!r}, found {notes.get('format')!r}")
-    writer = notes.get("aucmax", __version__)  # before 0.2.0 none is named
+    writer = notes["aucmax"]
     if is_newer(writer) and distributed.rank() == 0:
         warnings.warn(
             f"{folder} was written by aucmax {writer}, which may mean by it what this older one, "

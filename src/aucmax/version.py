@@ -2,14 +2,14 @@
 
 import re
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 
 def is_newer(version: str) -> bool:
     """Whether a version comes after this one, by its first three numbers.
 
     Example:
-        >>> is_newer("99.0.0"), is_newer("0.1.0"), is_newer(__version__)
+        >>> is_newer("99.0.0"), is_newer("0.2.0"), is_newer(__version__)
         (True, False, False)
     """
     return _numbers(version) > _numbers(__version__)

@@ -1,25 +1,13 @@
 """The command line in processes of its own, with or without a terminal, and what it leaves."""
 
-import fcntl
 import json
 import os
-import pty
 import re
-import select
-import signal
-import struct
-import subprocess
-import sys
-import termios
-import threading
-import time
 from contextlib import suppress
-from pathlib import Path
 
-from fit_helpers import end_session, session
+from process import Command, run
 
-AUCMAX = Path(sys.executable).with_name("aucmax")
-LIMIT = 100
+__all__ = ["Command", "run"]
 TIMES = ("seconds", "steps_per_second", "seconds_per_step", "date", "commit")
 
 
@@ -28,118 +16,6 @@ def options(out, *more, lines=("ppd-sg", "sgd"), steps=1200):
     chosen = ["--removed", 0.9, "--protocol", "strong", "--seeds", 1, "--workers", 2]
     command = ["reproduce", "figure1", "--out", out, "--steps", steps, "--lines", *lines]
     return [str(word) for word in [*command, *chosen, *more]]
-
-
-class Command:
-    """The shell's command under way, in a session of its own.
-
-    Args:
-        arguments: of ``aucmax``.
-        columns: of the terminal it runs in; None gives it none.
-        program: run instead of ``aucmax``.
-    """
-
-    def __init__(self, arguments, columns=None, program=(AUCMAX,), cwd=None):
-        self.columns, self.said = columns, {"out": b"", "err": b""}
-        environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
-        ends = {}
-        if columns is None:
-            how = {
-                "stdout": subprocess.PIPE,
-                "stderr": subprocess.PIPE,
-                "stdin": subprocess.DEVNULL,
-            }
-        else:
-            ends["out"], theirs = pty.openpty()
-            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            how = {"stdout": theirs, "stderr": theirs, "stdin": theirs}
-            how["preexec_fn"] = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-            environment["TERM"] = "xterm-256color"
-        self.process = subprocess.Popen(
-            [*map(str, program), *arguments],
-            env=environment,
-            start_new_session=True,
-            cwd=cwd,
-            **how,
-        )
-        if columns is None:
-            ends = {"out": self.process.stdout.fileno(), "err": self.process.stderr.fileno()}
-        else:
-            os.close(theirs)
-        self.terminal = ends["out"]
-        self.reader = threading.Thread(target=self._read, args=(ends,))
-        self.reader.start()
-
-    def _read(self, ends):
-        while ends:
-            for end in select.select([*ends.values()], [], [], LIMIT)[0]:
-                (name,) = [name for name, other in ends.items() if other == end]
-                text = b""
-                with suppress(OSError):  # a terminal that nobody writes to any more
-                    text = os.read(end, 65536)
-                self.said[name] += text
-                if not text:
-                    del ends[name]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        end_session(self.process.pid)
-        self.process.wait(LIMIT)
-        self.reader.join(LIMIT)
-        if self.columns is None:
-            self.process.stdout.close()
-            self.process.stderr.close()
-        else:
-            os.close(self.terminal)
-
-    def type(self, text):
-        os.write(self.terminal, text.encode())
-
-    def workers(self):
-        """The processes that train."""
-        for pid in session(self.process.pid):
-            with suppress(OSError):
-                if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    yield pid
-
-    def is_over(self):
-        return self.process.poll() is not None
-
-    def wait_until(self, condition):
-        """Watch closely until something is the case; that the command ends first is an error."""
-        deadline = time.monotonic() + LIMIT
-        while not condition():
-            assert not self.is_over(), self.text()
-            assert time.monotonic() < deadline, "nothing happened"
-            time.sleep(0.005)
-
-    def wait(self):
-        """The exit code, and no process may be left."""
-        code = self.process.wait(LIMIT)
-        self.wait_for_the_end_of_all()
-        self.reader.join(LIMIT)
-        return code
-
-    def wait_for_the_end_of_all(self, seconds=10):
-        deadline = time.monotonic() + seconds
-        while left := list(session(self.process.pid)):
-            assert time.monotonic() < deadline, f"processes are left: {left}"
-            time.sleep(0.02)
-
-    def kill(self):
-        os.kill(self.process.pid, signal.SIGKILL)
-
-    def text(self, name="out"):
-        return self.said[name].decode()
-
-
-def run(arguments, **how):
-    """A command from start to end: its exit code, standard output and standard error."""
-    with Command(arguments, **how) as command:
-        code = command.wait()
-        return code, command.text("out"), command.text("err")
 
 
 # ---- A terminal --------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """Short training runs that depend on every kind of random number there is.
 
-As a script: reads configurations as JSON from standard input, line by line, and forks a process
-for each that trains as told and exits as any script would. Torch is imported but once.
+    python fit_child.py CONFIG
+
+trains as the JSON says, and prints how many batches and flushes to the disk it took. It may stop
+itself at any of them.
 """
 
-import gc
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -16,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch._dynamo  # which every optimizer imports
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -45,23 +46,23 @@ CASES = {
     "ppd-sg, arrays": case("ppd-sg", rule="growing", positives=0.5),
     "ppd-sg, Dataset": case("ppd-sg", "dataset", rule="growing"),
     "ppd-sg, Dataset, 2 workers": case("ppd-sg", "dataset", 2, rule="growing"),
-    "ppd-sg after pretraining": case("ppd-sg", rule="growing", pretrain=14, replacement=True),
-    "ppd-sg after pretraining, stream": case("ppd-sg", "stream", rule="growing", pretrain=14),
-    "ppd-adagrad, DataLoader": case("ppd-adagrad", "loader", rule="growing"),
+    "ppd-sg after pretraining": case(
+        "ppd-sg", rule="growing", pretrain=14, replacement=True, accumulate=2
+    ),
     "ppd-adagrad, DataLoader, 2 workers": case("ppd-adagrad", "loader", 2, rule="growing"),
     "ppd-adagrad, plateau": case("ppd-adagrad", rule="plateau", restart="last", eval_every=2),
-    "pga, stream": case("pga", "stream", optimizer_options={"radius": 5.0, "dual_radius": 1.0}),
-    "pga, Dataset": case("pga", "dataset", positives=0.25, accumulate=2),
+    "pga after pretraining, stream": case(
+        "pga", "stream", pretrain=14, optimizer_options={"radius": 5.0, "dual_radius": 1.0}
+    ),
     "oauc, stream": case("oauc", "stream"),
     "sgd, average precision, 2 workers": case("sgd", "dataset", 2, clip_norm=1.0, objective="ap"),
-    "adagrad, DataLoader": case("adagrad", "loader"),
+    "adagrad, partial, DataLoader": case("adagrad", "loader", objective="partial"),
     "adamw, DataLoader with a generator, 2 workers": case("adamw", "seeded loader", 2),
-    "adamw, arrays": case("adamw", choose="steady"),
+    "adamw, arrays": case("adamw"),
     "adamw, pairs with a memory, groups": case(
-        "adamw", "groups", objective="pairwise+ce", loss_options={"memory": 20}
+        "adamw", "groups", objective="pairwise+ce", loss_options={"memory": 20}, choose="steady"
     ),
     "ppd-sg, groups": case("ppd-sg", "groups", rule="growing", loss_options={"sparse": True}),
-    "ppd-sg, partial": case("ppd-sg", rule="growing", objective="partial"),
 }
 
 
@@ -96,13 +97,11 @@ class Noisy(Dataset):
 
     def __getitem__(self, i):
         if i == self.deadly_row:
-            os._exit(self.death) if isinstance(self.death, int) else kill_this_process()
+            if isinstance(self.death, int):
+                os._exit(self.death)
+            os.kill(os.getpid(), signal.SIGKILL)
         noise = torch.randn(COLUMNS) + torch.from_numpy(np.random.normal(size=COLUMNS))  # noqa: NPY002
         return (self.x[i] + 0.1 * noise * random.random()).float(), self.targets[i]
-
-
-def kill_this_process():
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def stream(seed=5):
@@ -136,26 +135,57 @@ def make_train(kind, workers=0, **trouble):
 
 # ---- The run -----------------------------------------------------------------------------------
 
-UNDISTURBED = {"pause": 0.0, "sign": None, "batches": None}
-pace = dict(UNDISTURBED)
+taken = {"batch": 0, "flush": 0}
+stops = {"batch": {}, "flush": {}}
+"""What to do before the batch or the flush of a number."""
 
 
 class StoppedError(Exception):
-    """The run has used as many batches as it was given."""
+    """In place of a crash, in a process that goes on."""
+
+
+def take(kind):
+    """Count a batch or a flush, and stop there if told so."""
+    taken[kind] += 1
+    if how := stops[kind].get(taken[kind]):
+        stop(how)
+
+
+def stop(how):
+    if how == "raise":
+        raise StoppedError
+    if how == "hold":
+        Path("held").touch()
+        while Path("held").exists():
+            time.sleep(0.005)
+    elif how == "kill a worker":
+        multiprocessing.active_children()[0].kill()
+    elif how == "SIGINT for all":  # as Ctrl-C in a terminal
+        os.killpg(0, signal.SIGINT)
+    else:
+        os.kill(os.getpid(), signal.Signals[how])
+
+
+def stop_at(batch=None, flush=None, how="raise"):
+    """Stop this process before a batch or a flush, counted from one; without either go on."""
+    taken.update(batch=0, flush=0)
+    stops.update(batch={batch: how}, flush={flush: how})
 
 
 def augment(x):
-    """Noise on a batch; it takes its time, and leaves a sign that training is under way."""
-    if pace["pause"]:
-        time.sleep(pace["pause"])
-    if pace["batches"] is not None:
-        pace["batches"] -= 1
-        if pace["batches"] < 0:
-            raise StoppedError
-    if pace["sign"]:
-        Path(pace["sign"]).touch()
-        pace["sign"] = None
+    """Add noise to a batch."""
+    take("batch")
     return x + 0.1 * torch.randn_like(x)
+
+
+def count_flushes():
+    """Make a moment of every flush: of a file before it gets its name, or of its folder."""
+
+    def fsync(descriptor, flush=os.fsync):
+        take("flush")
+        flush(descriptor)
+
+    os.fsync = fsync
 
 
 def arguments(data="arrays", workers=0, rule=None, init=0, trouble=None, valid="arrays", fit=None):
@@ -173,37 +203,10 @@ def train(**config):
     return aucmax.fit(**{"progress": False, **arguments(**config)})
 
 
-def train_all(configs, at_once):
+def train_all(configs):
     """Several cases in one sweep, taken in turn on the CPU too."""
-    aucmax.train._sweep.MOST_ON_CPU = at_once
+    aucmax.train._sweep.MOST_ON_CPU = len(configs)
     return aucmax.sweep([arguments(**config) for config in configs], progress=False)
-
-
-def serve():
-    """Fork for every line; returns in the forked processes, with their configuration."""
-    finished = None
-    for line in sys.stdin:
-        if finished:
-            os.waitpid(finished, 0)  # not before, so that its number is not another's meanwhile
-        pid = os.fork()
-        if pid == 0:
-            return json.loads(line)
-        print(pid, flush=True)
-        end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        exited = end.si_code == os.CLD_EXITED
-        print(end.si_status if exited else -end.si_status, flush=True)
-        finished = pid
-    return None
-
-
-def slow_disk(seconds):
-    """Make every flush to the disk last, so that saving does."""
-
-    def fsync(descriptor, flush=os.fsync):
-        flush(descriptor)
-        time.sleep(seconds)
-
-    os.fsync = fsync
 
 
 def delay_workers():
@@ -219,22 +222,16 @@ def delay_workers():
 
 def main():
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.freeze()  # what was imported is never looked through again: trainees end faster
-    config = serve()
-    if config is None:
-        return
-    for descriptor, path in enumerate([os.devnull, config.pop("stdout"), config.pop("stderr")]):
-        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), descriptor)
-    os.setpgrp()
-    pace.update(config.pop("pace", {}))
-    slow_disk(config.pop("flush", 0.0))
+    config = json.loads(sys.argv[1])
+    count_flushes()
+    stop_at(**config.pop("stop", {}))
     if limit := config.pop("file_limit", None):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     if config.pop("late_workers", False):
         delay_workers()
     train_all(**config) if "configs" in config else train(**config)
+    print(json.dumps(taken))
 
 
 if __name__ == "__main__":

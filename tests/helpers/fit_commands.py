@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from experiment_helpers import Command
+from process import Command
 
 from aucmax.tables import predict_file
 

@@ -1,21 +1,19 @@
 """Trains on every rank of a process group and writes what each rank ends with.
 
-    torchrun --nproc-per-node 2 tests/helpers/ranks_fit.py FOLDER CASE [CASE ...]
+    python tests/helpers/ranks_fit.py FOLDER CASE [CASE ...]
 
-Started by test_fit_ranks.py, which runs the same cases in one process. Without torchrun it forks
-into two ranks, so that torch is imported but once.
+Started by test_fit_ranks.py, which runs the same cases in one process. It forks into two ranks, as
+torchrun would start them. STOP="HOW BATCH" in the environment stops them at a batch.
 """
 
 import math
 import os
 import signal
 import sys
-import time
 from datetime import timedelta
 from pathlib import Path
 
 import torch
-import torch._dynamo  # which every optimizer imports
 import torch.distributed as dist
 import torch.distributed.checkpoint.state_dict  # which checkpoints of sharded models import
 from torch import nn
@@ -31,7 +29,6 @@ from aucmax.stages import Stage
 
 STEPS, BATCH = 40, 16
 KEPT_STEPS = 48
-METHODS = ("ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw")
 LOCAL_STEPS = 3
 INSIDE_A_BALL = {"radius": 1.5, "dual_radius": 0.2}
 TWO_STAGES = [
@@ -184,19 +181,15 @@ def with_batch_norm():
 SHARDS = {"parallel": "fsdp", "clip_norm": 0.05, "steps": 24, "eval_every": 12}
 
 
-def sharded(method, valid=None, **options):
+def sharded(method, valid=None, data=rows, **options):
     extra = {"optimizer_options": INSIDE_A_BALL} if method == "pga" else {}
     extra |= SHARDS | options
 
     def run():
-        data = None if valid is None else valid()
-        return ending(train(network(), rows(), data, method=method, **extra))
+        judged = None if valid is None else valid()
+        return ending(train(network(), data(), judged, method=method, **extra))
 
     return run
-
-
-def sharded_rare():
-    return ending(train(network(), rare(), **SHARDS))
 
 
 def sharded_by_its_owner():
@@ -318,17 +311,30 @@ def tell_second_rank():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+def kill_all():
+    """SIGKILL for every process of the launch."""
+    os.killpg(0, signal.SIGKILL)
+
+
+def kill_first_rank():
+    """SIGKILL for the process that writes."""
+    if world()[1] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def tell_all():
+    """SIGTERM for every rank, as torchrun passes it on."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 class Pace:
-    """How many more batches may be loaded before a crash; slow while a file is there."""
+    """How many more batches may be loaded, and what happens then."""
 
     left, at_the_end = math.inf, staticmethod(crash)
-    slow = Path(os.environ.get("SLOW", "/nowhere"))
 
 
 def pace(x):
     """Inputs as they are, if they come at all."""
-    if Pace.slow.exists():
-        time.sleep(0.02)
     Pace.left -= 1
     if Pace.left == -1:
         Pace.at_the_end()
@@ -371,17 +377,14 @@ def ending(result):
 
 UNKNOWN = {"stages": ONE_STAGE, "probe": 0}
 EQUAL = {
-    **{method: of_method(method, rows) for method in ("ppd-sg", "pga", "adamw")},
-    **{f"{method}, rare positives": of_method(method, rare) for method in METHODS},
+    "ppd-sg": of_method("ppd-sg", rows),
+    **{f"{x}, rare positives": of_method(x, rare) for x in ("ppd-adagrad", "oauc", "sgd", "adamw")},
     "counting": counting,
     "balanced": of_method("ppd-sg", rare, positives=0.5),
     "pre-training": of_method("ppd-sg", rows, pretrain=40),
-    "weights": of_method("ppd-sg", weighted),
     "weights, balanced": of_method("ppd-sg", weighted, positives=0.5),
-    "accumulate": of_method("pga", rare, accumulate=2),
+    "pga, rare positives, accumulate": of_method("pga", rare, accumulate=2),
     "accumulate, weights": of_method("adamw", weighted, accumulate=2),
-    "stream": of_method("ppd-sg", stream),
-    "stream, pga": of_method("pga", stream),
     "stream, accumulate": of_method("ppd-sg", stream, accumulate=2),
     "stream, unknown prior": of_method("ppd-sg", stream, **UNKNOWN),
     "Dataset": of_method("ppd-sg", lambda: Rows(*rows()), workers=1),
@@ -398,22 +401,18 @@ EQUAL = {
     "partial": of_method("ppd-sg", weighted, objective="partial"),
 }
 SHARDED = {
-    **{f"fsdp, {m}": sharded(m) for m in ("ppd-sg", "ppd-adagrad", "pga", "adamw")},
-    "fsdp, accumulate": sharded("ppd-sg", accumulate=2),
-    "fsdp, rare positives": sharded_rare,
+    "fsdp, ppd-sg, rare positives, accumulate": sharded("ppd-sg", data=rare, accumulate=2),
+    "fsdp, ppd-adagrad, uneven validation": sharded("ppd-adagrad", uneven_rows),
+    "fsdp, pga": sharded("pga"),
+    "fsdp, adamw": sharded("adamw"),
     "fsdp, by its owner": sharded_by_its_owner,
-    "fsdp, uneven validation": sharded("ppd-sg", uneven_rows),
 }
 MOMENTUM = {"optimizer_options": {"momentum": 0.5, "weight_decay": 1e-2}}
 ONE_LOCAL_STEP = {
-    "local, ppd-sg": local_and_not("ppd-sg", rows),
     "local, momentum and decay": local_and_not("ppd-sg", rows, **MOMENTUM),
-    "local, going on from the last": local_and_not("ppd-sg", rows, restart="last", pretrain=10),
-    "local, rare positives": local_and_not("ppd-sg", rare),
-    "local, weights": local_and_not("ppd-sg", weighted),
+    "local, going on from the last": local_and_not("ppd-sg", rare, restart="last", pretrain=10),
     "local, unknown prior": local_and_not("ppd-sg", stream, probe=0),
     "local, accumulate": local_and_not("ppd-sg", weighted, accumulate=2),
-    "local, sgd": local_and_not("sgd", rows, **MOMENTUM),
     "local, sgd on AUC": local_and_not("sgd", rows, objective="auc"),
 }
 LOCAL = {
@@ -428,6 +427,7 @@ REMEMBERING = {
     "objective": "auc+pairwise+ap",
     "loss_options": {"pairwise": {"memory": 16}},
 }
+ENDS = (kill_all, kill_first_rank, tell_all)
 STOPS = {
     "local/crashed": (297, crash),
     "local/told": (288, tell_second_rank),
@@ -453,7 +453,9 @@ def run(folder, case):
 
 def main():
     folder, rank = Path(sys.argv[1]), os.environ["RANK"]
-    Path(os.environ["PIDS"], f"{time.time_ns()}-{rank}").write_text(str(os.getpid()))
+    if "STOP" in os.environ:
+        how, batch = os.environ["STOP"].split()
+        Pace.left, Pace.at_the_end = int(batch), {x.__name__: x for x in ENDS}[how]
     if len(sys.argv) > 3:  # a single case leaves it to fit() to join the others
         dist.init_process_group("gloo", timeout=timedelta(seconds=40))
     for case in sys.argv[2:]:

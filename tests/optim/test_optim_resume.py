@@ -10,7 +10,6 @@ import resume_child
 import torch
 from resume_child import CASES, LAST, STAGE_ENDS, build, load, save, train
 
-pytestmark = pytest.mark.xdist_group("optim_resume")
 CUTS = {"mid-stage": 8, "right-after-a-stage": STAGE_ENDS[0]}
 
 

@@ -14,9 +14,8 @@ import re
 import shutil
 import sys
 import tomllib
-from pathlib import Path
 
-from environment import ROOT, Environment, Log
+from environment import ROOT, Environment
 
 EXTRAS = ("tables", "images", "tune", "onnx", "tensorboard")
 FOR_TESTS = (
@@ -27,8 +26,8 @@ SHOWN = (
     "matplotlib", "tyro", "pandas", "polars", "optuna", "onnx", "pytest",
 )  # fmt: skip
 LEFT_OUT = (
-    "paper", "study", "test_benchmarks.py", "test_documents.py", "test_examples.py",
-    "test_frameworks.py", "test_rates.py",
+    "experiments", "test_benchmarks.py", "test_documents.py", "test_examples.py",
+    "test_frameworks.py",
 )  # fmt: skip
 SAID = (  # by packages of each other, and by torch of Python 3.13.0
     "ignore::DeprecationWarning",
@@ -68,13 +67,12 @@ def main():
         sys.exit(f"{SPACE / 1e9:.0f} GB of the disk must be free")
     environment = Environment(ROOT / f".venv-{options.which}", options.python)
     install(environment, options.which)
-    log = Log(Path(__file__).with_name(f"{options.which}.log"))
     versions = environment.versions()
-    log.say(environment.run("python", "--version", cwd=ROOT).stdout.strip())
-    log.say(", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions))
+    print(environment.run("python", "--version", cwd=ROOT).stdout.strip())
+    print(", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions))
     done = environment.run(
         "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", options.workers,
-        "--dist", "loadgroup", *(f"-W{warning}" for warning in SAID),
+        *(f"-W{warning}" for warning in SAID),
         *(f"--ignore=tests/{name}" for name in LEFT_OUT), cwd=ROOT, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -83,8 +81,7 @@ def main():
         if line.startswith(("FAILED", "ERROR", "SKIPPED")) or re.match(
             r"\d+ (passed|failed)", line
         ):
-            log.say(line)
-    log.close()
+            print(line)
     return done.returncode
 
 

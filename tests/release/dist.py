@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from environment import ROOT, Environment, Log
+from environment import ROOT, Environment
 from packaging.metadata import Metadata
 
 DIST = ROOT / "dist"
@@ -22,7 +22,7 @@ NEEDED = {"torch", "numpy", "safetensors", "rich"}
 OPTIONAL = {"scikit-learn", "scipy", "pyarrow", "tyro", "matplotlib", "pillow", "tabm", "pandas"}
 
 
-def build(folder, log):
+def build(folder):
     """The sdist of the tree, and the wheel of the sdist."""
     for path in [*DIST.glob("aucmax-*")] if DIST.exists() else []:
         path.unlink()
@@ -33,11 +33,11 @@ def build(folder, log):
     tools.run("python", "-m", "pip", "wheel", "--no-deps", "-w", DIST, sdist, cwd=folder)
     (wheel,) = DIST.glob("aucmax-*.whl")
     for path in (sdist, wheel):
-        log.say(f"built {path.name}, {path.stat().st_size / 1e6:.1f} MB")
+        print(f"built {path.name}, {path.stat().st_size / 1e6:.1f} MB")
     return sdist, wheel
 
 
-def check_contents(sdist, wheel, log):
+def check_contents(sdist, wheel):
     """The wheel has every file of the package and no other; the metadata follow the standard."""
     source = ROOT / "src"
     wanted = {
@@ -54,48 +54,48 @@ def check_contents(sdist, wheel, log):
         inside = {name.partition("/")[2] for name in archive.getnames()}
     lacking = {"Makefile", "constraints.txt", "tests/conftest.py", "docs/conf.py"} - inside
     assert not lacking, lacking
+    extra = {name.partition("/")[0] for name in inside} & {"benchmarks", "examples", "experiments"}
+    assert not extra, extra
     assert about.description == (ROOT / "README.md").read_text(encoding="utf-8")
     extras = ", ".join(about.provides_extra)
-    log.say(f"metadata {about.metadata_version}: {about.name} {about.version}, extras {extras}")
+    print(f"metadata {about.metadata_version}: {about.name} {about.version}, extras {extras}")
 
 
-def use_tables(wheel, folder, log):
+def use_tables(wheel, folder):
     """What a user of tables does first: ``aucmax demo``, and the README's Python."""
     fresh = Environment(folder / "tables")
     seconds = fresh.install(*PINS, f"{wheel}[tables]", "pandas")
     versions = fresh.versions()
-    log.say(f"installed aucmax[tables], torch {versions['torch']}: {seconds:.0f} s")
-    log.say(fresh.run("aucmax", "--version", cwd=folder).stdout.strip())
+    print(f"installed aucmax[tables], torch {versions['torch']}: {seconds:.0f} s")
+    print(fresh.run("aucmax", "--version", cwd=folder).stdout.strip())
     shown = fresh.run("aucmax", "demo", cwd=folder).stdout
-    log.say("aucmax demo: " + next(x for x in shown.splitlines() if x.startswith("AUC ")))
+    print("aucmax demo: " + next(x for x in shown.splitlines() if x.startswith("AUC ")))
     assert (folder / "demo-model" / "report.html").exists()
     script = Path(__file__).with_name("readme.py")
     for line in fresh.run("python", script, ROOT / "README.md", cwd=folder).stdout.splitlines():
-        log.say(line)
+        print(line)
 
 
-def use_light(wheel, folder, log):
+def use_light(wheel, folder):
     """What is there without extras works, and the rest says what to install."""
     fresh = Environment(folder / "light")
     seconds = fresh.install(*PINS, wheel)
     versions = fresh.versions()
     assert versions.keys() >= NEEDED, versions
     assert not versions.keys() & OPTIONAL, versions
-    log.say(f"installed aucmax alone, {len(versions)} packages with it: {seconds:.0f} s")
-    log.say("  " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())))
+    print(f"installed aucmax alone, {len(versions)} packages with it: {seconds:.0f} s")
+    print("  " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())))
     script = ROOT / "tests" / "helpers" / "light_install.py"
-    log.say(fresh.run("python", script, cwd=folder).stdout.splitlines()[-1])
+    print(fresh.run("python", script, cwd=folder).stdout.splitlines()[-1])
 
 
 def main():
-    log = Log(Path(__file__).with_name("dist.log"))
     with tempfile.TemporaryDirectory(prefix="aucmax-dist-") as name:
         folder = Path(name)
-        sdist, wheel = build(folder, log)
-        check_contents(sdist, wheel, log)
-        use_light(wheel, folder, log)
-        use_tables(wheel, folder, log)
-    log.close()
+        sdist, wheel = build(folder)
+        check_contents(sdist, wheel)
+        use_light(wheel, folder)
+        use_tables(wheel, folder)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
-from experiment_helpers import run
 from fit_commands import COMMAND, SIGNALS, FitCommand, outcome_of, write_rows
+from process import run
 
 
 def left_alone(folder):

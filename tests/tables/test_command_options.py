@@ -20,8 +20,6 @@ from aucmax.tables import evaluate_file, fit_file, fit_stream, predict_file, wri
 from aucmax.tables.files import read
 from aucmax.tables.formats import Format
 
-pytestmark = pytest.mark.xdist_group("options")
-
 QUICK = {
     "quality": "fast",
     "max_steps": 30,

@@ -27,8 +27,6 @@ from aucmax.tables import evaluate_file, fit_file, predict_file, preview_file
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.labeled import choose_labels, join_spellings, label_numbers, read_labeled
 
-pytestmark = pytest.mark.xdist_group("shell")
-
 QUICK = {
     "quality": "fast",
     "max_steps": 40,

@@ -13,8 +13,6 @@ from aucmax.cli import main
 from aucmax.tables import explain as module
 from aucmax.tables import explain_rows, fit_file, predict_file
 
-pytestmark = pytest.mark.xdist_group("explain")
-
 QUICK = {
     "quality": "fast",
     "max_steps": 60,

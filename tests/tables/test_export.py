@@ -18,7 +18,6 @@ from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.ensemble import boosting, combined, forest
 
 pytest.importorskip("onnxscript")
-pytestmark = pytest.mark.xdist_group("export")
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.rst"
 ROWS = 240

@@ -10,7 +10,6 @@ from aucmax.tables.fit import TableFile
 from aucmax.tables.hints import hints
 from aucmax.tables.labeled import read_labeled
 
-pytestmark = pytest.mark.xdist_group("shell")
 ROWS = 400
 
 

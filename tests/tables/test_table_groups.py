@@ -17,8 +17,6 @@ from aucmax.tables.fit import TableFile
 from aucmax.tables.labeled import read_labeled
 from aucmax.tables.search import read_folds
 
-pytestmark = pytest.mark.xdist_group("groups")
-
 
 def quick(**options):
     given = {"max_steps": 30, "members": 2, "width": 8, "random_state": 0, "n_jobs": 1}

@@ -89,12 +89,10 @@ def test_a_function_of_the_table_is_its_row_and_others_have_names_of_their_own()
         fit(linear(), (X, Y), VALID, steps=4, metric=auc)
 
 
-@pytest.mark.parametrize("metric", ["auc", "accuracy", 3])
-def test_what_is_no_metric(metric):
-    allowed = "metric must be one of roc_auc, average_precision, .*precision_at@SHARE or a function"
-    for call in (fit, aucmax.evaluate):
-        with pytest.raises(ValueError, match=f"{allowed} .*found {metric!r}"):
-            call(linear(), (X, Y), metric=metric)
+@pytest.mark.parametrize(("call", "metric"), [(fit, "accuracy"), (aucmax.evaluate, 3)])
+def test_unknown_metric_is_named(call, metric):
+    with pytest.raises(ValueError, match=f"^metric .*found {metric!r}"):
+        call(linear(), (X, Y), metric=metric)
 
 
 NUMBERED = {
@@ -139,21 +137,20 @@ def test_training_by_a_metric_with_a_number():
 
 
 @pytest.mark.parametrize(
-    ("metric", "message"),
+    ("metric", "name"),
     [
-        ("partial_auc", r"written partial_auc@MAX_FPR\[,MIN_TPR\], found 'partial_auc': max_fpr"),
-        (metrics.partial_auc, r"written partial_auc@MAX_FPR"),
-        ("partial_auc@2", "found 'partial_auc@2': max_fpr must be .* at most 1, found 2"),
-        ("partial_auc@0.1,1", "min_tpr must be .* below 1, found 1"),
-        ("partial_auc@0.1,0.1,0.1", "must be written partial_auc"),
-        ("partial_auc@ten", "max_fpr must be .* found 'ten'"),
-        ("tpr_at_fpr@-1", "must be written tpr_at_fpr@FPR, .*fpr must be a number from 0 to 1"),
-        ("precision_at@0", "must be written precision_at@SHARE, .*share must be an integer of"),
-        ("roc_auc@0.1", "must be written roc_auc, found 'roc_auc@0.1'"),
+        ("partial_auc", "max_fpr"),
+        (metrics.partial_auc, "partial_auc"),
+        ("partial_auc@2", "max_fpr"),
+        ("partial_auc@0.1,1", "min_tpr"),
+        ("partial_auc@0.1,0.1,0.1", "partial_auc"),
+        ("tpr_at_fpr@-1", "fpr"),
+        ("precision_at@0", "share"),
+        ("roc_auc@0.1", "roc_auc"),
     ],
 )
-def test_a_wrong_number_is_named(metric, message):
-    with pytest.raises(ValueError, match=message):
+def test_wrong_number_is_named(metric, name):
+    with pytest.raises(ValueError, match=rf"\b{name}\b"):
         find_metric(metric)
 
 

@@ -18,8 +18,8 @@ from aucmax.train._turns import SharedArrays, TurnTaker
 
 CASES = [
     "ppd-sg, arrays",
-    "ppd-adagrad, DataLoader",
-    "pga, Dataset",
+    "adagrad, partial, DataLoader",
+    "pga after pretraining, stream",
     "oauc, stream",
     "ppd-adagrad, plateau",
     "adamw, arrays",
@@ -60,7 +60,7 @@ def callers_numbers():
 # ---- Results -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("at_once", "names"), [(1, CASES[:2]), (3, CASES)])
+@pytest.mark.parametrize(("at_once", "names"), [(1, CASES[:1]), (3, CASES)])
 def test_each_run_ends_with_the_bits_of_fit_alone(in_turn, at_once, names):
     """With dropout, batch norm, noise on the inputs, and every kind of random number."""
     turns = []
@@ -165,34 +165,28 @@ def test_arrays_that_runs_share_are_put_on_the_device_once():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("name", "wrong"),
     [
-        ({"step": 3}, "configs must be arguments of fit: .*'step'"),
-        ({"steps": 0}, "steps must be"),
-        ({"device": "cpu"}, r"leave device and progress to the sweep, found \['device'\]"),
-        ({"model": 3}, "model must be a torch.nn.Module, found int"),
-        ({"train": (torch.zeros(4, 2), torch.zeros(4))}, "must hold both classes"),
+        ("step", {"step": 3}),
+        ("steps", {"steps": 0}),
+        ("device", {"device": "cpu"}),
+        ("model", {"model": 3}),
+        ("train", {"train": (torch.zeros(4, 2), torch.zeros(4))}),
     ],
 )
-def test_an_error_names_its_config(wrong, message):
-    with pytest.raises(ValueError, match=message) as caught:
+def test_an_error_names_its_config(name, wrong):
+    with pytest.raises(ValueError, match=rf"\b{name}\b") as caught:
         sweep([config(), {**config(), **wrong}])
     assert caught.value.__notes__ == ["in config 1 of the sweep"]
 
 
 @pytest.mark.parametrize(
-    ("configs", "message"),
-    [
-        (config(), "configs must be an iterable of mappings, found dict"),
-        (3, "configs must be an iterable of mappings, found int"),
-        ([3], "configs must be mappings of fit's arguments, found int"),
-    ],
+    ("name", "configs", "at_once"),
+    [("configs", config(), 1), ("configs", 3, 1), ("configs", [3], 1), ("at_once", [config()], 0)],
 )
-def test_what_is_no_sweep(configs, message):
-    with pytest.raises(ValueError, match=message):
-        sweep(configs)
-    with pytest.raises(ValueError, match="at_once must be an integer >= 1, found 0"):
-        sweep([config()], at_once=0)
+def test_what_is_no_sweep(name, configs, at_once):
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        sweep(configs, at_once=at_once)
 
 
 def test_what_only_one_run_can_have(tmp_path):
@@ -267,12 +261,9 @@ def test_runs_that_replay_take_short_turns_without_their_random_numbers(monkeypa
         assert_same_result(result, alone)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"lrr": 1}, {"lr": -1.0}, {"method": "foo"}, {"batch_size": 7, "accumulate": 2}]
-)
-def test_a_wrong_config_at_the_end_is_found_before_the_first_run(wrong):
+def test_a_wrong_config_at_the_end_is_found_before_the_first_run():
     ran = []
-    with pytest.raises(ValueError, match=next(iter(wrong))) as error:
-        sweep([config(), config(**wrong)], on_end=lambda number, _: ran.append(number))
+    with pytest.raises(ValueError, match="lr") as error:
+        sweep([config(), config(lr=-1.0)], on_end=lambda number, _: ran.append(number))
     assert error.value.__notes__ == ["in config 1 of the sweep"]
     assert ran == []

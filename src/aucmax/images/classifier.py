@@ -620,9 +620,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self = cls(**options)
         self.classes_ = np.array(notes["classes"])
-        exclusive = "binary" if len(self.classes_) == 2 else "multiclass"
-        self.task_ = notes.get("task", exclusive)  # 0.1.0 had no several labels, and named none
-        self.size_, self.threshold_ = notes["size"], notes["threshold"]
+        self.task_, self.size_, self.threshold_ = notes["task"], notes["size"], notes["threshold"]
         if isinstance(self.threshold_, list):
             self.threshold_ = np.array(self.threshold_)
         several = self.task_ == "multilabel"

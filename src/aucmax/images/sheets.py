@@ -247,17 +247,8 @@ def write(folder: Path, sheets: Sheets) -> None:
 
 
 def read(folder: Path) -> Sheets:
-    """The pictures that :func:`write` has put into a model's folder.
-
-    Raises:
-        ValueError: if 0.1.0 wrote them, which kept other pictures.
-    """
+    """The pictures that :func:`write` has put into a model's folder."""
     content = checkpoint.load(folder, NAME)
-    if "fitted_to" not in content:
-        raise ValueError(
-            f"model must have pictures for a report, found those of aucmax 0.1.0 in {folder}: "
-            f"it predicts, but fit again for a report"
-        )
 
     def shown(x: dict[str, Any]) -> Shown:
         return Shown(**{**x, **{k: x[k].numpy().tobytes() for k in ("picture", "lit")}})
@@ -270,9 +261,8 @@ def read(folder: Path) -> Sheets:
 
 
 def read_fitted_to(folder: Path) -> frozenset[str]:
-    """The digests in a model's folder; 0.1.0 wrote none."""
-    content = checkpoint.load(folder, NAME)
-    return _digests(content) if "fitted_to" in content else frozenset()
+    """The digests in a model's folder."""
+    return _digests(checkpoint.load(folder, NAME))
 
 
 def _digests(content: dict[str, Any]) -> frozenset[str]:

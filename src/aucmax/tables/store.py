@@ -108,15 +108,9 @@ def read(folder: Path, backbone: Factory | None = None) -> tuple[Record, Ensembl
 def _ensemble(
     state: dict[str, Any], arrays: dict[str, NDArray[Any]], backbone: Factory | None
 ) -> Ensemble:
-    described = state.get("models")
-    if described is None:  # format 1: one network
-        about = {"name": "network", "networks": 1, "shape": state["network"]}
-        about["own_backbone"] = state["own_backbone"]
-        described = [{"kind": Networks.kind, "weight": 1.0, "scale": None, "about": about}]
-        arrays = {f"0.0.{name}": array for name, array in arrays.items()}
     models: dict[str, TableModel] = {}
     weights, scales = {}, {}
-    for number, each in enumerate(described):
+    for number, each in enumerate(state["models"]):
         own = arrays_of(number, arrays)
         if each["kind"] not in (Networks.kind, *KINDS):
             raise ValueError(
