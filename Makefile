@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint types unit docs tutorials examples site soak demo results bench peers dist compat clean
+.PHONY: help test fast lint types unit core cov fuzz docs tutorials examples site soak demo results bench peers dist compat clean
 
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
@@ -26,7 +26,23 @@ types: $(READY)  ## mypy --strict on src
 	$(BIN)/mypy --strict src
 
 unit: $(READY)   ## pytest on two cores, warnings are errors
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
+
+CORE := tests/loss tests/optim tests/metrics tests/stages tests/data tests/models \
+  tests/test_reference.py tests/test_checks.py
+fast: $(READY)   ## Lint, type-check and test the core in about a minute
+	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory --jobs=2 types core
+
+core: $(READY)   ## pytest on losses, optimizers, metrics, stages, data and models
+	$(BIN)/python -m pytest -q -n 2 $(CORE)
+
+cov: $(READY)    ## The tests' coverage, line by line in htmlcov
+	$(BIN)/python -m pytest -n 2 --cov=aucmax --cov-branch --cov-report=term:skip-covered --cov-report=html
+
+MINUTES ?= 10
+fuzz: $(READY)   ## The hypothesis tests on random examples for MINUTES=10; prints how to repeat a failure
+	$(BIN)/python tests/soak/fuzz.py --minutes $(MINUTES)
 
 docs: $(READY)   ## Run the tutorials and the examples of the API, then build the site in docs/_build/html
 	$(MAKE) --no-print-directory --jobs=2 tutorials examples
@@ -43,7 +59,6 @@ site: $(READY)   ## Build the site from the tutorials' stored outputs; warnings 
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/check.py docs/_build/html
 
-MINUTES ?= 10
 MOMENTS ?= 20
 soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=20, compare with ones left alone; files of official size
 	$(BIN)/python tests/soak/interrupts.py --moments $(MOMENTS)
@@ -84,4 +99,4 @@ compat: $(READY) ## The core's tests on the oldest versions allowed and on the n
 	$(BIN)/python tests/release/compat.py newest --python $(NEWEST)
 
 clean:           ## Remove what the other targets made
-	rm -rf $(VENV) $(LIBAUC) $(PEERS) .venv-oldest .venv-newest docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(LIBAUC) $(PEERS) .venv-oldest .venv-newest docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .coverage htmlcov

@@ -1,10 +1,11 @@
 """Settings that every test shares."""
 
+import fcntl
 import gc
 import importlib
 import os
-import re
 import signal
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -19,15 +20,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell, for what ru
 
 
 def pytest_configure(config):
-    if getattr(config.option, "numprocesses", None):
-        return  # the process that hands tests out runs none: nothing need be imported
-    import torch
     from hypothesis import settings
+
+    common = {"deadline": None, "database": None}
+    settings.register_profile("aucmax", max_examples=25, derandomize=True, **common)
+    settings.register_profile("fuzz", max_examples=500, print_blob=True, **common)
+    settings.load_profile(config.getoption("--hypothesis-profile") or "aucmax")
+    if getattr(config.option, "numprocesses", None):
+        return  # the process that hands tests out runs none: nothing else need be imported
+    import torch
 
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported, by whichever test
-    settings.register_profile("aucmax", deadline=None, max_examples=25)
-    settings.load_profile("aucmax")
     gc.disable()  # until all is imported, which is never looked through again
 
 
@@ -49,62 +53,25 @@ def fresh_compiler():
     torch._dynamo.reset()
 
 
-# --- long tests come first, so that none is left over for one worker alone ------------------------
+# --- several workers ------------------------------------------------------------------------------
 
-LONG = {
-    "test_scikit_learns_own_checks",
-    "test_killed_it_goes_on",
-    "test_a_compiled_run_is_an_eager_run",
-    "test_script_trains_in_stages_and_resumes_bit_for_bit",
-    "test_the_results_on_the_site_are_those_of_the_runs",
-    "test_rates",
-    "test_recipes_run_and_rank",
-    "test_an_average_in_single_precision_does_not_stand_still_in_a_long_stage",
-}
-"""Of those in no group; xdist begins with the groups that have most tests."""
+LONG = [
+    "test_fit_ranks.py", "test_fit_images.py", "test_fit_resume.py", "test_fit_signals.py",
+    "test_fit.py", "test_streams.py", "test_interrupts.py", "test_classifier.py", "test_tune.py",
+]  # fmt: skip
+"""Files to start with, the longest first, so that no worker is left with one at the end."""
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: getattr(item, "originalname", None) not in LONG)
+    order = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path.name, len(LONG)))
 
 
-# --- files whose tests share a fixture stay on one worker -----------------------------------------
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Groups by the mark in a file's text.
-
-    xdist 3.8 writes the mark to where pytest 9.2 no longer looks, and so heeds none:
-    https://github.com/pytest-dev/pytest-xdist/issues/1386
-    """
-    if config.getvalue("dist") != "loadgroup":
-        return None
-    from xdist.scheduler import LoadGroupScheduling
-
-    groups = {}
-    for path in Path(__file__).parent.rglob("test_*.py"):
-        mark = r"^pytestmark = pytest\.mark\.xdist_group\(\"(\w+)\"\)"
-        if found := re.search(mark, path.read_text(encoding="utf-8"), flags=re.M):
-            groups[path.name] = found[1]
-
-    class ByMark(LoadGroupScheduling):
-        def _split_scope(self, nodeid):
-            return groups.get(Path(nodeid.partition("::")[0]).name, nodeid)
-
-    return ByMark(config, log)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def group_on_one_worker(request, tmp_path_factory):
-    """A group on two workers would make its fixtures twice, and nobody would notice."""
-    mark = request.node.get_closest_marker("xdist_group")
-    if mark is None or not getattr(request.config.option, "loadgroup", False):
-        return
-    note = tmp_path_factory.getbasetemp().parent / f"group-{mark.args[0]}"
-    worker = os.environ["PYTEST_XDIST_WORKER"]
-    try:
-        with note.open("x") as file:
-            file.write(worker)
-    except FileExistsError:
-        assert note.read_text() in ("", worker), f"group {mark.args[0]!r} is on two workers"
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Run tests marked ``ranks`` one at a time, whichever workers have them."""
+    if item.get_closest_marker("ranks") is None:
+        return (yield)
+    with (Path(tempfile.gettempdir()) / f"aucmax-ranks-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return (yield)

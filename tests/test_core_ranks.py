@@ -14,7 +14,7 @@ from reference.average_precision import RunningAveragePrecision, squared_hinge
 from reference.objective import batch_loss, sigmoid
 from reference.prior import UnbiasedPrior
 
-pytestmark = pytest.mark.xdist_group("core_ranks")
+pytestmark = pytest.mark.ranks
 
 
 @pytest.fixture(scope="module")

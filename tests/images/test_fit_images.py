@@ -493,7 +493,7 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(fitted, folder, tmp_pa
     assert (out / name).read_bytes() == (fitted.folder / name).read_bytes()
 
 
-@pytest.mark.xdist_group("ranks")
+@pytest.mark.ranks
 def test_ranks_train_together_and_the_first_writes(tmp_path):
     """Of 208 pictures 141 are trained on, an eighth of which, a batch, is odd."""
     folder = write_scans(tmp_path / "scans", healthy=160, sick=48)

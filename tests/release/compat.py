@@ -74,7 +74,7 @@ def main():
     log.say(", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions))
     done = environment.run(
         "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", options.workers,
-        "--dist", "loadgroup", *(f"-W{warning}" for warning in SAID),
+        *(f"-W{warning}" for warning in SAID),
         *(f"--ignore=tests/{name}" for name in LEFT_OUT), cwd=ROOT, check=False,
     )  # fmt: skip
     if done.returncode:

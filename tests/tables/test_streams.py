@@ -239,6 +239,7 @@ def test_a_name_that_looks_like_a_pattern(tmp_path):
     assert read(tmp_path / "a[1].csv").table.num_rows == RowGroups(tmp_path / "a[1].csv").rows == 2
 
 
+@pytest.mark.ranks
 def test_each_rank_reads_files_of_its_own(tmp_path):
     """Or row groups, where files are fewer; the first writes the model, and tells of it."""
     for name, parts in (("many", 3), ("one", 1)):

@@ -25,7 +25,7 @@ SCRIPT = Path(ranks_fit.__file__)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 TIMES = ("seconds", "steps_per_second")
 
-pytestmark = pytest.mark.xdist_group("ranks")  # the launches serve all tests of this file
+pytestmark = pytest.mark.ranks  # the launches serve all tests of this file
 
 
 # --- launches -------------------------------------------------------------------------------------
