@@ -4,6 +4,7 @@ import fcntl
 import gc
 import importlib
 import os
+import random
 import signal
 import tempfile
 import warnings
@@ -38,6 +39,17 @@ def pytest_configure(config):
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Seed the global generators, so that no test depends on what ran before it."""
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
 
 
 @pytest.fixture
