@@ -24,6 +24,7 @@ def make_evaluation(p=None, y=None, **changes):
         for k in range(1, 30)
     ]
     peer = {"name": "logistic regression", "auc": 0.5, "low": 0.4, "high": 0.6, "seconds": 0.4}
+    peer["reliable"] = True
     column = {"name": "age", "kind": "number", "missing": 0.02, "distinct": 57, "typical": "41"}
     column["written"] = ""
     return {
@@ -40,6 +41,7 @@ def make_evaluation(p=None, y=None, **changes):
         "importance": [{"column": f"c{k}", "drop": 0.1 / (k + 1), "sd": 0.002} for k in range(5)],
         "columns": [column],
         "notes": ["Rows without a target were left out."],
+        "warnings": [],
         "seconds": 12.3,
         "command": "aucmax fit train.csv --target churned",
         "made": {"aucmax": "0.1", "torch": "2.13", "date": "2026-11-15"},

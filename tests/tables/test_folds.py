@@ -184,6 +184,9 @@ def test_by_time_a_fit_knows_the_past_and_is_judged_by_what_follows(seed, count,
     random = np.random.default_rng(seed)
     time, weight = random.permutation(300) % times, random.integers(2, size=300)
     classes = random.integers(2, size=300)
+    # Of two rows in succession one is positive, so that no block has rows of one class only.
+    in_order = np.flatnonzero(weight)[np.argsort(time[weight > 0], kind="stable")]
+    classes[in_order[1::2]] = 1 - classes[in_order[: len(in_order) // 2 * 2 : 2]]
     table = encoded(random.integers(50, size=300))  # what comes again may be known
     folds = make_folds(table, classes, weight, count=count, repeats=2, seed=0, time=time)
     assert 1 <= folds.count <= min(count, times - 1)
@@ -202,6 +205,23 @@ def test_by_time_a_fit_knows_the_past_and_is_judged_by_what_follows(seed, count,
     used, held = sides(table, classes, weight, 0.3, 0, time=time)
     assert time[used].max() < time[held].min()
     assert times < 300 or abs(len(held) - 0.3 * np.count_nonzero(weight)) <= 0.5
+
+
+def test_by_time_a_block_of_one_class_makes_fewer_folds():
+    """All 14 rows of the fifth block from the end are of class 0, so that four blocks are made."""
+    random = np.random.default_rng(1)
+    time, weight = random.permutation(300), random.integers(2, size=300)
+    classes = random.integers(2, size=300)
+    counted = np.flatnonzero(weight)
+    latest_first = classes[counted[np.argsort(-time[counted])]]
+    begin, end = round(0.4 * len(counted)), round(0.5 * len(counted))
+    assert not latest_first[begin:end].any()
+    folds = make_folds(encoded(time), classes, weight, count=5, seed=0, time=time)
+    assert folds.count == 4
+    for k in range(folds.count):
+        used, held = folds.rows(k)
+        assert time[used].max() < time[held].min()
+        assert {*classes[used]} == {*classes[held]} == {0, 1}
 
 
 def test_rows_that_are_given_to_judge_by_are_never_trained_on():

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def say_all(fitted: Fitted, text: str, quiet: bool) -> None:
     where = f"The model is in {fitted.folder}, its report is {fitted.report}"
     if quiet:
-        evaluation = fitted.evaluation
-        print(*aucs_in_words(evaluation), where, sep="\n")
+        print(*aucs_in_words(fitted.evaluation), where, sep="\n")
+        warn(fitted.evaluation)
         return
     print(text)
     if fitted.replaced:
@@ -49,6 +49,7 @@ def say_predictions(text: str | None, notes: Sequence[str], out: Path | None, qu
 
 def say_evaluation(evaluation: Evaluation | LabelEvaluations, quiet: bool) -> None:
     """How good a model is on others than fit had."""
+    warn(evaluation)
     if quiet:
         print(*aucs_in_words(evaluation), sep="\n")
         return
@@ -128,6 +129,7 @@ def summary(evaluation: Evaluation | LabelEvaluations) -> str:
         by = "" if rows.weight is None else ", by weight,"
         lines.append(f"{share} of the {what} to judge by{by} are {rows.yes!r} ({about})")
     lines += [*models_in_words(evaluation), *aucs_in_words(evaluation)]
+    lines += [f"warning: {warning}" for warning in evaluation.warnings]
     if (promised := evaluation.promised) is not None:
         held = words.promise_held(promised, auc)
         said = _auc_in_words(promised, within=within)
@@ -137,7 +139,7 @@ def summary(evaluation: Evaluation | LabelEvaluations) -> str:
         label = metric_in_records(evaluation.metric).label
         lines.append(f"{label} {evaluation.score:.4f}{peers}")
     for x in evaluation.peers:
-        if x.p_value is None:
+        if x.p_value is None or x.comparison(auc.value) is None:
             lines.append(f"{x.name}: {_auc_in_words(x.compared_auc, within=within)}")
         else:
             aucs = auc.value, x.compared_auc.value
@@ -212,7 +214,8 @@ def preview_in_words(preview: Preview) -> str:
     rows = sum(preview.labels.values())
     counts = ", ".join(f"{n:,} {label!r}" for label, n in preview.labels.items())
     lines = [*columns_in_words(preview.columns, rows), "", f"{rows:,} rows: {counts}"]
-    return "\n".join([*lines, *(f"note: {note}" for note in preview.notes)])
+    lines += [f"note: {note}" for note in preview.notes]
+    return "\n".join([*lines, *(f"warning: {warning}" for warning in preview.warnings)])
 
 
 def pictures_in_words(preview: PicturePreview) -> str:
@@ -308,6 +311,12 @@ def _against(name: str, ours: float, theirs: float, p_value: float, within: bool
         f"against {name}, AUC{WITHIN * within} {theirs:.4f}: {ours - theirs:+.4f}, "
         f"p = {p_value:.2g}, {'no clear difference' if said == 'same' else said}"
     )
+
+
+def warn(evaluation: Evaluation | LabelEvaluations) -> None:
+    """Print why results may mislead, also where notes are not wanted."""
+    for warning in () if isinstance(evaluation, LabelEvaluations) else evaluation.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def tell(notes: Sequence[str]) -> None:

@@ -122,6 +122,7 @@ def _write_page_by_label(path: Path, judged: LabelEvaluations, shown: Sheets) ->
         mean=f"{100 * judged.mean_auc:.1f}",
         count=len(judged.by_label),
         rows=judged.rows["test"],
+        warnings=[],
         layout=[[part] for part, _, _ in parts],
         bodies=bodies,
     )

@@ -68,6 +68,7 @@ class Peer:
         score: on the test rows, by the metric of the evaluation; None of several labels, or if
             unknown.
         grouped_auc: on the test rows, within groups; None if the model is not judged so.
+        reliable: whether it is a baseline that a model can be shown to be better than.
     """
 
     name: str
@@ -76,11 +77,20 @@ class Peer:
     seconds: float | None = None
     score: float | None = None
     grouped_auc: Interval | None = None
+    reliable: bool = True
 
     @property
     def compared_auc(self) -> Interval:
         """That of the test: within groups, if the model is judged so."""
         return self.grouped_auc or self.auc
+
+    def comparison(self, ours: float) -> Literal["better", "same", "worse"] | None:
+        """Compare a model of this AUC with the peer.
+
+        None if the peer is not reliable; that it is ahead all the same, still counts.
+        """
+        found = compare_aucs(ours, self.compared_auc.value, self.p_value)
+        return found if self.reliable or found == "worse" else None
 
 
 @dataclass(frozen=True)
@@ -212,6 +222,7 @@ class Evaluation:
             the best were kept.
         candidates: the objectives that were chosen from, the best first; none if one was given.
         notes: what a person should know.
+        warnings: why results may mislead, shown beside them.
         seconds: of the training; None if unknown.
         command: what was typed.
         versions: of the software, and the day.
@@ -246,6 +257,7 @@ class Evaluation:
     steady: Point | None = None
     candidates: tuple[Candidate, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     seconds: float | None = None
     command: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -376,7 +388,7 @@ class Evaluation:
             "peers": [
                 {"name": x.name, "auc": x.auc.value, "low": x.auc.low, "high": x.auc.high}
                 | {"p_value": x.p_value, "seconds": x.seconds}
-                | {"score": x.score}
+                | {"score": x.score, "reliable": x.reliable}
                 | ({"grouped_auc": asdict(x.grouped_auc)} if x.grouped_auc else {})
                 for x in self.peers
             ],
@@ -387,6 +399,7 @@ class Evaluation:
             "steady": self.steady and self.steady._asdict(),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
             "seconds": self.seconds,
             "command": self.command,
             "made": dict(self.versions),
@@ -443,6 +456,7 @@ class Evaluation:
                     x["seconds"],
                     x.get("score", x.get("average_precision") if by_precision else None),
                     _interval(x.get("grouped_auc")),
+                    x.get("reliable", True),
                 )
                 for x in content["peers"]
             ),
@@ -453,6 +467,7 @@ class Evaluation:
             steady=Point(**content["steady"]) if content.get("steady") else None,
             candidates=tuple(map(Candidate.from_dict, content.get("candidates", ()))),
             notes=tuple(content["notes"]),
+            warnings=tuple(content.get("warnings", ())),
             seconds=content["seconds"],
             command=content["command"],
             versions=content["made"],

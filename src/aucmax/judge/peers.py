@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,12 @@ from aucmax.judge.interval import Interval, are_enough
 
 Encoded = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Columns of numbers (rows, n), and columns of categories as codes from 0 (rows, m)."""
+
+RELIABLE_SHARE = 0.005
+"""Share of the rarest class in training from which on gradient boosting is a reliable baseline.
+
+With fewer rows of a class its default settings may rank far worse than tuned ones.
+"""
 
 Weights = tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]
 
@@ -73,7 +80,10 @@ def compare_with_peers(
             notes.append(f"not compared with {name}: {str(error).splitlines()[0]}")
             continue
         seconds = round(time.perf_counter() - began, 3)
-        peers.append(compare(name, scores, truth, ours, seconds, weights[1], metric, group))
+        peer = compare(name, scores, truth, ours, seconds, weights[1], metric, group)
+        shares = np.bincount(classes, weights[0])
+        is_rare = shares.min() < RELIABLE_SHARE * shares.sum()
+        peers.append(replace(peer, reliable=not (model is boosting and is_rare)))
     return peers, notes
 
 

@@ -74,6 +74,7 @@ def shared(evaluation: Evaluation, commands: str = "") -> Content:
         "commands": commands,
         "enough": evaluation.is_enough,
         "weight_column": evaluation.weight_column,
+        "warnings": [short(warning, words.LONGEST) for warning in evaluation.warnings],
         "within": evaluation.groups if evaluation.compared_auc is not evaluation.auc else None,
         "multiclass": isinstance(rows, MulticlassRows),
         "auc": auc,
@@ -131,7 +132,8 @@ def _beside_peers(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
     lines = [line("this model", evaluation, UNKNOWN, UNKNOWN)]
     for peer in evaluation.peers:
         difference = words.signed(ours - peer.compared_auc.value, digits)
-        lines.append(line(short(peer.name), peer, difference, words.p_text(peer.p_value)))
+        p_value = peer.p_value if peer.comparison(ours) else None
+        lines.append(line(short(peer.name), peer, difference, words.p_text(p_value)))
     return [*tests, *metric], lines
 
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Importance, Peer, compare_aucs
+from aucmax.judge.evaluation import SIGNIFICANT, Evaluation, Importance, Peer
 from aucmax.judge.interval import FEWEST, NARROW, Interval, difference
 
 LONGEST = 2000  # letters of a note, of the command, or of a name
@@ -198,13 +198,17 @@ def verdict(ours: float, peers: Sequence[Peer]) -> str:
         )
     names: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for peer in sorted(peers, key=lambda x: -x.compared_auc.value):
-        names[compare_aucs(ours, peer.compared_auc.value, peer.p_value)].append(peer.name)
+        if comparison := peer.comparison(ours):
+            names[comparison].append(peer.name)
     said = [KINDS[kind].format(listed(names[kind])) for kind in KINDS if names[kind]]
+    skipped = [peer.name for peer in peers if peer.comparison(ours) is None]
     if names["worse"]:
         said.append(f"For ranking, {short(names['worse'][0])} is the better choice.")
     elif names["same"]:
         which = "that is" if len(names["same"]) == 1 else "one of these is"
         said.append(f"If {which} simpler to keep, it may serve as well.")
-    else:
+    elif not skipped:
         said.append("As far as ranking goes, it was worth it.")
+    if skipped:
+        said.append(f"{capitalized(listed(skipped))} is no reliable baseline here.")
     return " ".join(said)

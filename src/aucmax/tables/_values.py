@@ -65,7 +65,7 @@ def plain(name: str, values: Values) -> Values:
 
 def objects(name: str, values: Sequence[Any]) -> Values:
     """Python objects as one of the four kinds: what all that are not missing have in common."""
-    kinds = {each: _kind_of_type(each) for each in set(map(type, values))}
+    kinds = {each: _kind_of_type(each) for each in dict.fromkeys(map(type, values))}
     for each, kind in kinds.items():
         if kind == "refused":
             raise refused(name, f"values of type {each.__name__}")

@@ -33,6 +33,7 @@ from aucmax.tables.ensemble.fitting import FittedModels, Fitting, fit_all, named
 from aucmax.tables.ensemble.kinds import NETWORKS, QUALITIES, check_models
 from aucmax.tables.ensemble.networks import CLIP_NORM, Networks, Recipe
 from aucmax.tables.folds import Folds, held_out, judged_by, make_folds
+from aucmax.tables.hints import one_label_groups
 from aucmax.tables.importance import JudgedRows
 from aucmax.tables.online import Online
 from aucmax.tables.scoring import Rows, calibrate
@@ -248,7 +249,12 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             time: N numbers or dates, none missing: fits are judged by rows that are later than
                 those that they are trained on. Not needed to predict.
         """
-        self._train(self._prepare(X, y, sample_weight, groups, eval_set=eval_set, time=time))
+        fitting = self._prepare(X, y, sample_weight, groups, eval_set=eval_set, time=time)
+        if (group := fitting.rows.group) is not None:
+            rows = np.flatnonzero(fitting.folds.used.any(axis=1) | fitting.folds.held.any(axis=1))
+            if said := one_label_groups(group[rows], fitting.rows.classes[rows], "groups"):
+                warnings.warn(said, UserWarning, stacklevel=2)
+        self._train(fitting)
         failed = [x for x in self.standings_ if math.isnan(x.seconds)]
         if failed:
             reasons = "; ".join(f"{x.name}: {x.left_out}" for x in failed)

@@ -51,6 +51,45 @@ class Columns(NamedTuple):
         return self._replace(values=[column[rows] for column in self.values], rows=len(rows))
 
 
+def rows_in(table: Columns, other: Columns, names: Collection[str]) -> NDArray[np.bool_]:
+    """Mark the rows of a table that have the same values as a row of another in some columns.
+
+    Missing values are equal. Rows are compared by hashes of 64 bits.
+
+    Args:
+        table: whose rows are looked up.
+        other: where they are looked up, with values of the same kinds.
+        names: of the columns to compare.
+
+    Example:
+        >>> table = columns_of([[1, "a"], [2, "b"], [1, "b"]])
+        >>> rows_in(table, table.select(np.array([0, 1])), table.names)
+        array([ True,  True, False])
+    """
+    return np.isin(_row_hashes(table, names), _row_hashes(other, names))
+
+
+def _row_hashes(table: Columns, names: Collection[str]) -> NDArray[np.uint64]:
+    """A hash of each row, the same in this process for rows with equal values."""
+    hashes = np.zeros(table.rows, np.uint64)
+    for name, values in zip(table.names, table.values, strict=True):
+        if name not in names:
+            continue
+        if values.dtype == object:
+            bits = np.fromiter(map(hash, values.tolist()), np.int64, table.rows).view(np.uint64)
+        elif values.dtype == bool:
+            bits = values.astype(np.uint64)
+        elif values.dtype.kind == "M":
+            bits = values.view(np.uint64)
+        else:
+            bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)  # no -0.0
+        hashes = (hashes ^ bits) + np.uint64(0x9E3779B97F4A7C15)
+        hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        hashes ^= hashes >> np.uint64(31)  # SplitMix64
+    return hashes
+
+
 def columns_of(X: Any) -> Columns:
     """Read a table column by column.
 

@@ -33,6 +33,7 @@ from aucmax.tables.classifier import AUCClassifier
 from aucmax.tables.columns import Columns
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.ensemble.base import Scores
+from aucmax.tables.hints import one_label_groups
 from aucmax.tables.importance import drops_by_column
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.read_options import ReadOptions
@@ -276,6 +277,9 @@ def evaluate_file(
         )
     scored = ScoredRows.of(model, model.encoder_.transform(rows.table))
     groups = groups_of(scored, rows, group or of_training)
+    warnings = []
+    if rows.group is not None and (warning := one_label_groups(rows.group, rows.classes)):
+        warnings.append(warning)
     if rows.group is not None and groups is None:
         rows.notes.append(
             f"no group of {group or of_training!r} has rows of several labels, so there is no AUC "
@@ -291,6 +295,7 @@ def evaluate_file(
         threshold=before.threshold,
         threshold_rule=before.threshold_rule,
         notes=(*rows.notes, *model.encoder_.notes(rows.table.without(apart))),
+        warnings=tuple(warnings),
         versions=versions(),
         weight=rows.weight,
         weight_column=weight,

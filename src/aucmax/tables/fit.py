@@ -16,19 +16,20 @@ from aucmax import checks, disk
 from aucmax.data.groups import are_compared
 from aucmax.judge.evaluation import Column, Evaluation, Part, Peer, versions
 from aucmax.judge.interval import Interval
-from aucmax.judge.peers import compare_with_peers
+from aucmax.judge.peers import RELIABLE_SHARE, compare_with_peers
 from aucmax.judge.threshold import Rule
 from aucmax.report import model_folder
 from aucmax.report.model_folder import Fitted
 from aucmax.report.unfinished import work_folder
-from aucmax.report.words import plural
+from aucmax.report.words import NO_BREAK, percent, plural
 from aucmax.tables import evaluate
 from aucmax.tables._values import to_text
 from aucmax.tables.classifier import AUCClassifier
+from aucmax.tables.columns import Columns, rows_in
 from aucmax.tables.encoder import Encoded, TableEncoder
 from aucmax.tables.evaluate import ScoredRows
 from aucmax.tables.folds import count_known, held_out
-from aucmax.tables.hints import hints
+from aucmax.tables.hints import hints, is_key, one_label_groups
 from aucmax.tables.labeled import Labeled, read_labeled
 from aucmax.tables.read_options import ReadOptions
 from aucmax.tables.several import Paths, as_paths, files_of, listed, model_folder_of
@@ -132,6 +133,7 @@ class Preview(NamedTuple):
         columns: as the model would see them.
         labels: how many rows have each, the negative first of two.
         notes: what a person should know.
+        warnings: why results may mislead.
 
     Example:
         >>> import tempfile
@@ -145,6 +147,7 @@ class Preview(NamedTuple):
     columns: tuple[Column, ...]
     labels: dict[str, int]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, rows: Labeled) -> Preview:
@@ -155,6 +158,7 @@ class Preview(NamedTuple):
             evaluate.describe_columns(encoder, rows.table),
             dict(zip(rows.labels, counts, strict=True)),
             tuple(all_notes(rows, encoder)),
+            rows.warnings,
         )
 
 
@@ -239,10 +243,13 @@ class TableFile:
                     f"group must be a column with rows of several labels in one group, found "
                     f"{groups_in_words(rows)} in {self.group!r}"
                 )
-            rows.notes.append(
-                f"rows are compared with others of the same {self.group!r} alone: "
-                f"{groups_in_words(rows)}"
-            )
+            if warning := one_label_groups(rows.group, rows.classes, "--group"):
+                rows = rows._replace(warnings=(warning,))
+            else:
+                rows.notes.append(
+                    f"rows are compared with others of the same {self.group!r} alone: "
+                    f"{groups_in_words(rows)}"
+                )
         return rows._replace(notes=[*rows.notes, *hints(rows, self.target)])
 
     def split(self) -> tuple[Labeled, Labeled, Labeled | None]:
@@ -358,6 +365,17 @@ def _seconds(model: AUCClassifier) -> float:
     return math.fsum(x.seconds for x in model.standings_ if not math.isnan(x.seconds))
 
 
+def known_share(encoder: TableEncoder, train: Columns, test: Columns) -> float:
+    """Return the share of test rows that are equal to a row of training in every column.
+
+    Columns that the encoder does not use, and those of row numbers and keys, do not matter.
+    """
+    values = dict(zip(train.names, train.values, strict=True))
+    used = [name for name, *_ in encoder.places()]
+    names = [name for name in used if not is_key(values[name])]
+    return float(rows_in(test, train, names or used).mean())
+
+
 def judge(
     model: AUCClassifier,
     train: Labeled,
@@ -385,15 +403,30 @@ def judge(
             test.group,
         )  # fmt: skip
         notes += more
+    warnings = [*train.warnings]
+    if (share := known_share(encoder, train.table, test.table)) > 0:
+        warnings.append(
+            f"{percent(share).replace(NO_BREAK, '')} of the {test.table.rows:,} test rows also "
+            f"stand in training, alike in every column, so that the AUC may be inflated: remove "
+            f"duplicates and fit again, unless new rows will repeat known ones as often"
+        )
+    auc = Interval.of_auc(scored.ranking, test.classes, weight=test.weight)
     groups = evaluate.groups_of(scored, test, file.group)
     within = groups is not None and groups.auc is not None
+    compared_auc = (groups and groups.auc) or auc
+    warnings += [
+        f"{peer.name} is no reliable baseline where less than {RELIABLE_SHARE:.1%} of the training "
+        f"rows have the rarest label: that its AUC is lower shows nothing"
+        for peer in peers
+        if peer.comparison(compared_auc.value) is None
+    ]
     return Evaluation(
         target=file.target,
         labels=tuple(train.labels),
         parts={part: Part(sum(each), tuple(each)) for part, each in counts.items()},
         probability=scored.probability,
         classes=test.classes,
-        auc=Interval.of_auc(scored.ranking, test.classes, weight=test.weight),
+        auc=auc,
         threshold=model.threshold_ if len(test.labels) == 2 else None,
         threshold_rule=str(Rule.read(model.threshold)),
         peers=tuple(peers),
@@ -402,6 +435,7 @@ def judge(
         history=tuple({k: plain_number(v) for k, v in r.items()} for r in model.history_),
         metric=model.metric_,
         notes=tuple(notes),
+        warnings=tuple(warnings),
         candidates=model.candidates_,
         seconds=_seconds(model),
         command=command,

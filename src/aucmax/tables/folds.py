@@ -95,9 +95,9 @@ def make_folds(
     where a class has too few rows, or too few groups can be compared within; no fit, if there
     cannot be two.
 
-    By time, the later half of the rows is cut into ``count`` blocks, one after the other, each with
-    every class, and a fit is trained on all that came before the block that judges it: on half of
-    the rows at least. The first half judges none.
+    By time, the later half of the rows is cut into ``count`` blocks, one after the other, or into
+    fewer if one of them would lack a class. A fit is trained on all that came before the block that
+    judges it: on half of the rows at least. The first half judges none.
 
     Args:
         encoded: the table.

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
+from aucmax.data.groups import are_compared
 from aucmax.tables.columns import Columns
 from aucmax.tables.formats import CURRENCY, is_date, is_number, spelling_key
 from aucmax.tables.labeled import Labeled
@@ -34,6 +35,29 @@ MOST_NAMED = 10
 
 Values = NDArray[Any]
 MEASURE = re.compile(rf"\s*[<>~]?\s*[-+]?(?:{CURRENCY}\s?)?\d[\d.,]*\s?(?:\D|$)")
+
+
+def one_label_groups(
+    group: NDArray[np.int64], classes: NDArray[np.int64], option: str = ""
+) -> str | None:
+    """Warn if most groups have rows of one label only, within which no rows are compared.
+
+    Args:
+        group: the number of each row's group.
+        classes: each row's class.
+        option: the name of the argument without which all pairs would be compared, if there is one.
+    """
+    _, group = np.unique(group, return_inverse=True)
+    compared = are_compared(group, classes)
+    count, lone = len(compared), int((~compared).sum())
+    if 2 * lone <= count:
+        return None
+    rows = int((~compared)[group].sum())
+    return (
+        f"only pairs within a group are compared, and {lone:,} of {count:,} groups hold rows of "
+        f"one label only: {rows:,} of {len(group):,} rows are compared with no other"
+        + (f"; without {option} all pairs are, but splits may cut groups" if option else "")
+    )
 
 
 def hints(rows: Labeled, target: str) -> list[str]:

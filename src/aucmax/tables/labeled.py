@@ -51,6 +51,7 @@ class Labeled(NamedTuple):
         time: when each row was, in numbers or dates; None if that is not known.
         places: of the rows in the file, from 0 on; None if unknown.
         names: what the column that names rows holds, in every place; None if there is none.
+        warnings: why results may mislead.
     """
 
     table: Columns
@@ -62,6 +63,7 @@ class Labeled(NamedTuple):
     time: NDArray[Any] | None = None
     places: NDArray[np.int64] | None = None
     names: pa.ChunkedArray | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def counts(self) -> list[int]:
