@@ -1,6 +1,5 @@
 """AveragePrecisionLoss against the pair by pair transcription."""
 
-import io
 from functools import partial
 
 import numpy as np
@@ -99,13 +98,6 @@ def test_in_a_batch_it_is_a_function_and_its_gradient(surrogate, prior):
     assert torch.autograd.gradcheck(lambda s: loss(s, y, weight), scores)
 
 
-def test_it_owns_to_having_no_second_derivative():
-    scores = torch.arange(4.0, requires_grad=True)
-    value = AveragePrecisionLoss()(scores, torch.tensor([0, 1, 0, 1]))
-    with pytest.raises(RuntimeError, match="no second derivative"):
-        torch.autograd.grad(value, scores, create_graph=True)
-
-
 def test_sharp_it_is_one_minus_average_precision():
     """The sigmoid of large differences is a comparison, which counts half a row for itself."""
     rng = np.random.default_rng(0)
@@ -197,23 +189,6 @@ def test_classes_are_each_against_the_rest():
 # ---- State --------------------------------------------------------------------------------------
 
 
-def test_it_goes_on_from_a_saved_state_bit_for_bit():
-    rng = np.random.default_rng(5)
-    batches = [make_batch(rng, 12, 20) for _ in range(4)]
-    loss = AveragePrecisionLoss(0.1, rows=20)
-    for scores, y, weight, _, index in batches[:2]:
-        value_and_gradient(loss, scores, y, weight, index=index)
-    file = io.BytesIO()
-    torch.save(loss.state_dict(), file)
-    again = AveragePrecisionLoss(0.1, rows=20)
-    again.load_state_dict(torch.load(io.BytesIO(file.getvalue())))
-    for scores, y, weight, _, index in batches[2:]:
-        value, gradient = value_and_gradient(loss, scores, y, weight, index=index)
-        other, other_gradient = value_and_gradient(again, scores, y, weight, index=index)
-        assert value == other
-        assert (gradient == other_gradient).all()
-
-
 def test_in_evaluation_it_neither_reads_nor_writes_the_estimates():
     scores, y, weight, _, index = make_batch(np.random.default_rng(6), 12, 20)
     loss = AveragePrecisionLoss(0.1, rows=20)
@@ -222,53 +197,6 @@ def test_in_evaluation_it_neither_reads_nor_writes_the_estimates():
     value, _ = value_and_gradient(loss.eval(), scores, y, weight, index=index)
     assert value == value_and_gradient(AveragePrecisionLoss(0.1), scores, y, weight)[0]
     assert torch.equal(loss.estimates, state)
-
-
-def test_in_half_precision_it_computes_in_single_and_keeps_its_state_in_double():
-    loss = AveragePrecisionLoss(0.1, rows=4).half()
-    scores = torch.tensor([1.0, 0.0, 0.5, 2.0], dtype=torch.bfloat16, requires_grad=True)
-    value = loss(scores, torch.tensor([1, 0, 0, 1]), index=torch.arange(4))
-    value.backward()
-    assert value.dtype == torch.float32
-    assert scores.grad.dtype == torch.bfloat16
-    assert loss.estimates.dtype == loss.priors.dtype == torch.float64
-
-
-# ---- Bad input ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"prior": 0.0}, "prior must be a share strictly between 0 and 1"),
-        ({"prior": "0.1"}, "prior must be a share strictly between 0 and 1"),
-        ({"prior": [0.1, 2.0], "columns": 2}, r"prior\[1\] must be a share"),
-        ({"prior": [0.1, 0.2], "columns": 3}, "one for each of columns=3, found 2"),
-        ({"rows": 0}, "rows must be an integer >= 1, found 0"),
-        ({"columns": 1.5}, "columns must be an integer >= 1, found 1.5"),
-        ({"decay": 1.0}, r"decay must be a number in \[0, 1\), found 1.0"),
-        ({"surrogate": "cubic"}, "surrogate must be one of 'squared_hinge'"),
-        ({"margin": 0}, "margin must be a finite number > 0"),
-    ],
-)
-def test_options_that_cannot_be(options, message):
-    with pytest.raises(ValueError, match=message):
-        AveragePrecisionLoss(**options)
-
-
-@pytest.mark.parametrize(
-    ("columns", "index", "message"),
-    [
-        (1, [0, 1, 4], "index must hold row numbers below rows=4, found 0 to 4"),
-        (1, [0, -1, 2], "index must hold row numbers below rows=4, found -1 to 2"),
-        (1, [0, 1], "index must be a tensor of shape"),
-        (2, [0, 1, 2], "scores must be of 2 columns, as columns= says, found 1"),
-    ],
-)
-def test_rows_and_columns_without_a_place(columns, index, message):
-    loss = AveragePrecisionLoss(rows=4, columns=columns)
-    with pytest.raises(ValueError, match=message):
-        loss(torch.zeros(3), torch.tensor([0, 1, 0]), index=torch.tensor(index))
 
 
 # ---- Training -----------------------------------------------------------------------------------
@@ -321,12 +249,3 @@ def test_where_the_top_counts_it_beats_cross_entropy():
     likely_auc, likely_precision = train(CrossEntropy())
     assert precision > likely_precision + 0.2
     assert likely_auc > auc + 0.05
-
-
-def test_the_representation_shows_the_options():
-    assert repr(AveragePrecisionLoss(0.25, rows=9, surrogate="generalized", q=0.5)) == (
-        "AveragePrecisionLoss(surrogate='generalized', scale=1, q=0.5, prior=0.25, rows=9, "
-        "columns=1, decay=0.5)"
-    )
-    assert "prior=0.25 0.5" in repr(AveragePrecisionLoss([0.25, 0.5], columns=2))
-    assert "prior" not in repr(AveragePrecisionLoss())

@@ -1,7 +1,5 @@
 """GroupedAUCLoss against the mean over pairs within groups and its transcription."""
 
-import copy
-import io
 import math
 
 import numpy as np
@@ -10,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import grouped
-from torch.func import functional_call
 
 import aucmax
 from aucmax import GroupedAUCLoss
@@ -174,21 +171,6 @@ def test_groups_of_one_class_weigh_nothing():
     assert not any(g.any() for g in gradients)
 
 
-@pytest.mark.parametrize("link", list(LINKS))
-def test_derivatives_pass_gradcheck_twice(link):
-    rows = make_rows(n=8)
-    loss, *_ = make_loss(rows, link=link, margin=0.7)
-    scores, y, weight, group = tensors(*rows)
-
-    def objective(scores, a, b, alpha):
-        parameters = {"a": a, "b": b, "alpha": alpha}
-        return functional_call(loss, parameters, (scores, y, weight), {"group": group})
-
-    inputs = (scores.requires_grad_(), *(p.detach().requires_grad_() for p in loss.parameters()))
-    assert torch.autograd.gradcheck(objective, inputs)
-    assert torch.autograd.gradgradcheck(objective, inputs)
-
-
 def test_sparse_gradients_have_the_groups_of_the_batch_alone():
     scores, y, weight, group = rows = make_rows()
     dense, *_ = make_loss(rows, alpha_min=-0.5)
@@ -249,74 +231,6 @@ def test_examples_without_a_pair_set_nothing(name):
             torch.zeros(4), torch.tensor([1, 0, 0, 0]), None, torch.tensor([0, 1, 1, 2])
         )
     near(values_of(loss), before, 0)
-
-
-# ---- As a module -------------------------------------------------------------------------------
-
-
-def test_it_is_saved_copied_and_shown():
-    rows = make_rows()
-    loss, *_ = make_loss(rows, sparse=True, prior=0.3)
-    other = GroupedAUCLoss([1] * G, [1] * G, sparse=True, prior=0.3).double()
-    other.load_state_dict(loss.state_dict())
-    file = io.BytesIO()
-    torch.save(loss, file)
-    file.seek(0)
-    for again in (copy.deepcopy(loss), torch.load(file, weights_only=False)):
-        assert value_and_gradients(again, rows)[0] == value_and_gradients(loss, rows)[0]
-    assert torch.equal(other.terms, loss.terms)
-    assert repr(loss) == (
-        "GroupedAUCLoss(groups=5, margin=1, link='sigmoid', normalize=True, prior=0.3, sparse=True)"
-    )
-
-
-def test_half_precision_scores_are_computed_in_single():
-    scores, y, weight, group = tensors(*make_rows())
-    loss = GroupedAUCLoss([1.0] * G, [2.0] * G)
-    value = loss(scores.bfloat16(), y, weight, group=group.int())
-    assert value.dtype == torch.float32
-    torch.testing.assert_close(value, loss(scores.bfloat16().float(), y, weight, group=group))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"group": None}, "group must be given"),
-        ({"group": torch.zeros(3, dtype=torch.long)}, r"group .*shape \(2,\), found \(3,\)"),
-        ({"group": torch.zeros(2)}, "group must hold integers, found dtype torch.float32"),
-        ({"group": [0, 1]}, r"group must be a tensor of shape \(2,\), found list"),
-        ({"group": torch.tensor([0, 2])}, "group must hold numbers from 0 to 1, found 0 to 2"),
-        ({"group": torch.tensor([-1, 0])}, "group must hold numbers from 0 to 1, found -1 to 0"),
-        ({"target": torch.tensor([1, 2])}, "target must hold 0 and 1 only"),
-        ({"weight": torch.tensor([1.0])}, r"weight must have shape \(2,\)"),
-    ],
-)
-def test_what_is_wrong_with_a_batch_is_named(change, message):
-    batch = {
-        "scores": torch.zeros(2),
-        "target": torch.tensor([1, 0]),
-        "group": torch.tensor([0, 1]),
-    }
-    with pytest.raises(ValueError, match=message):
-        GroupedAUCLoss([1, 2], [3, 4])(**{**batch, **change})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        (([1, 2], [3]), {}, r"a number for each group, found shapes \(2,\) and \(1,\)"),
-        (([], []), {}, r"found shapes \(0,\) and \(0,\)"),
-        ((3.0, 4.0), {}, r"found shapes \(\) and \(\)"),
-        (([1, -1], [1, 1]), {}, "finite numbers >= 0, found values from -1 to 1"),
-        (([1, 0], [0, 1]), {}, "none with both among 2"),
-        (([1], [1]), {"prior": 1.0}, "prior must be a share"),
-        (([1], [1]), {"link": "softmax"}, "link must be one of 'sigmoid', 'identity'"),
-        (([1], [1]), {"margin": 0}, "margin must be"),
-    ],
-)
-def test_what_is_wrong_with_the_counts_is_named(arguments, options, message):
-    with pytest.raises(ValueError, match=message):
-        GroupedAUCLoss(*arguments, **options)
 
 
 # ---- It trains ---------------------------------------------------------------------------------

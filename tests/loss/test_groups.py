@@ -1,6 +1,5 @@
 """minmax_groups with every optimizer of torch that knows `maximize`."""
 
-import doctest
 import inspect
 
 import pytest
@@ -13,7 +12,7 @@ from aucmax import (
     PairwiseAUCLoss,
     minmax_groups,
 )
-from aucmax.loss import CrossEntropy, groups
+from aucmax.loss import CrossEntropy
 
 OPTIMIZERS = {
     name: optimizer
@@ -69,10 +68,6 @@ def step_and_movement(optimizer, parameters):
     before = [p.detach().clone() for p in parameters]
     optimizer.step()
     return [p.detach() - start for p, start in zip(parameters, before, strict=True)]
-
-
-def test_torch_has_the_optimizers_this_file_is_about():
-    assert {"SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "SparseAdam"} <= set(OPTIMIZERS)
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
@@ -149,12 +144,6 @@ def test_another_loss_is_named(loss):
 def test_a_model_without_parameters_is_named():
     with pytest.raises(ValueError, match="model must have parameters, found none in ReLU"):
         minmax_groups(torch.nn.ReLU(), AUCLoss(0.5))
-
-
-def test_the_examples_in_the_docstrings():
-    results = doctest.testmod(groups)
-    assert results.attempted >= 4
-    assert results.failed == 0
 
 
 def test_a_loss_inside_the_model_is_not_listed_twice():

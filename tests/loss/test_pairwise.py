@@ -173,62 +173,12 @@ def test_a_batch_of_one_class_is_compared_with_the_memory():
     close((value, gradient), ((0.5**2 + 1.5**2) / 2, [0.5, 1.5]))
 
 
-@pytest.mark.parametrize("options", [{}, {"memory": 64}])
-@pytest.mark.parametrize("name", SURROGATES)
-def test_an_offset_of_single_precision_scores(name, options):
-    scores, target, *_ = rows(200, 4)
-    near = np.round(scores[:, 0] * 1024).astype(np.float32) / 1024  # to which 100 adds exactly
-    loss, same = (PairwiseAUCLoss(name, **options) for _ in range(2))
-    for _ in range(2):
-        value, gradient = value_and_gradient(loss, near + np.float32(100), target[:, 0])
-        wanted_value, wanted_gradient = value_and_gradient(same, near, target[:, 0])
-        assert value == pytest.approx(wanted_value, rel=1e-6)
-        np.testing.assert_allclose(gradient, wanted_gradient, rtol=1e-5, atol=1e-8)
-
-
-@pytest.mark.parametrize("options", [{}, {"memory": 3}])
-def test_low_precision_is_computed_in_single(options):
-    scores = torch.tensor([0.1, 0.2, 0.3], dtype=torch.bfloat16, requires_grad=True)
-    value = PairwiseAUCLoss(**options)(scores, torch.tensor([1, 0, 0]))
-    value.backward()
-    exact = scores.detach().float().numpy()[:, None]
-    assert value.dtype == torch.float32
-    assert scores.grad.dtype == torch.bfloat16
-    assert value.item() == pytest.approx(wanted("squared_hinge", exact, np.eye(3)[:, :1])[0])
-
-
-def test_compiled():
-    torch._dynamo.reset()
-    loss = PairwiseAUCLoss(memory=5, max_fpr=0.5)
-    value_and_gradient(loss, *(x.reshape(-1) for x in rows(12, 9)[:2]))
-    compiled = torch.compile(copy.deepcopy(loss), backend="eager", fullgraph=True)
-    for step in range(2):
-        scores, target, *_ = (x.reshape(-1) for x in rows(12, step))
-        found = value_and_gradient(compiled, scores, target)
-        close(found, value_and_gradient(loss, scores, target))
-
-
-@pytest.mark.parametrize("name", SURROGATES)
-def test_function_transforms(name):
-    loss = PairwiseAUCLoss(name)
-    scores, target, weight, _ = rows(12, 0)
-    transformed = torch.func.grad_and_value(loss)(*map(torch.tensor, (scores, target, weight)))
-    close(reversed(transformed), value_and_gradient(loss, scores, target, weight))
-
-
 @pytest.mark.parametrize("options", [{}, {"memory": 3}])
 def test_scores_too_large_for_single_precision_are_infinite_without_a_word(options):
     scores = np.array([-1e30, 1e30], np.float32)
     value, gradient = value_and_gradient(PairwiseAUCLoss(**options), scores, np.array([1.0, 0.0]))
     assert value == np.inf
     np.testing.assert_allclose(gradient, [-4e30, 4e30], rtol=1e-6)
-
-
-def test_no_second_derivative():
-    scores = torch.tensor([1.0, 0.5], requires_grad=True)
-    value = PairwiseAUCLoss()(scores, torch.tensor([1, 0]))
-    with pytest.raises(RuntimeError, match="no second derivative"):
-        torch.autograd.grad(value, scores, create_graph=True)
 
 
 # ---- The memory as state -------------------------------------------------------------------------
@@ -274,51 +224,7 @@ def test_evaluation_leaves_the_memory_alone():
     assert all((x == y).all() for x, y in zip(before.values(), loss.buffers(), strict=True))
 
 
-def test_half_keeps_the_memory_whole():
-    loss = PairwiseAUCLoss(memory=2)
-    value_and_gradient(loss, np.array([0.1, 0.7]), np.array([1.0, 0.0]))
-    assert loss.half().memory.scores[:, 0, 0].tolist() == [0.1, 0.7]
-
-
 # ---- Bad input -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"surrogate": "log"}, "surrogate must be one of 'squared_hinge'.*found 'log'"),
-        ({"max_fpr": 0.0}, r"max_fpr must be a share in \(0, 1\], found 0.0"),
-        ({"max_fpr": 1.5}, r"max_fpr must be a share in \(0, 1\], found 1.5"),
-        ({"min_tpr": 1.0}, r"min_tpr must be a share in \[0, 1\), found 1.0"),
-        ({"min_tpr": -0.1}, r"min_tpr must be a share in \[0, 1\), found -0.1"),
-        ({"margin": -1}, "margin must be a finite number > 0, found -1"),
-        ({"memory": -1}, "memory must be an integer >= 0, found -1"),
-        ({"memory": 2.5}, "memory must be an integer >= 0, found 2.5"),
-    ],
-)
-def test_bad_options(options, said):
-    with pytest.raises(ValueError, match=said):
-        PairwiseAUCLoss(**options)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"group": torch.zeros(3, dtype=torch.int64)}, r"group must.*\(4,\), found \(3,\)"),
-        ({"group": torch.zeros(4)}, "group must hold integers, found dtype torch.float32"),
-        ({"target": torch.tensor([0, 1, 2, 1])}, "target must hold 0 and 1 only, found 0, 1, 2"),
-        ({"target": torch.ones(3)}, r"target must have shape \(4,\)"),
-        ({"scores": torch.tensor([0.0, 1.0, float("nan"), 2.0])}, "scores must be finite.*1 NaN"),
-        ({"scores": np.zeros(4)}, "scores must be a tensor, found ndarray"),
-        ({"scores": torch.ones(()), "target": torch.ones(())}, r"scores must.*of shape \(\)"),
-        ({"weight": -torch.ones(4)}, "weight must be non-negative"),
-        ({"weight": torch.ones(5)}, r"weight must have shape \(4,\), found \(5,\)"),
-    ],
-)
-def test_bad_input(changes, said):
-    given_ = {"scores": torch.zeros(4), "target": torch.tensor([0, 1, 0, 1])} | changes
-    with pytest.raises(ValueError, match=said):
-        PairwiseAUCLoss()(**given_)
 
 
 def test_other_columns_than_in_the_memory():

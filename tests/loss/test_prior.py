@@ -1,7 +1,6 @@
 """StreamingPrior against its NumPy transcription, and its bias in exact sums."""
 
 import copy
-import io
 import math
 from collections.abc import Callable
 
@@ -53,13 +52,6 @@ def test_neither_estimate_is_ever_zero_or_one(only):
     estimate = counted(torch.full((10**6,), only))
     assert 0 < estimate.p.item() < 1
     assert 0 < estimate.p_one_minus_p.item() < 1e-5
-
-
-def test_weights_of_one_are_no_weights():
-    y = torch.tensor([1, 0, 0, 1, 0])
-    plain, weighted = counted(y), counted(y, torch.ones(5))
-    assert plain.p.item() == weighted.p.item() == 3 / 7
-    assert plain.p_one_minus_p.item() == weighted.p_one_minus_p.item()
 
 
 def test_batches_may_be_cut_anywhere():
@@ -140,17 +132,6 @@ def test_bad_labels_and_weights_are_named_and_not_counted(target, weight, messag
 # ---- As a module -------------------------------------------------------------------------------
 
 
-def test_the_state_is_saved_and_loaded_without_pickle():
-    estimate = counted(torch.arange(50) % 9 == 0, torch.linspace(0.5, 1.5, 50))
-    file = io.BytesIO()
-    torch.save(estimate.state_dict(), file)
-    file.seek(0)
-    loaded = StreamingPrior()
-    loaded.load_state_dict(torch.load(file, weights_only=True))
-    assert loaded.p.item() == estimate.p.item()
-    assert loaded.p_one_minus_p.item() == estimate.p_one_minus_p.item()
-
-
 def test_a_deep_copy_counts_for_itself():
     estimate = counted([1, 1])
     copied = copy.deepcopy(estimate)
@@ -187,7 +168,3 @@ def test_estimates_carry_no_gradient():
     estimate.update(torch.ones(3), torch.ones(3, requires_grad=True))
     assert not estimate.p.requires_grad
     assert not list(estimate.parameters())
-
-
-def test_the_representation_shows_the_estimate():
-    assert repr(counted([1, 0, 0, 0, 0, 0, 0, 0])) == "StreamingPrior(p=0.2, labels=8)"
