@@ -102,6 +102,7 @@ class LossInfo:
         differentiable: how often, in scores and parameters.
         smooth: whether finite differences see no jump of its selection.
         repeats: whether a weight of two is a row twice.
+        compiled: whether its compilation is tested; the others add no path of their own.
         offset: options under which a shift of all scores changes nothing, if there are any.
     """
 
@@ -115,6 +116,7 @@ class LossInfo:
     differentiable: int = 2
     smooth: bool = True
     repeats: bool = True
+    compiled: bool = True
     offset: dict[str, Any] | None = None
 
 
@@ -248,6 +250,7 @@ INFOS = [
         options=({}, {"memory": 4}, {"surrogate": "logistic", "max_fpr": 0.5, "min_tpr": 0.25}),
         bad_more=BAD_GROUPS,
         differentiable=1,
+        compiled=False,
         offset={"memory": 64},
     ),
     LossInfo(
@@ -280,9 +283,10 @@ INFOS = [
         "CrossEntropy of classes",
         lambda **options: CrossEntropy("multiclass", **options),
         classes,
+        compiled=False,
         options=({}, {"smoothing": 0.1}, {"focus": 0.5, "q": 0.3}),
     ),
-    LossInfo("CrossEntropy of labels", lambda: CrossEntropy("multilabel"), labels),
+    LossInfo("CrossEntropy of labels", lambda: CrossEntropy("multilabel"), labels, compiled=False),
     LossInfo(
         "AUCWithCrossEntropy",
         lambda **options: AUCWithCrossEntropy(**{"auc": AUCLoss(0.25, link="identity"), **options}),
@@ -292,6 +296,7 @@ INFOS = [
             auc=[MultilabelAUCLoss([0.5, 0.5]), torch.nn.BCEWithLogitsLoss()],
             weight=[0.0, -1.0, NAN],
         ),
+        compiled=False,
     ),
 ]
 

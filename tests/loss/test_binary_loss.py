@@ -179,31 +179,19 @@ def test_a_batch_of_several_blocks_equals_tensor_operations(link, weighted):
         assert_same(g, right, rtol=1e-10, atol=1e-15)
 
 
-def check_compiled(loss, backend, dtype=torch.float64, weighted=False):
-    """Two training steps compiled and eager: values, gradients, dtypes and what is remembered."""
-    compiled = torch.compile(copy.deepcopy(loss), backend=backend, fullgraph=True)
-    tolerance = dict.fromkeys(("rtol", "atol"), 1e-12 if dtype == torch.float64 else 1e-6)
-    for seed in range(2):
-        scores, target, weight = make_batch(dtype=dtype, seed=seed)
-        arguments = (scores, target, weight if weighted else None)
-        found, wanted = compiled(*arguments), loss(*arguments)
-        assert_same(found, wanted, **tolerance)
-        assert_same(
-            gradients(found, compiled, scores), gradients(wanted, loss, scores), **tolerance
-        )
-    assert_same(dict(compiled._orig_mod.state_dict()), dict(loss.state_dict()), **tolerance)
-
-
-@pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_by_inductor_equals_eager():
-    check_compiled(make_loss(None), "inductor")
-
-
 # ---- Backward ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss_dtype", [torch.float64, torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "loss_dtype"),
+    [
+        (torch.float64, torch.float32),
+        (torch.float32, torch.float64),
+        (torch.float16, torch.float32),
+        (torch.float32, torch.float16),
+    ],
+    ids=str,
+)
 def test_second_derivatives_whatever_the_dtypes(dtype, loss_dtype):
     loss, (scores, target, _) = make_loss(dtype=loss_dtype), make_batch(dtype=dtype)
     (g,) = torch.autograd.grad(loss(scores, target), scores, create_graph=True)
@@ -243,9 +231,8 @@ def in_both_precisions(loss, scores, target):
 
 
 @LINK_NAMES
-@pytest.mark.parametrize("n", [128, 8192])
-def test_single_precision_is_accurate(link, n):
-    scores, target, _ = make_batch(n, torch.float32)
+def test_single_precision_is_accurate(link):
+    scores, target, _ = make_batch(8192, torch.float32)
     found, wanted = in_both_precisions(make_loss(dtype=torch.float32, link=link), scores, target)
     assert_same(found, wanted, rtol=1e-5, atol=2e-6)
 

@@ -102,10 +102,15 @@ def test_at_the_optimum_the_loss_is_the_risk_over_all_pairs(batch, margin, link)
         np.testing.assert_allclose(gradient, 0.0, atol=1e-10)
 
 
-@pytest.mark.parametrize("link", ["softmax", "identity"])
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("margin", [1.0, 0.4])
+@pytest.mark.parametrize(
+    ("link", "normalize", "weighted", "margin"),
+    [
+        ("softmax", True, False, 0.4),
+        ("softmax", False, True, 1.0),
+        ("identity", True, True, 1.0),
+        ("identity", False, False, 0.4),
+    ],
+)
 def test_elsewhere_the_loss_is_the_mean_of_F_over_pairs(link, normalize, weighted, margin):
     loss = make_loss(link=link, normalize=normalize, margin=margin)
     scores, target, weight = make_batch()
@@ -114,8 +119,7 @@ def test_elsewhere_the_loss_is_the_mean_of_F_over_pairs(link, normalize, weighte
     assert loss(scores, target, weight).item() == pytest.approx(wanted, rel=1e-12)
 
 
-@pytest.mark.parametrize("present", [[0], [2], [0, 1], [1, 2]])
-@pytest.mark.parametrize("n", [1, 6])
+@pytest.mark.parametrize(("present", "n"), [([0], 1), ([2], 6), ([0, 1], 6), ([1, 2], 6)])
 def test_a_batch_without_some_class_is_what_the_formula_says(present, n):
     loss = make_loss()
     scores, _, _ = make_batch(n)

@@ -107,10 +107,9 @@ def test_memory(name, size, seed, columns, ties, grouped, shares):
 
 
 @pytest.mark.parametrize("name", SURROGATES)
-@pytest.mark.parametrize("options", [{}, {"memory": 4}, {"max_fpr": 0.5, "min_tpr": 0.25}])
-def test_gradcheck(name, options):
+def test_gradcheck(name):
     scores, target, weight, group = (torch.tensor(x) for x in rows(8, 3))
-    loss = PairwiseAUCLoss(name, **OPTIONS, **options)
+    loss = PairwiseAUCLoss(name, **OPTIONS, memory=4, max_fpr=0.8)
     loss(scores + 0.1, target)  # written to the memory
     call = lambda s: copy.deepcopy(loss)(s, target, weight, group=group)  # noqa: E731
     assert torch.autograd.gradcheck(call, scores.requires_grad_())

@@ -169,7 +169,7 @@ def test_the_threshold_finds_the_quantile_of_a_stream(share, tolerance):
     loss = PartialAUCLoss(share, min_tpr=1 - share, prior=0.5)
     y = torch.arange(128) % 2
     above, below = [], []
-    for step in range(600):
+    for step in range(400):
         scores = torch.empty(128).exponential_(generator=g)
         loss(torch.where(y == 1, -scores, scores), y)
         if step >= 200:
