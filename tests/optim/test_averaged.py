@@ -1,9 +1,7 @@
 """The average in place of the iterate, batch norm estimated anew, everything restored."""
 
 import copy
-import math
 
-import numpy as np
 import pytest
 import torch
 from optim_helpers import (
@@ -14,13 +12,11 @@ from optim_helpers import (
     make_batch,
     make_params,
     make_task,
-    set_grads,
     train_step,
     walk,
 )
 from torch import nn
 
-import aucmax
 from aucmax import OAUC, PGA, PPDSG, PPDAdaGrad, averaged, update_batch_norm
 
 ALL = pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad, PGA, OAUC])
@@ -93,18 +89,6 @@ def params_by_name(task):
     return {k: v.detach() for k, v in modules.named_parameters() if not k.endswith("alpha")}
 
 
-def test_the_average_of_ppd_is_that_of_the_start_and_every_iterate():
-    task, optimizer = trained(steps=0)
-    points = [[p.detach().clone() for p in task.primal()]]
-    for t in range(4):
-        train_step(task, optimizer, make_batch(t))
-        points.append([p.detach().clone() for p in task.primal()])
-    means = [torch.stack(path).mean(0) for path in zip(*points, strict=True)]
-    with averaged(task.model, optimizer):
-        for p, mean in zip(task.primal(), means, strict=True):
-            torch.testing.assert_close(p.detach(), mean, rtol=1e-12, atol=1e-12)
-
-
 @ALL
 def test_before_the_first_step_the_average_is_the_current_value(cls):
     task, optimizer = trained(cls, steps=0)
@@ -123,22 +107,6 @@ def test_right_after_a_stage_the_average_is_the_start_of_the_next(cls):
         assert_same(snapshot(task), before)
 
 
-def test_pga_shows_the_running_average_in_the_first_stage_and_the_drawn_one_later():
-    params = make_params((3,))
-    model = nn.ParameterList(params)
-    optimizer = PGA(params, lr=0.1, seed=2)
-    walk(optimizer, params, 3)
-    with averaged(model, optimizer):
-        assert torch.equal(params[0].detach(), average_of(optimizer, params[0]))
-    ends = []
-    for stage in range(4):
-        optimizer.end_stage()
-        ends.append(params[0].detach().clone())
-        walk(optimizer, params, 3, first=3 * stage + 3)
-        with averaged(model, optimizer):
-            assert any(torch.equal(params[0].detach(), end) for end in ends)
-
-
 @ALL
 def test_the_dual_is_shown_averaged_by_pga_and_oauc_only(cls):
     task, optimizer = trained(cls)
@@ -146,19 +114,6 @@ def test_the_dual_is_shown_averaged_by_pga_and_oauc_only(cls):
     with averaged(task.model, optimizer):
         assert torch.equal(task.loss.alpha.detach(), alpha) == (cls in (PPDSG, PPDAdaGrad))
     assert torch.equal(task.loss.alpha.detach(), alpha)
-
-
-def test_oauc_shows_the_points_of_the_gradients_weighted_by_their_steps():
-    params = make_params((3,))
-    optimizer = OAUC(params, lr=0.2)
-    points = []
-    for t in range(5):
-        points.append(params[0].detach().numpy().copy())
-        set_grads(params, t)
-        optimizer.step()
-    expected = np.average(points, axis=0, weights=[1 / math.sqrt(t) for t in range(1, 6)])
-    with averaged(nn.ParameterList(params), optimizer):
-        np.testing.assert_allclose(params[0].detach(), expected, rtol=1e-12)
 
 
 def test_half_precision_parameters_show_the_rounded_average_and_come_back():
@@ -309,15 +264,6 @@ def test_the_statistics_forget_what_was_there():
     assert_same(dict(one.state_dict()), dict(other.state_dict()))
 
 
-def test_update_batch_norm_restores_momentum_and_modes():
-    model = with_batch_norm().double()
-    model[1].eval()
-    modes = [module.training for module in model.modules()]
-    update_batch_norm(model, inputs(50, 51))
-    assert (model[1].momentum, model[5].momentum) == (0.1, 0.3)
-    assert [module.training for module in model.modules()] == modes
-
-
 def test_update_batch_norm_restores_momentum_and_modes_when_the_batches_fail():
     model = with_batch_norm().double().eval()
     with pytest.raises(OSError, match="disk"):
@@ -343,11 +289,6 @@ def test_update_batch_norm_builds_no_graph():
     model[6].register_forward_hook(lambda module, args, output: seen.append(output))
     update_batch_norm(model, inputs(50))
     assert not seen[0].requires_grad
-
-
-def test_no_batches_at_all_are_refused():
-    with pytest.raises(ValueError, match="batches must hold at least one batch, found none"):
-        update_batch_norm(with_batch_norm().double(), [])
 
 
 def test_a_model_without_batch_norm_is_left_alone_and_reads_no_batches():
@@ -385,19 +326,3 @@ def test_a_foreign_optimizer_is_refused():
         averaged(model, torch.optim.SGD(model.parameters(), lr=0.1)),
     ):
         pytest.fail("the block must not be reached")
-
-
-def test_blocks_may_be_nested():
-    task, optimizer = trained(model=with_batch_norm())
-    before = snapshot(task)
-    with averaged(task.model, optimizer, inputs(50)):
-        outer = snapshot(task)
-        with averaged(task.model, optimizer, inputs(51)):
-            assert_shows(task.primal(), dict(optimizer.averages()))
-        assert_same(snapshot(task), outer)
-    assert_same(snapshot(task), before)
-
-
-def test_the_names_are_public():
-    assert aucmax.averaged is averaged
-    assert aucmax.update_batch_norm is update_batch_norm

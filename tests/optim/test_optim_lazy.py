@@ -219,9 +219,14 @@ def copy_both(params, optimizer):
     return copy.deepcopy((params, optimizer))
 
 
-@pytest.mark.parametrize("again", [save_and_load, copy_both])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("lr", [0.3, 0.1])
+@pytest.mark.parametrize(
+    ("again", "dtype", "lr"),
+    [
+        (save_and_load, torch.float32, 0.1),
+        (save_and_load, torch.float64, 0.3),
+        (copy_both, torch.float64, 0.1),
+    ],
+)
 def test_it_goes_on_from_a_saved_state_to_the_same_bits(again, dtype, lr):
     params, optimizer = make(dtype=dtype)
     walk(params, optimizer, 6, sparse=True)
@@ -260,19 +265,13 @@ def test_a_loss_that_is_saved_whole_can_be_loaded():
 # ---- What cannot be ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"momentum": 0.9}, r"momentum must be 0 for sparse gradients, found 0\.9"),
-        ({"differentiable": True}, "differentiable must be 0 for sparse gradients"),
-    ],
-)
-def test_options_that_need_dense_gradients_are_named(options, message):
+@pytest.mark.parametrize("options", [{"momentum": 0.9}, {"differentiable": True}])
+def test_options_that_need_dense_gradients_are_named(options):
     params = make_params((ROWS,))
     before = params[0].detach().clone()
     optimizer = PPDSG(params, lr=0.1, **options)
     set_grads(params, 0, sparse=True)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be 0"):
         optimizer.step()
     assert torch.equal(params[0], before)
 

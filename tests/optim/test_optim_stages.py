@@ -53,6 +53,7 @@ def test_a_parameter_that_rests_before_it_moves_is_averaged_over_the_whole_stage
 
 @PPD
 def test_what_is_set_between_stages_is_where_the_next_one_begins(cls):
+    torch.manual_seed(0)
     model, loss = nn.Linear(3, 1), aucmax.AUCLoss(0.5)
     optimizer = cls(aucmax.minmax_groups(model, loss), lr=1e-6)
     x, y = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
