@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from errors import assert_names
 from torch import nn
 from torch.nn import functional as f
 
@@ -89,12 +90,6 @@ def test_resnet20_is_the_transcription(activation, training):
     for name, value in model.state_dict().items():
         if "running" in name:
             torch.testing.assert_close(value, state[name], rtol=1e-4, atol=1e-5)
-
-
-def test_the_two_activations_differ():
-    images = photographs(4)
-    relu, elu = (seeded(activation=name).eval()(images) for name in ACTIVATIONS)
-    assert not torch.allclose(relu, elu, rtol=0.01)
 
 
 def test_resnet20_has_twenty_layers_and_the_known_size():
@@ -285,7 +280,8 @@ def test_each_channel_has_its_own_mean_and_deviation(shape):
 
 @pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 3, 2, 5)])
 def test_one_mean_and_deviation_for_all(shape):
-    x = torch.randint(0, 256, shape, dtype=torch.uint8)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
     torch.testing.assert_close(Standardize(10.0, 4.0)(x), (x.float() - 10) / 4)
 
 
@@ -311,34 +307,25 @@ def test_mean_and_deviation_are_saved_but_not_trained():
     assert torch.equal(other(x), layer(x))
 
 
-def test_it_says_what_it_subtracts_and_divides_by():
-    assert repr(Standardize(127.5, 2.0)) == "Standardize(mean=127.5, std=2.0)"
-    assert (
-        repr(Standardize([1.0, 2.0], [3.0, 4.0])) == "Standardize(mean=[1.0, 2.0], std=[3.0, 4.0])"
-    )
-
-
 # ---- What is wrong ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("argument", "function", "options"),
     [
-        (lambda: Standardize(0.0, 0.0), r"std must be a finite number > 0, found 0\.0"),
-        (lambda: Standardize([0.0, 0.0], [1.0, -2.0]), r"std must be .*> 0, found -2\.0"),
-        (lambda: Standardize(0.0, [1.0, float("nan")]), "std must be .*> 0, found nan"),
-        (lambda: Standardize(0.0, float("inf")), "std must be .*> 0, found inf"),
-        (lambda: Standardize(float("nan"), 1.0), "mean must be .*found nan"),
-        (lambda: Standardize([1.0, 2.0], [1.0, 2.0, 3.0]), "mean and std must .*found 2 and 3"),
-        (lambda: Standardize([[1.0]], 1.0), "mean and std must .*found"),
-        (lambda: ResNet20("tanh"), "activation must be one of 'relu', 'elu', found 'tanh'"),
-        (lambda: resnet20(channels=0), "channels must be an integer >= 1, found 0"),
-        (lambda: resnet20(outputs=1.5), r"outputs must be an integer >= 1, found 1\.5"),
-        (lambda: mlp(0), "inputs must be an integer >= 1, found 0"),
-        (lambda: mlp(4, (3, 0)), "hidden must be an integer >= 1, found 0"),
-        (lambda: mlp(4, outputs="one"), "outputs must be an integer >= 1, found 'one'"),
+        ("std", Standardize, {"mean": 0.0, "std": 0.0}),
+        ("std", Standardize, {"mean": [0.0, 0.0], "std": [1.0, -2.0]}),
+        ("std", Standardize, {"mean": 0.0, "std": [1.0, float("nan")]}),
+        ("mean", Standardize, {"mean": float("nan"), "std": 1.0}),
+        ("mean", Standardize, {"mean": [1.0, 2.0], "std": [1.0, 2.0, 3.0]}),
+        ("mean", Standardize, {"mean": [[1.0]], "std": 1.0}),
+        ("activation", ResNet20, {"activation": "tanh"}),
+        ("channels", resnet20, {"channels": 0}),
+        ("outputs", resnet20, {"outputs": 1.5}),
+        ("inputs", mlp, {"inputs": 0}),
+        ("hidden", mlp, {"inputs": 4, "hidden": (3, 0)}),
+        ("outputs", mlp, {"inputs": 4, "outputs": "one"}),
     ],
-)  # fmt: skip
-def test_what_is_wrong_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+)
+def test_bad_arguments_are_named(argument, function, options):
+    assert_names(argument, function, **options)

@@ -684,7 +684,8 @@ def test_a_compiled_step_is_the_eager_one_and_compiles_once_for_a_tensor_lr(fres
     def make(groups):
         return COMPILED[name](groups, lr=torch.tensor(0.1, dtype=torch.float64))
 
-    compiled, eager, counts = compiled_and_eager(make, "aot_eager", (0.3, 0.1), fill_lr)
+    backend = "aot_eager" if name == "PPDSG" else "eager"  # which takes a fifth of the time
+    compiled, eager, counts = compiled_and_eager(make, backend, (0.3, 0.1), fill_lr)
     assert_near(compiled, eager, rtol=1e-12, atol=1e-12)
     # the first steps of the first two stages begin states; from then on nothing is new
     assert counts[1] == counts[STEPS - 1], "compiled again within the first stage"
