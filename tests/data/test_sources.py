@@ -24,7 +24,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 import aucmax
-from aucmax import BatchSampler, StreamingPrior
+from aucmax import StreamingPrior
 
 X, Y = binary()
 VALID = binary(seed=1)
@@ -111,14 +111,6 @@ def read_only(array):
 def test_inputs_and_labels_of_every_kind(inputs, labels, of_tensors):
     train, valid = ((inputs(x), labels(y)) for x, y in ((X, Y), VALID))
     assert_same_run(run(train, valid), of_tensors)
-
-
-def test_data_frames_of_pandas(of_tensors):
-    pandas = pytest.importorskip("pandas")
-    frames = [
-        (pandas.DataFrame(x.double().numpy()), pandas.Series(y.numpy())) for x, y in ((X, Y), VALID)
-    ]
-    assert_same_run(run(*frames), of_tensors)
 
 
 def test_a_double_precision_model_is_trained_in_double_precision():
@@ -277,15 +269,6 @@ def test_a_loader_with_workers():
     assert multiprocessing.active_children() == []
 
 
-def test_a_loader_with_our_sampler(of_tensors):
-    """The same batches, but a share of positives that is estimated as they come."""
-    sampler = BatchSampler(Y, 32)
-    loader = DataLoader(TensorDataset(X, Y), batch_sampler=sampler)
-    result = run(loader)
-    assert isinstance(result.loss.prior, StreamingPrior)
-    assert result.auc == pytest.approx(of_tensors.auc, abs=0.05)
-
-
 @pytest.mark.parametrize(
     "convert",
     [lambda x, y: (x, y), lambda x, y: [x.double().numpy(), y.numpy()]],
@@ -334,14 +317,7 @@ class Counted:
 
 @pytest.mark.parametrize(
     ("method", "valid", "probe"),
-    [
-        ("ppd-sg", VALID, 0),
-        ("ppd-sg", None, 64),
-        ("pga", VALID, 64),
-        ("pga", None, 0),
-        ("adamw", VALID, 0),
-        ("adamw", None, 64),
-    ],
+    [("ppd-sg", VALID, 0), ("pga", None, 64), ("adamw", VALID, 0)],
 )
 def test_training_ends_when_a_stream_does(method, valid, probe):
     stream = Counted(45)
@@ -355,14 +331,9 @@ def test_training_ends_when_a_stream_does(method, valid, probe):
 
 def test_a_stream_that_ends_and_batch_norm():
     layers = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1)
-    result = run(Counted(60), model=nn.Sequential(*layers), steps=1000)
+    result = run(Counted(60), model=seeded(nn.Sequential(*layers), 0), steps=1000)
     assert result.reason == "the data came to an end"
     assert result.auc == aucmax.evaluate(result.model, VALID)
-
-
-def test_a_stream_that_ends_on_an_evaluation_is_recorded_once():
-    result = run(Counted(20), steps=1000, eval_every=10, probe=0, method="sgd")
-    assert [r["step"] for r in result.history] == [10, 20]
 
 
 def test_a_generator_is_a_stream():
@@ -425,14 +396,14 @@ def weighted_data(seed=0):
     return (x, y, times), (x.repeat_interleave(times, 0), y.repeat_interleave(times))
 
 
-@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd"])
 def test_integer_weights_are_repeated_rows(method):
     """Where every batch is the whole data, the two are the same mathematics."""
     weighted, repeated = weighted_data()
     options = {"method": method, "steps": 20, "eval_every": 10, "probe": 0}
     first = fit(hidden().double(), weighted, batch_size=60, **options)
     second = fit(hidden().double(), repeated, batch_size=len(repeated[1]), **options)
-    if method != "sgd" and method != "adamw":
+    if method != "sgd":
         assert first.loss.prior == pytest.approx(second.loss.prior, rel=1e-12)
     torch.testing.assert_close(
         first.model.state_dict(), second.model.state_dict(), rtol=1e-6, atol=1e-7
@@ -501,7 +472,7 @@ def test_two_classes_are_learned(method):
     )
 
 
-@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+@pytest.mark.parametrize("method", ["ppd-sg", "adamw"])
 def test_several_classes_are_learned(method):
     train, (x, y) = multiclass(), multiclass(seed=1)
     result = fit(linear(3, 3), train, (x, y), method=method, steps=120, eval_every=60, lr=1.0)
@@ -511,7 +482,7 @@ def test_several_classes_are_learned(method):
     assert result.auc == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+@pytest.mark.parametrize("method", ["ppd-adagrad", "sgd"])
 def test_several_labels_are_learned_though_some_are_missing(method):
     train, (x, y) = multilabel(missing=0.2), multilabel(seed=1, missing=0.2)
     result = fit(linear(3, 3), train, (x, y), method=method, steps=120, eval_every=60, lr=1.0)
@@ -538,7 +509,7 @@ def test_the_task_goes_by_the_labels(labels, task):
         "multilabel": aucmax.MultilabelAUCLoss,
     }
     outputs = {"binary": 1, "multiclass": 3, "multilabel": 2}[task]
-    result = fit(linear(2, outputs), (torch.randn(6, 2), labels), steps=1)
+    result = fit(linear(2, outputs), (X[:6, :2], labels), steps=1)
     assert type(result.loss) is kinds[task]
 
 
@@ -556,7 +527,7 @@ def test_two_classes_as_a_multiclass_task():
         linear(4, 2), (X, Y.long()), (VALID[0], VALID[1].long()), task="multiclass", steps=10
     )
     assert isinstance(result.loss, aucmax.MulticlassAUCLoss)
-    assert 0 <= result.auc <= 1
+    assert result.auc > 0.9
 
 
 def test_a_loader_of_several_classes_needs_their_labels():

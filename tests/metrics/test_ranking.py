@@ -69,13 +69,18 @@ def test_scores_that_are_not_finite_are_left_to_numpy(bad):
 
 
 def test_labels_that_are_not_0_and_1_are_left_to_numpy():
-    scores, target = torch.rand(4).to(DEVICE), torch.tensor([0.0, 1.0, 2.0, 0.0]).to(DEVICE)
+    scores, target = (
+        torch.linspace(0, 1, 4).to(DEVICE),
+        torch.tensor([0.0, 1.0, 2.0, 0.0]).to(DEVICE),
+    )
     assert np.isnan(by_turns(lambda: _gpu.roc_auc(scores, target))).all()
 
 
 @pytest.mark.parametrize("weight", [[-1.0, 1.0], [0.0, 0.0], [np.nan, 1.0]])
 def test_weights_that_are_wrong_are_left_to_numpy(weight):
-    assert np.isnan(_gpu.roc_auc(torch.rand(2), torch.tensor([0, 1]), torch.tensor(weight)))
+    assert np.isnan(
+        _gpu.roc_auc(torch.tensor([0.3, 0.6]), torch.tensor([0, 1]), torch.tensor(weight))
+    )
 
 
 @pytest.mark.parametrize("weight", [None, [1.0, 2.0, 0.0]])
@@ -85,5 +90,5 @@ def test_one_class_is_warned_of_as_numpy_does(weight, monkeypatch):
     weight = None if weight is None else torch.tensor(weight)
     monkeypatch.setattr(_gpu, "tensors_on_gpu", lambda *given: given)
     with pytest.warns(UserWarning, match="target has . positives and 0 negatives") as caught:
-        assert np.isnan(metrics.roc_auc(torch.rand(3), target, weight))
+        assert np.isnan(metrics.roc_auc(torch.tensor([0.3, 0.6, 0.1]), target, weight))
     assert caught[0].filename == __file__
