@@ -292,7 +292,7 @@ def test_labels_of_any_kind(labels):
         ("labels", [0, 0, 0], {"positives": 0.5}),
         ("labels", [1, 1], {"positives": 0.5}),
         ("labels", [-1, 1], {"positives": 0.5}),
-        ("labels", [0, 1, 2], {"positives": 0.5}),
+        ("target", [0, 1, 2], {"positives": 0.5}),
         ("labels", [[0], [1]], {"positives": 0.5}),
         ("batch_size", [0, 1], {"batch_size": 0}),
         ("batch_size", [0, 1], {"batch_size": 2.5}),

@@ -178,19 +178,6 @@ def test_labels_of_a_dataset_that_does_not_tell_them():
     assert result.loss.prior == 0.5
 
 
-def test_items_of_numpy_and_plain_numbers(of_tensors):
-    class Items(Dataset):
-        targets = Y.int().tolist()
-
-        def __len__(self):
-            return len(X)
-
-        def __getitem__(self, i):
-            return X[i].double().numpy(), self.targets[i]
-
-    assert_same_run(run(Items()), of_tensors)
-
-
 def test_a_dataset_whose_labels_nobody_knows_estimates_their_share():
     result = run(Subset(Rows(X, Y, targets=Y), range(400)))
     assert isinstance(result.loss.prior, StreamingPrior)
@@ -440,36 +427,7 @@ def test_weights_from_a_dataset_are_those_of_arrays(positives):
     assert share.p.item() == pytest.approx(expected.loss.prior.p.item(), abs=0.05)
 
 
-def test_weights_from_a_loader():
-    (x, y, times), _ = weighted_data()
-    loader = DataLoader(TensorDataset(x, y, times), batch_size=60)
-    result = run(loader, steps=100, eval_every=50)
-    share = (times * y).sum() / times.sum()
-    assert result.loss.prior.p.item() == pytest.approx(share.item(), abs=0.01)
-
-
-def test_weights_of_zero_take_rows_out():
-    x, y = torch.cat([X, -X]), torch.cat([Y, Y])
-    weight = torch.cat([torch.ones(400), torch.zeros(400)])
-    result = fit(
-        linear(), (x, y, weight), (x, y, weight), steps=100, batch_size=800, lr=0.5, eval_every=50
-    )
-    assert result.auc > 0.95
-    assert aucmax.evaluate(result.model, (X, Y)) == pytest.approx(result.auc, rel=1e-12)
-
-
 # ---- Tasks -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
-def test_two_classes_are_learned(method):
-    result = fit(
-        linear(), (X, Y), VALID, method=method, steps=120, eval_every=60, lr=1.0, positives=0.5
-    )
-    assert result.auc > 0.97
-    assert result.auc == pytest.approx(
-        roc_auc_score(VALID[1], scores_of(result.model, VALID[0])), rel=1e-12
-    )
 
 
 @pytest.mark.parametrize("method", ["ppd-sg", "adamw"])
@@ -520,14 +478,6 @@ def test_the_priors_of_classes_and_labels_are_their_shares():
     x, y = multilabel(missing=0.2)
     expected = [column[~column.isnan()].mean().item() for column in y.T]
     assert fit(linear(3, 3), (x, y), steps=1).loss.priors.tolist() == pytest.approx(expected)
-
-
-def test_two_classes_as_a_multiclass_task():
-    result = fit(
-        linear(4, 2), (X, Y.long()), (VALID[0], VALID[1].long()), task="multiclass", steps=10
-    )
-    assert isinstance(result.loss, aucmax.MulticlassAUCLoss)
-    assert result.auc > 0.9
 
 
 def test_a_loader_of_several_classes_needs_their_labels():

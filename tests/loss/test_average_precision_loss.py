@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.average_precision import RunningAveragePrecision, logistic, squared_hinge
 
-import aucmax
-from aucmax.loss import CrossEntropy, average_precision
+from aucmax.loss import average_precision
 from aucmax.loss.average_precision import AveragePrecisionLoss
 
 NAN = float("nan")
@@ -215,36 +214,3 @@ def test_running_estimates_take_the_bias_of_small_batches_away():
         found.append([loss(*batch, index=torch.tensor(rows)).item() for loss in losses])
     in_batch, running = np.mean(found[50:], axis=0)
     assert abs(running - whole) < 0.25 * abs(in_batch - whole)
-
-
-def make_rows(seed, n=1000):
-    """A linear score good on average has a fifth of the negatives at its top."""
-    g = torch.Generator().manual_seed(seed)
-    y, few = torch.arange(n) % 10 == 0, torch.rand(n, generator=g) < 0.2
-    centres = torch.tensor([[[2.0, 0.0], [-3.0, 3.0]], [[-1.0, 3.0], [-1.0, -3.0]]])
-    return centres[y.long(), few.long()] + 0.3 * torch.randn(n, 2, generator=g), y
-
-
-def train(loss):
-    """AUC and average precision on other rows; a quarter of each batch is positive."""
-    torch.manual_seed(0)
-    x, y = make_rows(seed=0)
-    model = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    positives, negatives = y.nonzero()[:, 0], (~y).nonzero()[:, 0]
-    for _ in range(150):
-        some = torch.randint(len(positives), (10,)), torch.randint(len(negatives), (30,))
-        rows = torch.cat([positives[some[0]], negatives[some[1]]])
-        optimizer.zero_grad()
-        loss(model(x[rows]), y[rows], index=rows).backward()
-        optimizer.step()
-    x, y = make_rows(seed=1)
-    scores = model(x).detach()[:, 0]
-    return aucmax.metrics.roc_auc(scores, y), aucmax.metrics.average_precision(scores, y)
-
-
-def test_where_the_top_counts_it_beats_cross_entropy():
-    auc, precision = train(AveragePrecisionLoss(0.1, rows=1000))
-    likely_auc, likely_precision = train(CrossEntropy())
-    assert precision > likely_precision + 0.2
-    assert likely_auc > auc + 0.05

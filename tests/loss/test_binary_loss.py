@@ -1,6 +1,5 @@
 """AUCLoss against the paper's formula and the pairwise risk, both in NumPy."""
 
-import copy
 import warnings
 
 import numpy as np
@@ -20,7 +19,6 @@ from aucmax.loss._cpu import BLOCK
 from aucmax.loss.objective import LINKS, saddle_objective, saddle_terms
 
 POINT = (0.3, -0.2, 0.4)  # a, b, alpha: nothing special
-LINK_NAMES = pytest.mark.parametrize("link", ["sigmoid", "identity"])
 ignore_share = pytest.mark.filterwarnings("ignore:prior=")  # priors that are wrong on purpose
 
 
@@ -124,17 +122,6 @@ def test_elsewhere_the_loss_is_the_papers_F(batch, point, p, margin, link, norma
     assert_close(found, expected(scores, y, point, p, margin, normalize, link, weight))
 
 
-@pytest.mark.parametrize("only", [0, 1])
-@pytest.mark.parametrize("n", [1, 5])
-@LINK_NAMES
-@ignore_share
-def test_a_batch_of_one_class_is_what_the_formula_says(only, n, link):
-    scores, y = np.linspace(-1.0, 2.0, n), np.full(n, only)
-    found = evaluate(make_loss(0.1, link=link), scores, y)
-    assert_close(found, expected(scores, y, POINT, 0.1, 1.0, True, link), 1e-13)
-    assert all(np.isfinite(g).all() for g in found[1])
-
-
 def test_reset_sets_class_means_and_their_difference():
     loss = AUCLoss(0.5, link="identity")
     scores, target = torch.tensor([1.0, 2.0, 5.0, 9.0]), torch.tensor([0, 1, 0, 1])
@@ -182,28 +169,6 @@ def test_a_batch_of_several_blocks_equals_tensor_operations(link, weighted):
 # ---- Backward ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("dtype", "loss_dtype"),
-    [
-        (torch.float64, torch.float32),
-        (torch.float32, torch.float64),
-        (torch.float16, torch.float32),
-        (torch.float32, torch.float16),
-    ],
-    ids=str,
-)
-def test_second_derivatives_whatever_the_dtypes(dtype, loss_dtype):
-    loss, (scores, target, _) = make_loss(dtype=loss_dtype), make_batch(dtype=dtype)
-    (g,) = torch.autograd.grad(loss(scores, target), scores, create_graph=True)
-    g.float().square().sum().backward()
-    exact, x = make_loss(), scores.detach().double().requires_grad_()
-    (g,) = torch.autograd.grad(exact(x, target), x, create_graph=True)
-    g.square().sum().backward()
-    assert scores.grad.dtype == dtype
-    low = torch.float16 in (dtype, loss_dtype)
-    assert_same(scores.grad.double(), x.grad, rtol=1e-2 if low else 1e-5, atol=1e-6)
-
-
 def test_the_optimizer_may_step_between_forward_and_backward():
     loss, (scores, target, _) = make_loss(), make_batch()
     wanted = gradients(loss(scores, target), loss, scores)
@@ -214,27 +179,6 @@ def test_the_optimizer_may_step_between_forward_and_backward():
 
 
 # ---- Precision ---------------------------------------------------------------------------------
-
-
-def in_both_precisions(loss, scores, target):
-    """Value and gradients (in the scores times n) in float32 and in float64, of the same numbers.
-
-    The first number for each is what float32 found, the second what is right.
-    """
-    results = []
-    for dtype in (torch.float32, torch.float64):
-        copied, x = copy.deepcopy(loss).to(dtype), scores.detach().to(dtype, copy=True)
-        value = copied(x.requires_grad_(), target)
-        d_scores, *rest = gradients(value, copied, x)
-        results.append([g.double() for g in (value, len(x) * d_scores, *rest)])
-    return results
-
-
-@LINK_NAMES
-def test_single_precision_is_accurate(link):
-    scores, target, _ = make_batch(8192, torch.float32)
-    found, wanted = in_both_precisions(make_loss(dtype=torch.float32, link=link), scores, target)
-    assert_same(found, wanted, rtol=1e-5, atol=2e-6)
 
 
 def test_large_finite_scores_are_no_error_and_no_warning():
@@ -307,19 +251,6 @@ def test_alpha_min_of_minus_margin_is_the_auc_margin_objective(batch, margin, al
     assert loss(x, target).item() == pytest.approx(wanted, rel=1e-10, abs=1e-10)
 
 
-def test_positives_far_above_are_not_pushed_back():
-    scores = torch.tensor([9.0, -1.0, 9.0, -1.0], requires_grad=True)
-    target = torch.tensor([1, 0, 1, 0])
-    pushed = {}
-    for alpha_min in (None, -1.0):
-        loss = AUCLoss(0.5, link="identity", alpha_min=alpha_min)
-        loss.reset_primal(scores, target)
-        loss.reset_dual(scores, target)
-        (pushed[alpha_min],) = torch.autograd.grad(loss(scores, target), scores)
-    assert pushed[None].tolist() == [9.0, -9.0, 9.0, -9.0]  # 2 (10 - 1) / 2
-    assert pushed[-1.0].tolist() == [0.0, 0.0, 0.0, 0.0]
-
-
 def test_two_forwards_before_one_backward_with_alpha_min():
     scores, target, _ = make_batch()
     loss = make_loss(point=(0.0, 0.0, -3.0), alpha_min=-1.0)
@@ -385,11 +316,6 @@ def test_one_early_positive_of_a_rare_class_is_not_suspect(n):
     AUCLoss(0.001)(torch.zeros(n), torch.arange(n) == 0)
 
 
-def test_evaluation_and_streaming_do_not_warn():
-    walk(AUCLoss(0.09).eval(), 0.5, batches=20)
-    walk(AUCLoss(None), 0.99, batches=20)
-
-
 def test_evaluation_batches_are_not_held_against_the_prior():
     loss = AUCLoss(0.09)
     walk(loss.eval(), 0.5, batches=20)
@@ -433,12 +359,14 @@ def train(model, loss, parameters, steps):
 
 
 def test_minimizing_over_alpha_is_noticed():
+    torch.manual_seed(0)
     model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
     with pytest.warns(UserWarning, match="maximized over"):
         train(model, loss, [*model.parameters(), *loss.parameters()], 100)
 
 
 def test_a_loss_whose_parameters_no_optimizer_has_is_noticed_once():
+    torch.manual_seed(0)
     model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
     with pytest.warns(UserWarning, match=r"still zero after 500 .*minmax_groups") as caught:
         train(model, loss, model.parameters(), 1100)

@@ -44,21 +44,6 @@ def test_the_value_of_an_ensemble_is_the_mean_of_its_members(loss, scores, targe
     torch.testing.assert_close(whole, torch.stack(of_members).mean())
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=kind)
-@pytest.mark.parametrize(
-    ("scores", "target", "said"),
-    [
-        (SCORES, CLASS + 1, "target must hold classes 0 to 3, found 1 to 4"),
-        (SCORES, CLASS.double(), "target must hold integer classes, found dtype torch.float64"),
-        (SCORES[..., 0], CLASS, "target must hold 0 and 1 only, found 0, 1, 2, 3"),
-        (SCORES[..., 0], LABELS, r"target must have shape \(12,\)"),
-    ],
-)
-def test_labels_that_do_not_fit_the_members_of_an_ensemble(loss, scores, target, said):
-    with pytest.raises(ValueError, match=said):
-        loss(scores.flatten(0, 1), target)
-
-
 @pytest.mark.parametrize("loss", [*LOSSES, PairwiseAUCLoss(memory=4)], ids=kind)
 def test_one_member_that_is_not_finite_is_noticed(loss):
     scores = SCORES[..., 0].clone()

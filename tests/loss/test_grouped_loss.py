@@ -1,7 +1,5 @@
 """GroupedAUCLoss against the mean over pairs within groups and its transcription."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -9,14 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import grouped
 
-import aucmax
 from aucmax import GroupedAUCLoss
 from aucmax.checks import MissingClassError
 from aucmax.data import count_classes
-from aucmax.metrics import roc_auc
 
 LINKS = {"sigmoid": lambda x: 1 / (1 + np.exp(-x)), "identity": lambda x: x}
-BOTH = pytest.mark.parametrize("sparse", [False, True])
 G = 5
 
 
@@ -130,19 +125,6 @@ def test_a_batch_is_its_transcription(rows, batch, prior, sparse, link):
     near(value_and_gradients(loss, part)[0], wanted)
 
 
-def test_batches_of_rows_drawn_at_random_estimate_the_whole_pass():
-    """Means over all batches of one row each, which are known exactly; groups of one class too."""
-    rows = make_rows(weighted=False)
-    loss, *_ = make_loss(rows)
-    whole, wanted = value_and_gradients(loss, rows)
-    each = [
-        value_and_gradients(loss, [None if x is None else x[[i]] for x in rows])
-        for i in range(len(rows[0]))
-    ]
-    near(np.mean([value for value, _ in each]), whole)
-    near(np.mean([g[2] for _, g in each], axis=0), wanted[2])
-
-
 def test_balanced_batches_are_weighed_back_to_the_datas_share():
     """Half positives, each class drawn at random: the expectation over rows of a class is exact."""
     rows = make_rows(n=60, weighted=False)
@@ -186,7 +168,7 @@ def test_sparse_gradients_have_the_groups_of_the_batch_alone():
         near(p.grad.to_dense(), gradient, 1e-15)
 
 
-@BOTH
+@pytest.mark.parametrize("sparse", [False, True])
 def test_alpha_is_kept_at_its_least_value(sparse):
     rows = make_rows()
     loss, *_ = make_loss(rows, alpha_min=0.3, sparse=sparse)
@@ -231,50 +213,3 @@ def test_examples_without_a_pair_set_nothing(name):
             torch.zeros(4), torch.tensor([1, 0, 0, 0]), None, torch.tensor([0, 1, 1, 2])
         )
     near(values_of(loss), before, 0)
-
-
-# ---- It trains ---------------------------------------------------------------------------------
-
-
-def two_sites(n=500, seed=0):
-    """The first feature says the site; positives are 90 % of one site and 10 % of the other.
-
-    Within a site it is noise against the label, the second feature goes with it.
-    """
-    rng = np.random.default_rng(seed)
-    group = rng.integers(2, size=n)
-    y = rng.uniform(size=n) < np.where(group == 1, 0.9, 0.1)
-    first = 4 * group - y + rng.normal(size=n) / 2
-    second = y + rng.normal(size=n)
-    x = torch.tensor(np.stack([first, second], 1), dtype=torch.float32)
-    return x, torch.tensor(y).float(), torch.tensor(group)
-
-
-def within(model, x, y, group):
-    with torch.no_grad():
-        scores = model(x)[:, 0]
-    return np.mean([roc_auc(scores[group == g], y[group == g]) for g in (0, 1)])
-
-
-def test_it_ranks_within_groups_where_cross_entropy_explains_them():
-    torch.manual_seed(0)
-    x, y, group = two_sites()
-    likely, bce = torch.nn.Linear(2, 1), torch.nn.BCEWithLogitsLoss()
-    optimizer = aucmax.PPDSG(likely.parameters(), lr=1.0, gamma=math.inf)  # gradient descent
-    for _ in range(200):
-        optimizer.zero_grad()
-        bce(likely(x)[:, 0], y).backward()
-        optimizer.step()
-    model = torch.nn.Linear(2, 1)
-    loss = GroupedAUCLoss(*count_classes(group, y), sparse=True)
-    optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=0.5, gamma=500)
-    sampler = aucmax.BatchSampler(y, 64)
-    with torch.no_grad():
-        loss.reset_primal(model(x), y, None, group)
-    for k in range(300):
-        rows = sampler.rows(k)
-        optimizer.zero_grad()
-        loss(model(x[rows]), y[rows], group=group[rows]).backward()
-        optimizer.step()
-    test = two_sites(seed=1)
-    assert within(model, *test) > within(likely, *test) + 0.1

@@ -94,17 +94,6 @@ def test_one_step_moves_alpha_up_its_gradient_and_all_else_down(optimizer, optio
         assert torch.equal(move.sign(), sign * gradient.sign())
 
 
-def test_sgd_moves_along_the_gradient_itself():
-    loss, _, target = losses()["binary"]
-    model, x = make_model(1)
-    loss(model(x), target).backward()
-    parameters = [model.weight, loss.a, loss.b, loss.alpha]
-    optimizer = torch.optim.SGD(minmax_groups(model, loss), lr=0.5)
-    moves = step_and_movement(optimizer, parameters)
-    for move, parameter, sign in zip(moves, parameters, (-1, -1, -1, 1), strict=True):
-        torch.testing.assert_close(move, sign * 0.5 * parameter.grad, rtol=1e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize(("optimizer", "options"), list(variants()))
 def test_weight_decay_reaches_the_model_alone(optimizer, options):
     loss, model = AUCLoss(0.5), make_model(1)[0]
@@ -119,23 +108,6 @@ def test_weight_decay_reaches_the_model_alone(optimizer, options):
     weight, *saddle = step_and_movement(optimizer, parameters)
     assert (weight < 0).all() if decays else (weight == 0).all()
     assert all(move.item() == 0 for move in saddle)
-
-
-@pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
-def test_every_parameter_is_in_one_group(kind):
-    loss, outputs, _ = losses()[kind]
-    model, _ = make_model(outputs)
-    found = [p for group in minmax_groups(model, loss) for p in group["params"]]
-    wanted = [*model.parameters(), loss.a, loss.b, loss.alpha]
-    assert [id(p) for p in found] == [id(p) for p in wanted]
-
-
-def test_each_group_takes_options_of_its_own():
-    model, dual = minmax_groups(make_model(1)[0], AUCLoss(0.5))[::2]
-    optimizer = torch.optim.SGD([model, {**dual, "lr": 1.0}], lr=0.1, weight_decay=1e-3)
-    assert [g["lr"] for g in optimizer.param_groups] == [0.1, 1.0]
-    assert [g["weight_decay"] for g in optimizer.param_groups] == [1e-3, 0.0]
-    assert [g["maximize"] for g in optimizer.param_groups] == [False, True]
 
 
 @pytest.mark.parametrize(

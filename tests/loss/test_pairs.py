@@ -91,34 +91,3 @@ def test_blocks_change_nothing(monkeypatch, many):
         monkeypatch.setattr(pairs, name, value)
     for x, y in zip(pair_sums_of_arrays(*given_, curved=True), whole, strict=True):
         close(x, y)
-
-
-@pytest.mark.parametrize("name", ["squared_hinge", "hinge", "square"])
-def test_an_offset_costs_no_digits(name):
-    scores, positive, negative, _ = rows(500, 1)
-    near = np.round(scores * 1024) / 1024  # so that adding 100 is exact in single precision
-    for x, y in zip(
-        (float32(near + 100, positive, negative, name)),
-        (float32(near, positive, negative, name)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-4)
-
-
-def float32(scores, positive, negative, name):
-    given_ = (torch.from_numpy(x).float()[None] for x in (scores, positive, negative))
-    return pair_sums(*given_, None, Surrogate(name))
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"name": "log"}, "surrogate must be one of 'squared_hinge'.*found 'log'"),
-        ({"margin": 0.0}, "margin must be a finite number > 0, found 0.0"),
-        ({"scale": float("inf")}, "scale must be a finite number > 0, found inf"),
-        ({"q": 1.5}, r"q must be a number in \(0, 1\], found 1.5"),
-    ],
-)
-def test_bad_options(options, said):
-    with pytest.raises(ValueError, match=said):
-        Surrogate(**options)

@@ -127,14 +127,6 @@ def test_equals_the_saddle_objective_at_its_optimum():
 # ---- Shapes and kinds ----------------------------------------------------------------------------
 
 
-def test_a_column_of_scores_is_one_score_per_row():
-    scores, target, *_ = rows(20, 0)
-    flat = value_and_gradient(PairwiseAUCLoss(), scores[:, 0], target[:, 0])
-    for y in (target, target[:, 0].astype(bool), target[:, 0].astype(int)):
-        value, gradient = value_and_gradient(PairwiseAUCLoss(), scores, y)
-        close((value, gradient[:, 0]), flat)
-
-
 def test_classes_are_compared_with_the_rest():
     scores = rows(20, 0, columns=3)[0]
     classes = np.random.default_rng(0).integers(0, 3, 20)
@@ -181,22 +173,6 @@ def test_scores_too_large_for_single_precision_are_infinite_without_a_word(optio
 
 
 # ---- The memory as state -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("columns", [1, 2])
-def test_the_memory_is_saved_and_resumed(columns):
-    batches = [rows(6, seed, columns)[:2] for seed in range(6)]
-    whole = PairwiseAUCLoss(memory=5)
-    values = [value_and_gradient(whole, *batch) for batch in batches]
-    first, second = PairwiseAUCLoss(memory=5), PairwiseAUCLoss(memory=5)
-    for batch in batches[:3]:
-        value_and_gradient(first, *batch)
-    second.load_state_dict(first.state_dict())
-    for batch, (value, gradient) in zip(batches[3:], values[3:], strict=True):
-        found = value_and_gradient(second, *batch)
-        assert found[0] == value
-        assert (found[1] == gradient).all()
-    assert all((x == y).all() for x, y in zip(whole.buffers(), second.buffers(), strict=True))
 
 
 def test_an_empty_memory_is_saved_before_its_columns_are_known():

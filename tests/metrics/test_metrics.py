@@ -235,29 +235,6 @@ def test_the_grid_settles_only_what_it_knows(case, cells, block, dtype):
     assert settled + compared == np.sum(2 * (few[:, None] > many) + (few[:, None] == many))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
-def test_tensors_on_a_gpu(dtype):
-    generator = torch.Generator().manual_seed(0)
-    x = (torch.randn(5000, generator=generator) * 100).to(dtype)
-    y = torch.rand(5000, generator=generator) < 0.2
-    w = torch.rand(5000, generator=generator)
-    on_gpu = x.cuda()[:, None], y.cuda()
-    assert roc_auc(*on_gpu) == roc_auc(x, y) == roc_auc(x.cuda(), y.numpy())
-    assert roc_auc(*on_gpu, w.cuda()) == roc_auc(x, y, w)
-    assert roc_auc_interval(*on_gpu) == roc_auc_interval(x, y)
-    assert hand_till(torch.stack([-x, x], 1).cuda(), y.cuda().long()) == roc_auc(x, y)
-    metric = StreamingAUC()
-    metric.update(*on_gpu)
-    assert metric.compute() == roc_auc(x, y)
-    with pytest.raises(ValueError, match=r"target.*0 and 1"):
-        roc_auc(x.cuda(), 2 * y.cuda().long())
-    with pytest.raises(ValueError, match=r"scores.*5000 NaN"):
-        roc_auc(torch.full((5000,), math.nan).cuda(), y.cuda())
-    with pytest.warns(UserWarning, match="0 positives"):
-        assert math.isnan(roc_auc(x.cuda(), torch.zeros(5000).cuda()))
-
-
 # DeLong
 
 
@@ -330,26 +307,6 @@ def test_interval_of_equal_scores_and_of_single_rows():
     assert 0 <= extreme.low < extreme.auc < extreme.high <= 1
 
 
-def test_interval_covers_the_truth():
-    rng = np.random.default_rng(0)
-    shift = math.sqrt(2) * NormalDist().inv_cdf(0.8)
-    y = np.arange(200) < 100
-    draws = rng.standard_normal((1000, 200)) + shift * y
-    intervals = [roc_auc_interval(x, y) for x in draws]
-    covered = np.mean([result.low <= 0.8 <= result.high for result in intervals])
-    assert 0.93 <= covered <= 0.97
-
-
-def test_interval_covers_the_truth_with_ten_positives():
-    rng = np.random.default_rng(0)
-    shift = math.sqrt(2) * NormalDist().inv_cdf(0.95)
-    y = np.arange(1010) < 10
-    draws = rng.standard_normal((600, 1010)) + shift * y
-    intervals = [roc_auc_interval(x, y) for x in draws]
-    covered = np.mean([result.low <= 0.95 <= result.high for result in intervals])
-    assert covered >= 0.93  # DeLong's variance alone covers 0.82
-
-
 @pytest.mark.parametrize("positives", [1, 2, 4, 7])
 def test_interval_covers_the_truth_with_a_handful_of_positives(positives):
     """Wide enough at every AUC, where one row of a class has no variance and 1 has none either."""
@@ -378,17 +335,6 @@ def test_delong_test_agrees_with_the_covariances(case):
         assert test.z == close(test.difference / test.standard_error)
 
 
-@exactly
-@given(rows(columns=2))
-def test_delong_test_is_antisymmetric_and_sees_equal_scores(case):
-    a, b, y = case
-    ab, ba = delong_test(a, b, y), delong_test(b, a, y)
-    assert (ab.z, ab.difference) == (-ba.z, -ba.difference)
-    assert (ab.p_value, ab.standard_error) == (ba.p_value, ba.standard_error)
-    auc = roc_auc(a, y)
-    assert delong_test(a, a, y) == (auc, auc, 0.0, 0.0, 0.0, 1.0)
-
-
 def test_delong_test_of_opposite_scores_is_finite():
     x, y = np.arange(20.0), np.arange(20) >= 10
     test = delong_test(x, -x, y)
@@ -397,14 +343,6 @@ def test_delong_test_of_opposite_scores_is_finite():
     assert 0.001 < test.p_value < 0.002
     single = delong_test([1.0, 0.0], [0.0, 1.0], [1, 0])
     assert (single.z, single.difference) == (1.0, 1.0)
-
-
-def test_delong_test_keeps_its_level():
-    rng = np.random.default_rng(0)
-    y = np.arange(120) < 40
-    draws = rng.standard_normal((1000, 2, 120)) + y
-    p_values = np.array([delong_test(a, b, y).p_value for a, b in draws])
-    assert 0.03 <= np.mean(p_values < 0.05) <= 0.07
 
 
 # Laws
@@ -529,12 +467,3 @@ def test_hand_till_without_a_class_is_nan_and_warns():
     with pytest.warns(UserWarning, match=r"target lacks class \[1, 3\]") as record:
         assert math.isnan(hand_till(np.ones((3, 4)), [0, 2, 2]))
     assert record[0].filename == __file__
-
-
-def test_hand_till_of_linked_scores_ignores_what_the_softmax_ignores():
-    generator = np.random.default_rng(0)
-    logits, target = torch.tensor(generator.normal(size=(60, 3))), np.arange(60) % 3
-    shifted = logits + torch.tensor(generator.normal(size=(60, 1), scale=5.0))
-    linked, also = (metrics.hand_till(x.softmax(-1), target) for x in (logits, shifted))
-    assert linked == also
-    assert metrics.hand_till(logits, target) != metrics.hand_till(shifted, target)

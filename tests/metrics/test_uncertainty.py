@@ -1,9 +1,7 @@
 """Intervals and paired tests of every metric: against the bootstrap, by their laws, in coverage."""
 
-import importlib
 import math
 from functools import partial
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -162,22 +160,6 @@ def test_separated_classes_have_an_interval():
     assert found[:3] == (1.0, pytest.approx(edge), 1.0)
     found = metrics.precision_at_interval(x, y, 20)  # at most half of them can be positive
     assert found[:3] == (0.5, pytest.approx(edge / 2), 0.5)
-
-
-@pytest.fixture
-def coverage(monkeypatch):
-    """The benchmark, whose simulation shows more."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    return importlib.import_module("metric_coverage")
-
-
-def test_intervals_cover_the_truth_and_tests_keep_their_level(coverage):
-    """Errors that are wrong by a quarter fail, in either direction."""
-    for metric in coverage.METRICS.keys() - {"AUC"}:
-        row = coverage.simulate(metric, positives=50, repetitions=120, seed=0)
-        assert row.coverage >= 0.9, row
-        assert 0.85 <= row.error_over_sd <= 1.2, row
-        assert row.test_size <= 0.1, row
 
 
 def test_what_has_no_value_has_no_interval_and_no_test():

@@ -120,19 +120,6 @@ def test_nothing_moves_if_any_gradient_is_sparse(cls):
     assert torch.equal(first.detach(), before)
 
 
-@STAGED
-def test_a_group_counts_as_one_also_when_its_states_were_moved_apart(cls):
-    params = make_params((2,), (3,))
-    optimizer = cls(params)
-    walk(optimizer, params, 2)
-    for state in optimizer.state.values():
-        state.update({name: x.clone() for name, x in state.items()})
-    walk(optimizer, params, 1)
-    steps = [optimizer.state[p]["step"] for p in params]
-    assert [step.item() for step in steps] == [3.0, 3.0]
-    assert all(step.is_cpu and step.dtype == torch.float64 for step in steps)
-
-
 def test_averaged_refuses_a_model_that_is_not_trained():
     model, other = nn.Linear(2, 1), nn.Linear(2, 1)
     optimizer = PPDSG(model.parameters())

@@ -9,67 +9,9 @@ from optim_helpers import assert_near, average_of, everything, make_params, set_
 from torch import nn
 
 from aucmax import OAUC, PGA, PPDSG, PPDAdaGrad
-from aucmax.optim import staged
 
 ALL = pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad, PGA, OAUC])
 FOREACH = pytest.mark.parametrize("foreach", [None, False], ids=["foreach", "single"])
-
-
-# ---- Blocks ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def block(monkeypatch):
-    """Blocks of 64 elements."""
-    monkeypatch.setattr(staged, "BLOCK", 64)
-    return 64
-
-
-def columns_of(*shapes):
-    """Two columns of tensors numbered through, the second ten times the first."""
-    tensors, start = [], 0
-    for shape in shapes:
-        n = math.prod(shape)
-        tensors.append(torch.arange(start, start + n, dtype=torch.float64).reshape(shape))
-        start += n
-    return [tensors, [10 * t for t in tensors]]
-
-
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        [],
-        [()],
-        [(0,)],
-        [(64,)],
-        [(65,)],
-        [(64,), (1,)],
-        [(1,), (64,)],
-        [(10,), (0,), (200,), (), (7, 9)],
-        [(130, 2), (128,), (63,), (2,)],
-        [(30,)] * 9,
-    ],
-    ids=str,
-)
-def test_blocks_hold_every_element_once_in_order_and_few_at_a_time(block, shapes):
-    columns = columns_of(*shapes)
-    parts = list(staged.blocks(*columns))
-    assert all(sum(x.numel() for x in part[0]) <= block for part in parts)
-    for i, column in enumerate(columns):
-        seen = [x.flatten() for part in parts for x in part[i]]
-        expected = [x.flatten() for x in column]
-        torch.testing.assert_close(
-            torch.cat([*seen, torch.empty(0)]), torch.cat([*expected, torch.empty(0)])
-        )
-    for part in parts:
-        assert [x.shape for x in part[0]] == [x.shape for x in part[1]]
-
-
-def test_small_tensors_share_a_block_and_a_large_one_without_flat_memory_has_its_own(block):
-    columns = columns_of((20,), (20,), (40, 5), (20,))
-    columns[1][2] = columns[1][2].t().contiguous().t()
-    sizes = [[x.numel() for x in part[0]] for part in staged.blocks(*columns)]
-    assert sizes == [[20, 20], [200], [20]]
 
 
 # ---- Small helpers -----------------------------------------------------------------------------
@@ -103,15 +45,6 @@ def test_the_counters_live_on_the_cpu_whatever_the_default_device(cls):
     with torch.device("meta"):
         optimizer.step()
     assert {x.device.type for x in optimizer.state[params[0]].values()} == {"cpu"}
-
-
-def test_pga_draws_whatever_the_default_device():
-    params = make_params((2,))
-    optimizer = PGA(params)
-    walk(optimizer, params, 2)
-    with torch.device("meta"):
-        optimizer.end_stage()
-    assert "drawn" in optimizer.state[params[0]]
 
 
 # ---- torch's arguments -----------------------------------------------------------------------
