@@ -56,7 +56,7 @@ def assert_same(found, wanted, tolerance=1e-10):
     remembers=st.booleans(),
     everywhere=st.booleans(),
 )
-def test_batches_one_after_the_other_are_the_definition(
+def test_average_precision_loss_matches_reference(
     seed, n, prior, surrogate, weighted, grouped, remembers, everywhere
 ):
     rng = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def test_batches_one_after_the_other_are_the_definition(
 
 
 @pytest.mark.parametrize(("margin", "scale"), [(0.5, 1.0), (2.0, 3.0)])
-def test_margin_and_scale(margin, scale):
+def test_average_precision_loss_margin_and_scale(margin, scale):
     scores, y, *_ = make_batch(np.random.default_rng(0), 12, 20)
     loss = AveragePrecisionLoss(surrogate="squared_hinge", margin=margin, scale=scale)
     reference = RunningAveragePrecision(partial(squared_hinge, margin=margin))
@@ -88,7 +88,7 @@ def test_margin_and_scale(margin, scale):
 
 
 @pytest.mark.parametrize("surrogate", ["squared_hinge", "square", "logistic", "sigmoid"])
-def test_in_a_batch_it_is_a_function_and_its_gradient(surrogate):
+def test_average_precision_loss_gradcheck(surrogate):
     g = torch.Generator().manual_seed(0)
     scores = torch.randn(9, generator=g, dtype=torch.float64, requires_grad=True)
     y, weight = torch.arange(9) % 3 == 0, torch.rand(9, generator=g, dtype=torch.float64)
@@ -96,7 +96,7 @@ def test_in_a_batch_it_is_a_function_and_its_gradient(surrogate):
     assert torch.autograd.gradcheck(lambda s: loss(s, y, weight), scores)
 
 
-def test_sharp_it_is_one_minus_average_precision():
+def test_sharp_sigmoid_is_one_minus_average_precision():
     """The sigmoid of large differences is a comparison, which counts half a row for itself."""
     rng = np.random.default_rng(0)
     y = np.arange(40) % 4 == 0
@@ -107,7 +107,7 @@ def test_sharp_it_is_one_minus_average_precision():
     assert value == pytest.approx(1 - precision.mean(), abs=1e-9)
 
 
-def test_blocks_change_nothing(monkeypatch):
+def test_average_precision_loss_in_blocks(monkeypatch):
     scores, y, weight, group, _ = make_batch(np.random.default_rng(1), 40, 60)
     wanted = value_and_gradient(AveragePrecisionLoss(), scores, y, weight, group=group)
     monkeypatch.setattr(average_precision, "BLOCK", 80)
@@ -120,7 +120,7 @@ def test_blocks_change_nothing(monkeypatch):
 # ---- Prior and weights ------------------------------------------------------------------------
 
 
-def test_with_the_datas_prior_balanced_batches_have_the_value_of_the_data():
+def test_prior_corrects_balanced_batches():
     """Positives four times over, as balanced sampling has them, and none the wiser."""
     rng = np.random.default_rng(0)
     y = np.arange(40) % 5 == 0
@@ -135,7 +135,7 @@ def test_with_the_datas_prior_balanced_batches_have_the_value_of_the_data():
     assert value > other + 0.1  # half positive, the same scores are more precise
 
 
-def test_a_weight_of_two_is_a_row_twice():
+def test_average_precision_loss_weight_repeats_rows():
     scores, y, *_ = make_batch(np.random.default_rng(2), 15, 20)
     weight = np.where(np.arange(15) % 4 == 0, 2.0, 1.0)
     copies = np.repeat(np.arange(15), weight.astype(int))
@@ -146,7 +146,7 @@ def test_a_weight_of_two_is_a_row_twice():
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
-def test_a_batch_of_one_class_is_zero_and_leaves_no_trace(label):
+def test_one_class_batch_is_zero_and_leaves_estimates(label):
     loss = AveragePrecisionLoss(0.1, rows=5)
     y = np.full(5, label)
     value, gradient = value_and_gradient(loss, np.arange(5.0), y, index=np.arange(5))
@@ -158,7 +158,7 @@ def test_a_batch_of_one_class_is_zero_and_leaves_no_trace(label):
 # ---- Columns -----------------------------------------------------------------------------------
 
 
-def test_labels_have_estimates_of_their_own():
+def test_estimates_per_label():
     rng = np.random.default_rng(3)
     loss = AveragePrecisionLoss([0.1, 0.5], rows=20, columns=2, surrogate="squared_hinge")
     references = [RunningAveragePrecision(squared_hinge, prior) for prior in (0.1, 0.5)]
@@ -176,7 +176,7 @@ def test_labels_have_estimates_of_their_own():
         assert_same(found, (value, np.stack([gradient for _, gradient in each], 1) / 2))
 
 
-def test_classes_are_each_against_the_rest():
+def test_classes_one_vs_rest():
     rng = np.random.default_rng(4)
     scores, classes = rng.normal(size=(12, 3)), np.arange(12) % 3
     found = value_and_gradient(AveragePrecisionLoss(columns=3), scores, classes)
@@ -187,7 +187,7 @@ def test_classes_are_each_against_the_rest():
 # ---- State --------------------------------------------------------------------------------------
 
 
-def test_in_evaluation_it_neither_reads_nor_writes_the_estimates():
+def test_evaluation_ignores_estimates():
     scores, y, weight, _, index = make_batch(np.random.default_rng(6), 12, 20)
     loss = AveragePrecisionLoss(0.1, rows=20)
     value_and_gradient(loss, 2 * scores, y, weight, index=index)
@@ -200,7 +200,7 @@ def test_in_evaluation_it_neither_reads_nor_writes_the_estimates():
 # ---- Training -----------------------------------------------------------------------------------
 
 
-def test_running_estimates_take_the_bias_of_small_batches_away():
+def test_running_estimates_reduce_bias_of_small_batches():
     """All positives and a single negative at a time, of scores that stand still."""
     rng = np.random.default_rng(0)
     y = np.arange(40) % 4 == 0

@@ -101,7 +101,7 @@ points = st.tuples(*[st.floats(-2, 2)] * 3)
 
 
 @given(batches(), margins, links)
-def test_at_the_optimum_the_loss_is_the_pairwise_risk(batch, margin, link):
+def test_optimum_is_pairwise_risk(batch, margin, link):
     scores, y, weight = batch
     loss = AUCLoss(np.average(y, weights=weight), margin=margin, link=link).double()
     tensors = [None if x is None else torch.tensor(x) for x in batch]
@@ -115,14 +115,14 @@ def test_at_the_optimum_the_loss_is_the_pairwise_risk(batch, margin, link):
 
 @ignore_share
 @given(batches(both_classes=False), points, st.floats(0.01, 0.99), margins, links, st.booleans())
-def test_elsewhere_the_loss_is_the_papers_F(batch, point, p, margin, link, normalize):
+def test_auc_loss_matches_reference(batch, point, p, margin, link, normalize):
     scores, y, weight = batch
     loss = make_loss(p, point, margin=margin, link=link, normalize=normalize)
     found = evaluate(loss, scores, y, weight)
     assert_close(found, expected(scores, y, point, p, margin, normalize, link, weight))
 
 
-def test_reset_sets_class_means_and_their_difference():
+def test_reset_sets_class_means():
     loss = AUCLoss(0.5, link="identity")
     scores, target = torch.tensor([1.0, 2.0, 5.0, 9.0]), torch.tensor([0, 1, 0, 1])
     weight = torch.tensor([3.0, 1.0, 1.0, 1.0])
@@ -139,7 +139,7 @@ def test_reset_sets_class_means_and_their_difference():
 
 @ignore_share
 @given(batches(both_classes=False), points, st.floats(0.01, 0.99), margins, links, st.booleans())
-def test_the_fast_path_equals_tensor_operations(batch, point, p, margin, link, normalize):
+def test_fast_path_equals_tensor_operations(batch, point, p, margin, link, normalize):
     scores, y, weight = batch
     loss = make_loss(p, point, margin=margin, link=link, normalize=normalize)
     x = torch.tensor(scores, requires_grad=True)
@@ -153,7 +153,7 @@ def test_the_fast_path_equals_tensor_operations(batch, point, p, margin, link, n
 
 
 @pytest.mark.parametrize(("link", "weighted"), [("sigmoid", True), ("identity", False)])
-def test_a_batch_of_several_blocks_equals_tensor_operations(link, weighted):
+def test_several_blocks_equal_tensor_operations(link, weighted):
     scores, target, weight = make_batch(2 * BLOCK + 3)
     weight, loss = weight if weighted else None, make_loss(link=link)
     centres = [v.reshape(()) for v in (loss.a, loss.b, loss.alpha)]
@@ -169,7 +169,7 @@ def test_a_batch_of_several_blocks_equals_tensor_operations(link, weighted):
 # ---- Backward ----------------------------------------------------------------------------------
 
 
-def test_the_optimizer_may_step_between_forward_and_backward():
+def test_step_between_forward_and_backward():
     loss, (scores, target, _) = make_loss(), make_batch()
     wanted = gradients(loss(scores, target), loss, scores)
     value = loss(scores, target)
@@ -181,7 +181,7 @@ def test_the_optimizer_may_step_between_forward_and_backward():
 # ---- Precision ---------------------------------------------------------------------------------
 
 
-def test_large_finite_scores_are_no_error_and_no_warning():
+def test_large_finite_scores():
     scores = torch.tensor([1e30, -1e30, 3e38, -1e30], requires_grad=True)
     value = AUCLoss(0.5)(scores, torch.tensor([1, 0, 1, 0]))
     value.backward()
@@ -194,7 +194,7 @@ def test_large_finite_scores_are_no_error_and_no_warning():
 
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_each_batch_is_weighted_with_the_estimate_made_before_it(normalize, weighted):
+def test_streaming_prior_is_estimated_before_the_batch(normalize, weighted):
     rng = np.random.default_rng(0)
     loss, prior = make_loss(None, normalize=normalize), UnbiasedPrior()
     for n in (1, 7, 32, 32):
@@ -207,7 +207,7 @@ def test_each_batch_is_weighted_with_the_estimate_made_before_it(normalize, weig
         assert loss.prior.p_one_minus_p.item() == pytest.approx(prior.pq, rel=1e-12)
 
 
-def test_the_estimate_is_updated_in_training_only():
+def test_streaming_prior_is_updated_in_training_only():
     loss, (scores, target, _) = make_loss(None), make_batch()
     loss(scores, target)
     learned = loss.prior.p.item()
@@ -235,7 +235,7 @@ def auc_margin(h, y, margin, alpha_prime):
 
 
 @given(batches(), margins, st.floats(0, 3))
-def test_alpha_min_of_minus_margin_is_the_auc_margin_objective(batch, margin, alpha_prime):
+def test_alpha_min_gives_auc_margin_objective(batch, margin, alpha_prime):
     scores, y, _ = batch
     x, target = torch.tensor(scores), torch.tensor(y)
     loss = AUCLoss(y.mean(), margin=margin, link="identity", alpha_min=-margin).double()
@@ -251,7 +251,7 @@ def test_alpha_min_of_minus_margin_is_the_auc_margin_objective(batch, margin, al
     assert loss(x, target).item() == pytest.approx(wanted, rel=1e-10, abs=1e-10)
 
 
-def test_two_forwards_before_one_backward_with_alpha_min():
+def test_two_forwards_before_backward_with_alpha_min():
     scores, target, _ = make_batch()
     loss = make_loss(point=(0.0, 0.0, -3.0), alpha_min=-1.0)
     both = gradients(loss(scores, target) + loss(2 * scores, target), loss, scores)
@@ -268,7 +268,7 @@ def test_two_forwards_before_one_backward_with_alpha_min():
 # ---- As a module -------------------------------------------------------------------------------
 
 
-def test_the_prior_is_a_module_of_the_loss_or_a_number():
+def test_prior_is_module_or_number():
     assert isinstance(AUCLoss().prior, StreamingPrior)
     assert AUCLoss(torch.tensor(0.25)).prior == 0.25
     assert AUCLoss(np.float32(0.25)).prior == 0.25
@@ -284,7 +284,7 @@ def walk(loss, share, batches, n=64, seed=0):
         loss(torch.zeros(n), torch.rand(n, generator=rng) < share)
 
 
-def test_balanced_batches_with_the_datas_prior_warn_once_where_they_are_called():
+def test_prior_of_balanced_batches_warns_once():
     loss, target = AUCLoss(0.09), torch.arange(64) % 2
     with pytest.warns(UserWarning, match=r"prior=0\.09, but 0\.5 of the 64 labels") as caught:
         loss(torch.zeros(64), target)
@@ -293,18 +293,18 @@ def test_balanced_batches_with_the_datas_prior_warn_once_where_they_are_called()
 
 
 @pytest.mark.parametrize(("prior", "share"), [(0.5, 0.09), (0.1, 0.2), (0.9, 0.7), (0.01, 0.02)])
-def test_a_wrong_prior_is_noticed(prior, share):
+def test_wrong_prior_warns(prior, share):
     loss = AUCLoss(prior)
     with pytest.warns(UserWarning, match="prior must be the share of positives in the batches"):
         walk(loss, share, batches=400)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.09, 0.01, 0.97])
-def test_the_right_prior_is_not_suspected(share):
+def test_right_prior_does_not_warn(share):
     walk(AUCLoss(share), share, batches=500)
 
 
-def test_a_rounded_prior_is_not_suspected():
+def test_rounded_prior_does_not_warn():
     loss, target = AUCLoss(0.09), torch.arange(440_000) % 11 == 0  # 0.0909 of them
     for _ in range(20):
         loss(torch.zeros(len(target)), target)
@@ -312,11 +312,11 @@ def test_a_rounded_prior_is_not_suspected():
 
 # At np far below one a single early positive is more than five standard errors away from p.
 @pytest.mark.parametrize("n", [8, 32])
-def test_one_early_positive_of_a_rare_class_is_not_suspect(n):
+def test_early_positive_of_rare_class_does_not_warn(n):
     AUCLoss(0.001)(torch.zeros(n), torch.arange(n) == 0)
 
 
-def test_evaluation_batches_are_not_held_against_the_prior():
+def test_evaluation_batches_do_not_count_against_prior():
     loss = AUCLoss(0.09)
     walk(loss.eval(), 0.5, batches=20)
     with warnings.catch_warnings():
@@ -328,7 +328,7 @@ def test_evaluation_batches_are_not_held_against_the_prior():
 
 
 @pytest.mark.parametrize("build", [AUCLoss, lambda: AUCLoss(0.3)])
-def test_a_loss_made_on_meta_can_be_moved_and_shown(build):
+def test_loss_made_on_meta(build):
     with torch.device("meta"):
         loss = build()
     assert "AUCLoss" in repr(loss)
@@ -339,7 +339,7 @@ def test_a_loss_made_on_meta_can_be_moved_and_shown(build):
 # ---- The optimizer that does not know of maximize ----------------------------------------------
 
 
-def test_an_alpha_that_runs_off_is_named_once():
+def test_diverging_alpha_warns_once():
     loss = AUCLoss(0.5)
     loss.alpha.data.fill_(4.0)
     scores, target = torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0])
@@ -358,14 +358,14 @@ def train(model, loss, parameters, steps):
         optimizer.step()
 
 
-def test_minimizing_over_alpha_is_noticed():
+def test_minimized_alpha_warns():
     torch.manual_seed(0)
     model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
     with pytest.warns(UserWarning, match="maximized over"):
         train(model, loss, [*model.parameters(), *loss.parameters()], 100)
 
 
-def test_a_loss_whose_parameters_no_optimizer_has_is_noticed_once():
+def test_untrained_saddle_variables_warn_once():
     torch.manual_seed(0)
     model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
     with pytest.warns(UserWarning, match=r"still zero after 500 .*minmax_groups") as caught:
@@ -379,7 +379,7 @@ def test_a_loss_whose_parameters_no_optimizer_has_is_noticed_once():
         loss(model(torch.eye(2)), torch.tensor([0.0, 1.0]))
 
 
-def test_no_warning_in_evaluation_or_for_raw_scores():
+def test_alpha_does_not_warn_in_evaluation_or_for_raw_scores():
     for loss in (AUCLoss(0.5).eval(), AUCLoss(0.5, link="identity")):
         loss.alpha.data.fill_(9.0)
         loss(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]))

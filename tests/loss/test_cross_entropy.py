@@ -28,7 +28,7 @@ def value(task, scores, target, weight=None, **options):
 
 
 @BOTH
-def test_two_classes_against_scikit_learn(weighted):
+def test_binary_cross_entropy_matches_sklearn(weighted):
     scores, weight, rng = draw(columns=1)
     y = (rng.uniform(size=40) < 0.3).astype(int)
     weight = weight if weighted else None
@@ -38,7 +38,7 @@ def test_two_classes_against_scikit_learn(weighted):
 
 
 @BOTH
-def test_several_classes_against_scikit_learn(weighted):
+def test_multiclass_cross_entropy_matches_sklearn(weighted):
     scores, weight, rng = draw()
     y = rng.integers(0, 3, size=40)
     weight = weight if weighted else None
@@ -47,7 +47,7 @@ def test_several_classes_against_scikit_learn(weighted):
 
 
 @BOTH
-def test_several_labels_are_the_mean_over_labels_of_what_is_known(weighted):
+def test_multilabel_cross_entropy_matches_sklearn(weighted):
     scores, weight, rng = draw()
     y = (rng.uniform(size=(40, 3)) < 0.4).astype(float)
     y[rng.uniform(size=y.shape) < 0.3] = NAN
@@ -61,7 +61,7 @@ def test_several_labels_are_the_mean_over_labels_of_what_is_known(weighted):
     assert found == pytest.approx(np.mean(each), rel=1e-12)
 
 
-def test_weights_of_each_label():
+def test_multilabel_weights_per_label():
     scores, _, rng = draw()
     y = (rng.uniform(size=(40, 3)) < 0.4).astype(float)
     weight = rng.uniform(0.1, 2, size=(40, 3))
@@ -71,7 +71,7 @@ def test_weights_of_each_label():
 
 
 @given(st.integers(0, 10**6))
-def test_the_gradient_is_torchs(seed):
+def test_cross_entropy_gradient_matches_torch(seed):
     rng = np.random.default_rng(seed)
     scores = torch.tensor(rng.normal(size=(9, 3)), requires_grad=True)
     y = torch.tensor(rng.integers(0, 3, size=9))
@@ -90,7 +90,7 @@ def test_missing_labels_have_no_gradient():
     assert scores.grad.tolist() == [[-0.125, 0.0], [0.125, 0.0]]
 
 
-def test_a_label_that_nobody_knows_counts_nothing():
+def test_unknown_label_counts_nothing():
     scores = torch.tensor([[0.3, 2.0], [-1.0, 5.0]])
     found = value("multilabel", scores, torch.tensor([[1.0, NAN], [0.0, NAN]]))
     alone = value("multilabel", scores[:, :1], torch.tensor([[1.0], [0.0]]))
@@ -99,7 +99,7 @@ def test_a_label_that_nobody_knows_counts_nothing():
 
 
 @pytest.mark.parametrize("score", [1e4, -1e4])
-def test_large_scores_stay_finite(score):
+def test_cross_entropy_of_large_scores_is_finite(score):
     scores = torch.tensor([score, score], requires_grad=True)
     loss = CrossEntropy()(scores, torch.tensor([0.0, 1.0]))
     loss.backward()
@@ -132,7 +132,7 @@ VARIANTS = pytest.mark.parametrize(
 
 @VARIANTS
 @BOTH
-def test_variants_are_their_definitions(options, weighted):
+def test_smoothing_focus_and_q_match_definition(options, weighted):
     scores, weight, rng = draw()
     weight = weight if weighted else None
     y = rng.integers(0, 3, size=40)
@@ -147,7 +147,7 @@ def test_variants_are_their_definitions(options, weighted):
     assert one_label.item() == pytest.approx(expected)
 
 
-def test_label_smoothing_is_torchs():
+def test_label_smoothing_matches_torch():
     scores, _, rng = draw()
     y = torch.tensor(rng.integers(0, 3, size=40))
     expected = functional.cross_entropy(torch.tensor(scores), y, label_smoothing=0.2)
@@ -155,7 +155,7 @@ def test_label_smoothing_is_torchs():
 
 
 @VARIANTS
-def test_the_variants_stay_finite_for_large_scores(options):
+def test_smoothing_focus_and_q_of_large_scores_are_finite(options):
     for scores, task in (([1e4, -1e4], "binary"), ([[1e4, 0.0], [-1e4, 0.0]], "multiclass")):
         for y in ([0, 1], [1, 0]):
             x = torch.tensor(scores, requires_grad=True)

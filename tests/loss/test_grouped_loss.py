@@ -77,9 +77,7 @@ ROWS = st.builds(
 
 @settings(max_examples=25)
 @given(rows=ROWS, link=st.sampled_from(list(LINKS)), margin=st.floats(0.1, 3), sparse=st.booleans())
-def test_at_the_best_a_b_alpha_a_pass_is_the_mean_over_pairs_within_groups(
-    rows, link, margin, sparse
-):
+def test_grouped_optimum_is_pairwise_risk_within_groups(rows, link, margin, sparse):
     loss, *_ = make_loss(rows, link=link, margin=margin, sparse=sparse)
     scores, y, weight, group = rows
     loss.reset_primal(*tensors(*rows))
@@ -106,7 +104,7 @@ def test_at_the_best_a_b_alpha_a_pass_is_the_mean_over_pairs_within_groups(
     sparse=st.booleans(),
     link=st.sampled_from(list(LINKS)),
 )
-def test_a_batch_is_its_transcription(rows, batch, prior, sparse, link):
+def test_grouped_loss_matches_reference(rows, batch, prior, sparse, link):
     loss, positives, negatives = make_loss(rows, prior=prior, sparse=sparse, link=link, margin=0.7)
     picked = np.random.default_rng(batch).integers(len(rows[0]), size=6)
     part = [None if x is None else x[picked] for x in rows]
@@ -125,7 +123,7 @@ def test_a_batch_is_its_transcription(rows, batch, prior, sparse, link):
     near(value_and_gradients(loss, part)[0], wanted)
 
 
-def test_balanced_batches_are_weighed_back_to_the_datas_share():
+def test_grouped_prior_corrects_balanced_batches():
     """Half positives, each class drawn at random: the expectation over rows of a class is exact."""
     rows = make_rows(n=60, weighted=False)
     rows = [None if x is None else x[np.isin(rows[3], [0, 1, 2])] for x in rows]
@@ -140,7 +138,7 @@ def test_balanced_batches_are_weighed_back_to_the_datas_share():
         near(x, y)
 
 
-def test_groups_of_one_class_weigh_nothing():
+def test_groups_of_one_class_have_no_gradient():
     rows = make_rows()
     loss, *_ = make_loss(rows)
     alone = rows[3] == G - 1
@@ -153,7 +151,7 @@ def test_groups_of_one_class_weigh_nothing():
     assert not any(g.any() for g in gradients)
 
 
-def test_sparse_gradients_have_the_groups_of_the_batch_alone():
+def test_sparse_gradients_hold_groups_of_batch():
     scores, y, weight, group = rows = make_rows()
     dense, *_ = make_loss(rows, alpha_min=-0.5)
     loss, *_ = make_loss(rows, alpha_min=-0.5, sparse=True)
@@ -169,7 +167,7 @@ def test_sparse_gradients_have_the_groups_of_the_batch_alone():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_alpha_is_kept_at_its_least_value(sparse):
+def test_grouped_alpha_min(sparse):
     rows = make_rows()
     loss, *_ = make_loss(rows, alpha_min=0.3, sparse=sparse)
     value_and_gradients(loss, rows)
@@ -181,7 +179,7 @@ def test_alpha_is_kept_at_its_least_value(sparse):
 # ---- Closed forms ------------------------------------------------------------------------------
 
 
-def test_groups_without_both_classes_keep_what_they_have_learned():
+def test_reset_keeps_groups_without_both_classes():
     rows = make_rows()
     loss, *_ = make_loss(rows)
     before = values_of(loss)
@@ -192,7 +190,7 @@ def test_groups_without_both_classes_keep_what_they_have_learned():
         assert (found == old).tolist() == [False, False, True, True, True]
 
 
-def test_groups_never_set_begin_at_the_mean_of_the_others():
+def test_reset_sets_unseen_groups_to_mean_of_others():
     """At zero they would pull all scores there."""
     rows = make_rows()
     loss = GroupedAUCLoss([1.0] * G, [1.0] * G).double()
@@ -205,7 +203,7 @@ def test_groups_never_set_begin_at_the_mean_of_the_others():
 
 
 @pytest.mark.parametrize("name", ["reset_primal", "reset_dual"])
-def test_examples_without_a_pair_set_nothing(name):
+def test_reset_without_pairs_raises(name):
     loss, *_ = make_loss(make_rows())
     before = values_of(loss)
     with pytest.raises(MissingClassError, match="1 groups with positives and 2 with negatives"):

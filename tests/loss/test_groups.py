@@ -78,7 +78,7 @@ def step_and_movement(optimizer, parameters):
         (torch.optim.AdamW, {}, "multilabel"),
     ],
 )
-def test_one_step_moves_alpha_up_its_gradient_and_all_else_down(optimizer, options, kind):
+def test_minmax_groups_maximize_alpha_alone(optimizer, options, kind):
     loss, outputs, target = losses()[kind]
     model, x = make_model(outputs)
     with torch.no_grad():
@@ -95,7 +95,7 @@ def test_one_step_moves_alpha_up_its_gradient_and_all_else_down(optimizer, optio
 
 
 @pytest.mark.parametrize(("optimizer", "options"), list(variants()))
-def test_weight_decay_reaches_the_model_alone(optimizer, options):
+def test_minmax_groups_decay_model_alone(optimizer, options):
     loss, model = AUCLoss(0.5), make_model(1)[0]
     parameters = [model.weight, loss.a, loss.b, loss.alpha]
     with torch.no_grad():
@@ -113,18 +113,18 @@ def test_weight_decay_reaches_the_model_alone(optimizer, options):
 @pytest.mark.parametrize(
     "loss", [torch.nn.BCEWithLogitsLoss(), PairwiseAUCLoss() + CrossEntropy(), None]
 )
-def test_another_loss_is_named(loss):
+def test_minmax_groups_needs_saddle_loss(loss):
     said = f"saddle variables a, b and alpha, as AUCLoss has, found {type(loss).__name__}"
     with pytest.raises(ValueError, match=said):
         minmax_groups(torch.nn.Linear(1, 1), loss)
 
 
-def test_a_model_without_parameters_is_named():
+def test_minmax_groups_needs_parameters():
     with pytest.raises(ValueError, match="model must have parameters, found none in ReLU"):
         minmax_groups(torch.nn.ReLU(), AUCLoss(0.5))
 
 
-def test_a_loss_inside_the_model_is_not_listed_twice():
+def test_minmax_groups_of_loss_inside_model():
     model = torch.nn.Linear(2, 1)
     model.loss = AUCLoss(0.5)
     found = minmax_groups(model, model.loss)

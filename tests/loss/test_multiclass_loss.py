@@ -84,7 +84,7 @@ def batches(draw):
 
 
 @given(batches(), st.floats(0.1, 3), st.sampled_from(["softmax", "identity"]))
-def test_at_the_optimum_the_loss_is_the_risk_over_all_pairs(batch, margin, link):
+def test_multiclass_optimum_is_pairwise_risk(batch, margin, link):
     scores, y, weight = batch
     priors = np.bincount(y, weights=weight) / (len(y) if weight is None else weight.sum())
     loss = MulticlassAUCLoss(list(priors), margin=margin, link=link).double()
@@ -111,7 +111,7 @@ def test_at_the_optimum_the_loss_is_the_risk_over_all_pairs(batch, margin, link)
         ("identity", False, False, 0.4),
     ],
 )
-def test_elsewhere_the_loss_is_the_mean_of_F_over_pairs(link, normalize, weighted, margin):
+def test_multiclass_loss_matches_reference(link, normalize, weighted, margin):
     loss = make_loss(link=link, normalize=normalize, margin=margin)
     scores, target, weight = make_batch()
     weight = weight if weighted else None
@@ -120,7 +120,7 @@ def test_elsewhere_the_loss_is_the_mean_of_F_over_pairs(link, normalize, weighte
 
 
 @pytest.mark.parametrize(("present", "n"), [([0], 1), ([2], 6), ([0, 1], 6), ([1, 2], 6)])
-def test_a_batch_without_some_class_is_what_the_formula_says(present, n):
+def test_multiclass_batch_without_a_class(present, n):
     loss = make_loss()
     scores, _, _ = make_batch(n)
     target = torch.tensor(present).repeat(n)[:n]
@@ -129,7 +129,7 @@ def test_a_batch_without_some_class_is_what_the_formula_says(present, n):
     assert all(g.isfinite().all() for g in gradients(value, loss, scores))
 
 
-def test_the_diagonals_are_not_used():
+def test_diagonals_are_unused():
     loss, (scores, target, _) = make_loss(), make_batch()
     value = loss(scores, target)
     for gradient in gradients(value, loss, scores)[1:]:
@@ -141,7 +141,7 @@ def test_the_diagonals_are_not_used():
     assert_same(loss(scores, target), value)
 
 
-def test_two_classes_of_softmax_are_the_sigmoid_of_the_difference():
+def test_two_classes_equal_binary_loss():
     """h_0 = 1 - h_1: both ordered pairs have the binary risk."""
     scores, target, weight = make_batch(12, classes=2)
     share = (weight @ target.double() / weight.sum()).item()
@@ -156,7 +156,7 @@ def test_two_classes_of_softmax_are_the_sigmoid_of_the_difference():
     assert_same(values[1], values[0], rtol=1e-10, atol=1e-10)
 
 
-def test_reset_sets_the_means_of_each_class_in_each_score():
+def test_reset_sets_class_means_per_score():
     loss = MulticlassAUCLoss(PRIORS, link="identity").double()
     scores, target, weight = make_batch()
     loss.reset_primal(scores, target, weight)
@@ -174,7 +174,7 @@ def test_reset_sets_the_means_of_each_class_in_each_score():
 # ---- Sampled pairs -----------------------------------------------------------------------------
 
 
-def test_all_pairs_drawn_are_all_pairs():
+def test_all_pairs_drawn_equal_full_loss():
     """Pairs are drawn without repetition, none on the diagonal."""
     scores, target, _ = make_batch()
     full = make_loss()
@@ -186,7 +186,7 @@ def test_all_pairs_drawn_are_all_pairs():
         assert_same(found, wanted, rtol=1e-12, atol=1e-14)
 
 
-def test_every_pair_is_drawn_equally_often():
+def test_pairs_are_drawn_uniformly():
     """So that the expectation over draws is the mean over pairs, which is the full loss."""
     scores, target, _ = make_batch()
     loss = make_loss(pairs=1, generator=torch.Generator().manual_seed(0))
@@ -198,7 +198,7 @@ def test_every_pair_is_drawn_equally_often():
 
 
 @pytest.mark.parametrize("pairs", [1, 2, 5])
-def test_as_many_pairs_as_asked_get_a_gradient(pairs):
+def test_drawn_pairs_get_gradient(pairs):
     scores, target, _ = make_batch()
     loss = make_loss(pairs=pairs, generator=torch.Generator().manual_seed(3))
     _, *d_saddle = gradients(loss(scores, target), loss, scores)
@@ -207,7 +207,7 @@ def test_as_many_pairs_as_asked_get_a_gradient(pairs):
     assert all(((d != 0) == drawn).all() for d in d_saddle)
 
 
-def test_draws_come_from_the_given_generator_alone():
+def test_pairs_are_drawn_from_generator():
     scores, target, _ = make_batch()
 
     def draw(seed):
@@ -223,7 +223,7 @@ def test_draws_come_from_the_given_generator_alone():
 # ---- As a module -------------------------------------------------------------------------------
 
 
-def test_a_deep_copy_draws_the_same_pairs_and_goes_its_own_way():
+def test_deep_copy_draws_same_pairs():
     scores, target, _ = make_batch()
     loss = make_loss(pairs=2, generator=torch.Generator().manual_seed(0))
     copied = copy.deepcopy(loss)

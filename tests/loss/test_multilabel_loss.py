@@ -85,7 +85,7 @@ def assert_equals_binary_losses(loss, scores, target, weight=None, tolerance=1e-
     normalize=st.booleans(),
     margin=st.floats(0.1, 3),
 )
-def test_the_loss_is_the_mean_of_binary_losses_on_known_rows(
+def test_multilabel_loss_is_mean_of_binary_losses(
     seed, n, missing, weights, link, normalize, margin
 ):
     scores, target, weight = make_batch(n, missing, seed=seed)
@@ -94,7 +94,7 @@ def test_the_loss_is_the_mean_of_binary_losses_on_known_rows(
     assert_equals_binary_losses(loss, scores, target, weight)
 
 
-def test_a_label_that_no_row_knows_adds_nothing():
+def test_label_unknown_in_all_rows():
     loss, (scores, target, weight) = make_loss(), make_batch()
     target[:, 1] = NAN
     for w in (None, weight):
@@ -105,14 +105,14 @@ def test_a_label_that_no_row_knows_adds_nothing():
         assert [g[1].item() for g in found[1:]] == [0.0, 0.0, 0.0]
 
 
-def test_a_batch_that_knows_nothing_is_zero():
+def test_batch_without_known_labels_is_zero():
     loss, (scores, target, _) = make_loss(), make_batch()
     value = loss(scores, torch.full_like(target, NAN))
     assert value.item() == 0.0
     assert all(g.abs().sum() == 0 for g in gradients(value, loss, scores))
 
 
-def test_a_label_whose_known_rows_weigh_nothing_adds_nothing():
+def test_label_without_weight():
     loss, (scores, target, weight) = make_loss(), make_batch()
     unknown = target.clone()
     unknown[:, 1] = NAN
@@ -122,14 +122,14 @@ def test_a_label_whose_known_rows_weigh_nothing_adds_nothing():
     assert_same(gradients(found, loss, scores), gradients(wanted, loss, scores))
 
 
-def test_one_class_of_a_label_is_what_the_formula_says():
+def test_label_of_one_class():
     loss, (scores, target, _) = make_loss(), make_batch()
     target[:, 0], target[:, 2] = 0.0, 1.0
     assert_equals_binary_losses(loss, scores, target)
 
 
 @pytest.mark.parametrize("weights", [None, "rows", "entries"])
-def test_reset_sets_each_label_as_its_binary_loss_does(weights):
+def test_multilabel_reset_equals_binary_resets(weights):
     scores, target, weight = make_batch()
     weight = {None: None, "rows": weight[:, 0], "entries": weight}[weights]
     loss = MultilabelAUCLoss(PRIORS, alpha_min=-0.1).double()

@@ -30,7 +30,7 @@ def close(found, wanted):
 
 
 @pytest.mark.parametrize("name", SURROGATES)
-def test_functions_of_arrays_and_tensors(name):
+def test_surrogates_match_reference(name):
     z = np.array([-800.0, -3.0, -0.5, 0.0, 0.25, 0.75, 2.0, 800.0])
     surrogate = Surrogate(name, **OPTIONS)
     finite = slice(1, -1)
@@ -45,7 +45,7 @@ def test_functions_of_arrays_and_tensors(name):
 @pytest.mark.parametrize("name", SURROGATES)
 @settings(max_examples=25, deadline=None)
 @given(n=st.integers(1, 12), seed=st.integers(0, 999), ties=st.booleans(), grouped=st.booleans())
-def test_sums_equal_the_double_loop(name, n, seed, ties, grouped):
+def test_pair_sums_match_double_loop(name, n, seed, ties, grouped):
     scores, positive, negative, group = rows(n, seed, ties)
     group = group if grouped else None
     given_ = (scores, positive, negative, group)
@@ -56,7 +56,7 @@ def test_sums_equal_the_double_loop(name, n, seed, ties, grouped):
 
 @pytest.mark.parametrize("name", SURROGATES)
 @pytest.mark.parametrize("grouped", [False, True])
-def test_columns_are_apart(name, grouped):
+def test_pair_sums_of_columns(name, grouped):
     columns = [rows(30, seed) for seed in range(3)]
     group = torch.from_numpy(columns[0][3]) if grouped else None
     given_ = [torch.from_numpy(np.stack([c[k] for c in columns])) for k in range(3)]
@@ -70,7 +70,7 @@ def test_columns_are_apart(name, grouped):
 
 @pytest.mark.parametrize("name", SURROGATES)
 @pytest.mark.parametrize("grouped", [False, True])
-def test_tensor_operations_agree(name, grouped):
+def test_pair_sums_by_tensor_operations(name, grouped):
     *given_, group = (torch.from_numpy(x) for x in rows(40, 5, ties=True))
     given_ = [x[None] for x in given_]
     group = group if grouped else None
@@ -84,7 +84,7 @@ def test_tensor_operations_agree(name, grouped):
 
 
 @pytest.mark.parametrize("many", [1, 30, 10**6])
-def test_blocks_change_nothing(monkeypatch, many):
+def test_pair_sums_in_blocks(monkeypatch, many):
     given_ = (*rows(60, 3), Surrogate("logistic"))
     whole = pair_sums_of_arrays(*given_, curved=True)
     for name, value in (("LIST", 15), ("TABLE", (5, 3)), ("MANY", many)):

@@ -70,7 +70,7 @@ def close(found, wanted_):
     grouped=st.booleans(),
     shares=st.sampled_from([(1.0, 0.0), (0.3, 0.0), (0.25, 0.5), (1.0, 0.9)]),
 )
-def test_value_and_gradient(name, n, seed, columns, ties, weighted, grouped, shares):
+def test_pairwise_loss_matches_definition(name, n, seed, columns, ties, weighted, grouped, shares):
     scores, target, weight, group = rows(n, seed, columns, ties)
     given_ = (scores, target, weight if weighted else None)
     group = group if grouped else None
@@ -94,7 +94,9 @@ def test_value_and_gradient(name, n, seed, columns, ties, weighted, grouped, sha
     grouped=st.booleans(),
     shares=st.sampled_from([(1.0, 0.0), (0.4, 0.3)]),
 )
-def test_memory(name, size, seed, columns, ties, grouped, shares):
+def test_pairwise_loss_with_memory_matches_definition(
+    name, size, seed, columns, ties, grouped, shares
+):
     loss = PairwiseAUCLoss(name, memory=size, max_fpr=shares[0], min_tpr=shares[1], **OPTIONS)
     memories = [reference.Memory(size) for _ in range(columns)]
     for step, n in enumerate((3, 1, 9, 2, 4)):
@@ -107,7 +109,7 @@ def test_memory(name, size, seed, columns, ties, grouped, shares):
 
 
 @pytest.mark.parametrize("name", SURROGATES)
-def test_gradcheck(name):
+def test_pairwise_loss_gradcheck(name):
     scores, target, weight, group = (torch.tensor(x) for x in rows(8, 3))
     loss = PairwiseAUCLoss(name, **OPTIONS, memory=4, max_fpr=0.8)
     loss(scores + 0.1, target)  # written to the memory
@@ -115,7 +117,7 @@ def test_gradcheck(name):
     assert torch.autograd.gradcheck(call, scores.requires_grad_())
 
 
-def test_equals_the_saddle_objective_at_its_optimum():
+def test_square_surrogate_equals_saddle_optimum():
     scores, target, weight, _ = (torch.tensor(x).squeeze(-1) for x in rows(30, 1))
     saddle = aucmax.AUCLoss(link="identity", prior=(weight @ target / weight.sum()).item()).double()
     saddle.reset_primal(scores, target, weight)
@@ -127,7 +129,7 @@ def test_equals_the_saddle_objective_at_its_optimum():
 # ---- Shapes and kinds ----------------------------------------------------------------------------
 
 
-def test_classes_are_compared_with_the_rest():
+def test_pairwise_classes_one_vs_rest():
     scores = rows(20, 0, columns=3)[0]
     classes = np.random.default_rng(0).integers(0, 3, 20)
     close(
@@ -136,7 +138,7 @@ def test_classes_are_compared_with_the_rest():
     )
 
 
-def test_missing_labels_are_left_out():
+def test_pairwise_missing_labels():
     scores, target, *_ = rows(20, 0, columns=2)
     target[5:10, 1] = np.nan
     value, gradient = value_and_gradient(PairwiseAUCLoss(), scores, target)
@@ -150,14 +152,14 @@ def test_missing_labels_are_left_out():
 
 @pytest.mark.parametrize("options", [{}, {"memory": 3}, {"max_fpr": 0.5}])
 @pytest.mark.parametrize("label", [0.0, 1.0])
-def test_without_a_pair_value_and_gradient_are_zero(options, label):
+def test_no_pair_gives_zero(options, label):
     target = np.full(4, label)
     value, gradient = value_and_gradient(PairwiseAUCLoss(**options), np.arange(4.0), target)
     assert value == 0.0
     assert not gradient.any()
 
 
-def test_a_batch_of_one_class_is_compared_with_the_memory():
+def test_one_class_batch_with_memory():
     loss = PairwiseAUCLoss(memory=4)
     value_and_gradient(loss, np.array([0.5]), np.ones(1))
     value, gradient = value_and_gradient(loss, np.array([0.0, 1.0]), np.zeros(2))
@@ -165,7 +167,7 @@ def test_a_batch_of_one_class_is_compared_with_the_memory():
 
 
 @pytest.mark.parametrize("options", [{}, {"memory": 3}])
-def test_scores_too_large_for_single_precision_are_infinite_without_a_word(options):
+def test_overflow_in_float32_is_infinite(options):
     scores = np.array([-1e30, 1e30], np.float32)
     value, gradient = value_and_gradient(PairwiseAUCLoss(**options), scores, np.array([1.0, 0.0]))
     assert value == np.inf
@@ -175,13 +177,13 @@ def test_scores_too_large_for_single_precision_are_infinite_without_a_word(optio
 # ---- The memory as state -------------------------------------------------------------------------
 
 
-def test_an_empty_memory_is_saved_before_its_columns_are_known():
+def test_empty_memory_is_saved_and_loaded():
     loss = PairwiseAUCLoss(memory=5)
     loss.load_state_dict(PairwiseAUCLoss(memory=5).state_dict())
     assert value_and_gradient(loss, *rows(6, 0, columns=2)[:2])[0] > 0
 
 
-def test_scores_that_are_not_finite_are_not_remembered():
+def test_memory_skips_scores_that_are_not_finite():
     memory = PairwiseAUCLoss(memory=3).memory  # on a GPU, where values are not looked at
     scores = torch.tensor([[1.0, float("nan"), 2.0, float("inf")]])
     memory.add(scores, torch.ones_like(scores), torch.zeros_like(scores), None)
@@ -189,7 +191,7 @@ def test_scores_that_are_not_finite_are_not_remembered():
     assert memory.weight[0, 0].tolist() == [1.0, 1.0, 0.0]
 
 
-def test_evaluation_leaves_the_memory_alone():
+def test_evaluation_ignores_memory():
     loss, plain = PairwiseAUCLoss(memory=5), PairwiseAUCLoss()
     value_and_gradient(loss, *rows(6, 0, columns=2)[:2])
     before = copy.deepcopy(loss.state_dict())
@@ -202,7 +204,7 @@ def test_evaluation_leaves_the_memory_alone():
 # ---- Bad input -----------------------------------------------------------------------------------
 
 
-def test_other_columns_than_in_the_memory():
+def test_memory_of_other_columns_raises():
     loss = PairwiseAUCLoss(memory=4)
     value_and_gradient(loss, *rows(6, 0, columns=2)[:2])
     with pytest.raises(ValueError, match=r"scores must have 2 columns.*found 3"):

@@ -33,7 +33,7 @@ def assert_agree(found, reference):
 
 
 @given(st.lists(labels, max_size=6), st.booleans(), st.randoms(use_true_random=False))
-def test_the_estimates_are_those_of_the_transcription(batches, weighted, random):
+def test_streaming_prior_matches_reference(batches, weighted, random):
     estimate, reference = StreamingPrior(), UnbiasedPrior()
     for y in batches:
         weight = np.array([random.uniform(0.01, 5) for _ in y]) if weighted else None
@@ -42,7 +42,7 @@ def test_the_estimates_are_those_of_the_transcription(batches, weighted, random)
         assert_agree(estimate, reference)
 
 
-def test_it_begins_with_one_label_of_each_class():
+def test_streaming_prior_starts_at_one_half():
     assert StreamingPrior().p.item() == 0.5
     assert StreamingPrior().p_one_minus_p.item() == 0.5  # 2/1 * 1/4
 
@@ -53,7 +53,7 @@ def expectation(statistic: Callable[[int], float], n: int, p: float) -> float:
     return math.fsum(chance * statistic(k) for k, chance in enumerate(chances))
 
 
-def test_without_the_pseudo_labels_the_estimate_is_unbiased():
+def test_streaming_prior_without_pseudo_labels_is_unbiased():
     estimate = StreamingPrior()
 
     def statistic(positives):
@@ -71,7 +71,7 @@ def test_without_the_pseudo_labels_the_estimate_is_unbiased():
     ("dtype", "shape"),
     [("bool", (8,)), ("uint8", (8, 1)), ("int64", (2, 4)), ("bfloat16", (2, 2, 2))],
 )
-def test_any_shape_and_dtype(dtype, shape):
+def test_streaming_prior_takes_any_shape_and_dtype(dtype, shape):
     y = torch.tensor([1, 0, 0, 1, 0, 0, 0, 0]).reshape(shape).to(getattr(torch, dtype))
     assert counted(y).p.item() == 3 / 10
     assert counted(y, torch.full(shape, 2.0)).p.item() == 5 / 18
@@ -91,7 +91,7 @@ def test_any_shape_and_dtype(dtype, shape):
         ("weight", [0, 1], [[1.0], [1.0]]),
     ],
 )
-def test_bad_labels_and_weights_are_named_and_not_counted(argument, target, weight):
+def test_bad_input_of_streaming_prior_is_named_and_not_counted(argument, target, weight):
     estimate = StreamingPrior()
     weight = None if weight is None else torch.tensor(weight)
     assert_names(argument, estimate.update, torch.tensor(target), weight)
@@ -102,7 +102,7 @@ def test_bad_labels_and_weights_are_named_and_not_counted(argument, target, weig
 # ---- As a module -------------------------------------------------------------------------------
 
 
-def test_estimates_carry_no_gradient():
+def test_streaming_prior_carries_no_gradient():
     estimate = StreamingPrior()
     estimate.update(torch.ones(3), torch.ones(3, requires_grad=True))
     assert not estimate.p.requires_grad

@@ -63,7 +63,7 @@ def close(value):
 
 @exactly
 @given(rows())
-def test_auc_equals_scikit_learn_and_the_count_of_pairs(case):
+def test_roc_auc_matches_sklearn(case):
     x, y = case
     result = roc_auc(x, y)
     assert result == close(sklearn.metrics.roc_auc_score(y, x))
@@ -72,7 +72,7 @@ def test_auc_equals_scikit_learn_and_the_count_of_pairs(case):
 
 @exactly
 @given(weighted_rows())
-def test_weighted_auc_equals_scikit_learn_and_the_count_of_pairs(case):
+def test_weighted_roc_auc_matches_sklearn(case):
     (x, y), w = case
     result = roc_auc(x, y, w)
     assert 0 <= result <= 1
@@ -82,7 +82,7 @@ def test_weighted_auc_equals_scikit_learn_and_the_count_of_pairs(case):
 
 @exactly
 @given(weighted_rows(), st.booleans())
-def test_average_precision_equals_scikit_learn(case, weighted):
+def test_average_precision_matches_sklearn(case, weighted):
     (x, y), w = case
     w = w if weighted else None
     expected = sklearn.metrics.average_precision_score(y, x, sample_weight=w)
@@ -91,7 +91,7 @@ def test_average_precision_equals_scikit_learn(case, weighted):
 
 @exactly
 @given(weighted_rows(), st.booleans())
-def test_roc_curve_equals_scikit_learn(case, weighted):
+def test_roc_curve_matches_sklearn(case, weighted):
     (x, y), w = case
     w = w if weighted else None
     curve = roc_curve(torch.tensor(x), y, w)
@@ -104,7 +104,7 @@ def test_roc_curve_equals_scikit_learn(case, weighted):
 
 @exactly
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.booleans())
-def test_hand_till_equals_scikit_learn_and_the_definition(seed, classes, ties):
+def test_hand_till_matches_sklearn(seed, classes, ties):
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.concatenate([np.arange(classes), rng.integers(classes, size=30)]))
     raw = rng.integers(1, 4, size=(len(y), classes)) if ties else rng.random((len(y), classes))
@@ -116,7 +116,7 @@ def test_hand_till_equals_scikit_learn_and_the_definition(seed, classes, ties):
 
 
 @pytest.mark.parametrize("few", [1, 2, 30])
-def test_of_two_classes_the_interval_and_the_test_of_m_are_delongs(few):
+def test_hand_till_interval_of_two_classes_is_delongs(few):
     random = np.random.default_rng(few)
     y = np.repeat([1, 0], (few, 80))
     a, b = (1 / (1 + np.exp(-random.normal(y, 1.0))) for _ in range(2))
@@ -128,7 +128,7 @@ def test_of_two_classes_the_interval_and_the_test_of_m_are_delongs(few):
     )
 
 
-def test_the_error_of_m_is_that_of_the_bootstrap():
+def test_hand_till_error_matches_bootstrap():
     random = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], (90, 60, 30))
     p, q = (random.normal(np.eye(3)[y] * size, 1.0) for size in (1.2, 1.0))
@@ -145,7 +145,7 @@ def test_the_error_of_m_is_that_of_the_bootstrap():
     assert test.difference == pytest.approx(hand_till(p, y) - hand_till(q, y))
 
 
-def test_a_model_has_the_same_m_as_itself_and_no_m_without_a_class():
+def test_hand_till_test_of_itself_and_without_class():
     p, y = np.eye(3)[[0, 1, 2, 0]], [0, 1, 2, 0]
     assert metrics.hand_till_test(p, p, y).p_value == 1
     with pytest.warns(UserWarning, match="lacks class"):
@@ -158,7 +158,7 @@ def test_a_model_has_the_same_m_as_itself_and_no_m_without_a_class():
         metrics.hand_till_test(p, np.c_[p, p[:, 0]], y)
 
 
-def test_hand_till_of_two_columns_takes_the_mean_of_both():
+def test_hand_till_of_two_columns():
     x = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 0.0]])
     y = np.array([0, 1, 0, 1])
     column_0, column_1 = roc_auc(x[:, 0], y == 0), roc_auc(x[:, 1], y == 1)
@@ -169,7 +169,7 @@ def test_hand_till_of_two_columns_takes_the_mean_of_both():
 # Precision and large inputs
 
 
-def test_no_tie_is_made_or_lost_by_a_change_of_dtype():
+def test_ties_survive_dtypes():
     assert roc_auc(np.array([2**53, 2**53 + 1]), [0, 1]) == 1.0
     assert roc_auc(torch.tensor([2**62, 2**62 + 1]), [0, 1]) == 1.0
     assert roc_auc(np.array([2**64 - 2, 2**64 - 1], dtype=np.uint64), [0, 1]) == 1.0
@@ -210,7 +210,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_large_inputs_are_counted_exactly(name):
+def test_large_inputs_are_exact(name):
     rng = np.random.default_rng(0)
     y = rng.random(50_000) < (0.9 if name == "float32" else 0.1)
     x = LARGE[name](rng.standard_normal(50_000) + y, y)
@@ -227,7 +227,7 @@ def test_large_inputs_are_counted_exactly(name):
     st.sampled_from([3, 2**16]),
     st.sampled_from([np.float32, np.float64]),
 )
-def test_the_grid_settles_only_what_it_knows(case, cells, block, dtype):
+def test_screen_settles_only_known_pairs(case, cells, block, dtype):
     x, y = case
     few, many = np.sort(x[y]).astype(dtype), x[~y].astype(dtype)
     settled, rest = _pairs.screen(few, many, cells, block)
@@ -240,7 +240,7 @@ def test_the_grid_settles_only_what_it_knows(case, cells, block, dtype):
 
 @exactly
 @given(rows(least=2))
-def test_standard_error_is_delongs(case):
+def test_roc_auc_interval_error_is_delongs(case):
     x, y = case
     result = roc_auc_interval(x, y)
     assert result.auc == roc_auc(x, y)
@@ -257,7 +257,7 @@ def test_delong_variance_has_relative_precision():
 
 @exactly
 @given(rows(), st.floats(0.01, 0.999))
-def test_interval_holds_the_auc_within_bounds_and_has_width(case, level):
+def test_roc_auc_interval_holds_value(case, level):
     x, y = case
     result = roc_auc_interval(x, y, level)
     assert 0 <= result.low <= result.auc <= result.high <= 1
@@ -270,7 +270,7 @@ def test_interval_holds_the_auc_within_bounds_and_has_width(case, level):
 
 @exactly
 @given(rows())
-def test_interval_mirrors_with_the_scores_and_with_the_labels(case):
+def test_roc_auc_interval_mirrors(case):
     x, y = case
     result = roc_auc_interval(x, y)
     for mirrored in (roc_auc_interval(-x, y), roc_auc_interval(x, ~y)):
@@ -279,7 +279,7 @@ def test_interval_mirrors_with_the_scores_and_with_the_labels(case):
         assert mirrored.standard_error == close(result.standard_error)
 
 
-def test_interval_by_its_formula():
+def test_roc_auc_interval_formula():
     rng = np.random.default_rng(3)
     y = np.arange(60) < 20
     x = rng.standard_normal(60) + y
@@ -291,13 +291,13 @@ def test_interval_by_its_formula():
     assert level == 0.9
 
 
-def test_interval_of_separated_classes_is_clopper_and_pearsons():
+def test_roc_auc_interval_of_separated_classes():
     x, y = np.arange(30), np.arange(30) >= 20  # 10 positives, 20 negatives
     assert roc_auc_interval(x, y) == (1.0, pytest.approx(0.025**0.1), 1.0, 0.0, 0.95)
     assert roc_auc_interval(-x, y)[:3] == (0.0, 0.0, pytest.approx(1 - 0.025**0.1))
 
 
-def test_interval_of_equal_scores_and_of_single_rows():
+def test_roc_auc_interval_of_ties_and_single_rows():
     equal = roc_auc_interval(np.zeros(40), np.arange(40) < 10)
     assert (equal.auc, equal.standard_error) == (0.5, 0.0)
     assert equal.low < 0.47 < 0.53 < equal.high
@@ -308,7 +308,7 @@ def test_interval_of_equal_scores_and_of_single_rows():
 
 
 @pytest.mark.parametrize("positives", [1, 2, 4, 7])
-def test_interval_covers_the_truth_with_a_handful_of_positives(positives):
+def test_roc_auc_interval_coverage_with_few_positives(positives):
     """Wide enough at every AUC, where one row of a class has no variance and 1 has none either."""
     rng, y = np.random.default_rng(positives), np.arange(100) < positives
     for auc in (0.5, 0.9, 0.99):
@@ -321,7 +321,7 @@ def test_interval_covers_the_truth_with_a_handful_of_positives(positives):
 
 @exactly
 @given(rows(columns=2, least=2))
-def test_delong_test_agrees_with_the_covariances(case):
+def test_delong_test_matches_covariances(case):
     a, b, y = case
     test = delong_test(a, torch.tensor(b), y)
     assert (test.auc_a, test.auc_b) == (roc_auc(a, y), roc_auc(b, y))
@@ -335,7 +335,7 @@ def test_delong_test_agrees_with_the_covariances(case):
         assert test.z == close(test.difference / test.standard_error)
 
 
-def test_delong_test_of_opposite_scores_is_finite():
+def test_delong_test_of_opposite_scores():
     x, y = np.arange(20.0), np.arange(20) >= 10
     test = delong_test(x, -x, y)
     assert test[:3] == (1.0, 0.0, 1.0)
@@ -350,7 +350,7 @@ def test_delong_test_of_opposite_scores_is_finite():
 
 @exactly
 @given(weighted_rows())
-def test_an_interval_by_weight_is_that_of_the_weighted_auc(case):
+def test_weighted_roc_auc_interval(case):
     (x, y), w = case
     found = roc_auc_interval(x, y, weight=w)
     assert found.auc == close(roc_auc(x, y, w))
@@ -361,7 +361,7 @@ def test_an_interval_by_weight_is_that_of_the_weighted_auc(case):
     assert metrics.hand_till_interval(two, y.astype(int), weight=w) == close(found)
 
 
-def test_errors_by_weight_are_those_of_the_bootstrap():
+def test_weighted_errors_match_bootstrap():
     """Rows are drawn with their weights, as a survey would draw others."""
     rng = np.random.default_rng(3)
     y, w = np.arange(400) % 4 == 0, rng.lognormal(0, 0.8, 400)
@@ -382,7 +382,7 @@ def test_errors_by_weight_are_those_of_the_bootstrap():
 
 @exactly
 @given(rows(), st.lists(st.integers(0, 32), max_size=4), st.booleans())
-def test_streaming_equals_the_concatenation(case, cuts, weighted):
+def test_streaming_auc_equals_concatenation(case, cuts, weighted):
     x, y = case
     w = np.linspace(0.5, 2, len(x)) if weighted else None
     metric = StreamingAUC()
@@ -392,14 +392,14 @@ def test_streaming_equals_the_concatenation(case, cuts, weighted):
     assert metric.compute() == close(roc_auc(x, y, w))  # and again
 
 
-def test_streaming_counts_a_batch_without_weights_as_ones():
+def test_streaming_auc_of_batches_without_weights():
     metric = StreamingAUC()
     metric.update([1.0, 2.0], [0, 1], [3.0, 2.0])
     metric.update([3.0, 0.0], [0, 1])
     assert metric.compute() == close(roc_auc([1.0, 2.0, 3.0, 0.0], [0, 1, 0, 1], [3, 2, 1, 1]))
 
 
-def test_streaming_keeps_its_own_copy_and_no_graph():
+def test_streaming_auc_copies_batches():
     metric = StreamingAUC()
     scores, labels = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([0, 1])
     metric.update(scores * 1, labels)
@@ -415,7 +415,7 @@ def test_streaming_keeps_its_own_copy_and_no_graph():
     assert metric.compute() == 0.0
 
 
-def test_streaming_refuses_what_it_cannot_hold_exactly():
+def test_streaming_auc_raises_for_inexact_scores():
     metric = StreamingAUC()
     metric.update(np.array([2**53, -(2**53)]), [0, 1])
     for value in (2**53 + 1, 2**63 - 1):
@@ -424,7 +424,7 @@ def test_streaming_refuses_what_it_cannot_hold_exactly():
     assert metric.compute() == 0.0
 
 
-def test_streaming_without_rows():
+def test_streaming_auc_without_rows():
     metric = StreamingAUC()
     metric.update(torch.empty(0), torch.empty(0), torch.empty(0))
     with pytest.raises(ValueError, match="scores must have at least one row, found none"):
@@ -453,7 +453,7 @@ def test_bad_input_of_hand_till_is_named(argument, scores, target):
 # One class
 
 
-def test_one_class_in_a_stream_and_by_weight():
+def test_one_class_in_stream_and_by_weight():
     metric = StreamingAUC()
     metric.update([0.1, 0.2], [1, 1])
     with pytest.warns(UserWarning, match="2 positives and 0 negatives") as record:

@@ -49,7 +49,7 @@ def close(value):
 
 @few
 @given(cases(), RATES, st.booleans())
-def test_partial_auc_equals_scikit_learn(case, max_fpr, weighted):
+def test_partial_auc_matches_sklearn(case, max_fpr, weighted):
     x, y, w = case
     w = w if weighted else None
     expected = sklearn.metrics.roc_auc_score(y, x, max_fpr=max_fpr, sample_weight=w)
@@ -58,7 +58,7 @@ def test_partial_auc_equals_scikit_learn(case, max_fpr, weighted):
 
 @few
 @given(cases(), RATES, st.one_of(st.just(0.0), st.floats(0, 0.99)))
-def test_partial_auc_equals_the_area_of_its_polygon(case, max_fpr, min_tpr):
+def test_partial_auc_matches_area_of_polygon(case, max_fpr, min_tpr):
     x, y, w = case
     found = partial_auc(torch.tensor(x), y, max_fpr, min_tpr, w)
     assert type(found) is float
@@ -69,7 +69,7 @@ def test_partial_auc_equals_the_area_of_its_polygon(case, max_fpr, min_tpr):
 
 @few
 @given(cases(), st.one_of(st.sampled_from([0.0, 0.1, 0.3, 1.0]), st.floats(0, 1)), st.booleans())
-def test_tpr_at_fpr_is_the_highest_point_of_the_curve_so_far_left(case, fpr, weighted):
+def test_tpr_at_fpr_matches_roc_curve(case, fpr, weighted):
     x, y, w = case
     w = w if weighted else None
     curve = roc_curve(x, y, w)
@@ -79,7 +79,7 @@ def test_tpr_at_fpr_is_the_highest_point_of_the_curve_so_far_left(case, fpr, wei
     assert found == close(reference.tpr_at_fpr(x, y, fpr, np.ones(len(x)) if w is None else w))
 
 
-def test_a_rate_that_can_be_reached_is_reached():
+def test_tpr_at_fpr_reaches_exact_rates():
     """Sums of weights round: 0.1 + 0.1 + 0.1 of 1 is above 0.3 by a little."""
     x, y = np.arange(20.0)[::-1], np.arange(20) % 2
     for alarms in range(11):
@@ -90,7 +90,7 @@ def test_a_rate_that_can_be_reached_is_reached():
 
 @few
 @given(cases(), RATES, st.integers(1, 4))
-def test_precision_at_equals_the_mean_over_the_orders_of_ties(case, share, rows):
+def test_precision_at_averages_over_ties(case, share, rows):
     x, y, w = case
     found = precision_at(torch.tensor(x), y, share, w)
     assert type(found) is float
@@ -102,7 +102,7 @@ def test_precision_at_equals_the_mean_over_the_orders_of_ties(case, share, rows)
     assert precision_at(x, y, 1.0, w) == close(w @ y / w.sum())
 
 
-def test_a_count_is_of_weight():
+def test_precision_at_count_is_of_weight():
     x, y, times = np.arange(8.0), np.arange(8) % 3 == 0, np.array([1, 2, 3, 1, 2, 3, 1, 2])
     for count in (1, 2, 3, 7):
         repeated = precision_at(np.repeat(x, times), np.repeat(y, times), count)
@@ -111,7 +111,7 @@ def test_a_count_is_of_weight():
 
 @few
 @given(cases(group=True), st.booleans(), st.sampled_from(["numbers", "texts", "objects", "tensor"]))
-def test_grouped_auc_equals_the_count_of_pairs_within(case, mean, form):
+def test_grouped_auc_matches_pairs_within_groups(case, mean, form):
     x, y, w, g = case
     names = {
         "numbers": g[:, None],
@@ -128,7 +128,7 @@ def test_grouped_auc_equals_the_count_of_pairs_within(case, mean, form):
     )
 
 
-def test_a_group_of_small_weights_is_as_exact_as_another():
+def test_grouped_auc_of_small_weights():
     random = np.random.default_rng(0)
     y, g = np.arange(400) % 3 == 0, np.arange(400) // 40
     x, w = random.standard_normal(400) + y, np.where(g == 3, 1e-200, 1e100)
@@ -140,7 +140,7 @@ def test_a_group_of_small_weights_is_as_exact_as_another():
 
 @few
 @given(cases(group=True), st.booleans())
-def test_what_a_gpu_does_is_the_same(case, weighted):
+def test_gpu_curves_and_groups_equal_cpu(case, weighted):
     x, y, w, g = map(torch.tensor, case)
     w = w if weighted else None
     hits, alarms = _gpu.counts_above(x, y, w)
@@ -174,7 +174,7 @@ def test_top_metrics_on_a_gpu():
 GOOD = [0.1, 0.4, 0.3, 0.8], [0, 0, 1, 1]
 
 
-def test_what_is_not_defined_is_nan_and_warns_where_it_was_called():
+def test_undefined_metrics_are_nan_and_warn():
     x, y = GOOD
     for call, reason in (
         (lambda: precision_at(x, y, 5), "share is 5 rows of 4"),
@@ -187,7 +187,7 @@ def test_what_is_not_defined_is_nan_and_warns_where_it_was_called():
         assert record[0].filename == __file__
 
 
-def test_two_way_area_is_standardized_by_that_of_guessing():
+def test_standardized_partial_auc_of_guessing_is_one_half():
     x = np.arange(40_000) % 200 / 200  # every score in both classes alike
     y = np.arange(40_000) // 200 % 2
     for range_ in ((0.5, 0.2), (0.2, 0.5), (0.3, 0.0)):

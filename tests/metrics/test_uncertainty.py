@@ -36,7 +36,7 @@ def rows():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", METRICS)
-def test_errors_are_those_of_the_bootstrap(rows, name, weighted):
+def test_errors_match_bootstrap(rows, name, weighted):
     """Rows of each class are drawn again, each with its weight."""
     metric, interval, paired = functions(name)
     a, b, y, w = rows
@@ -60,7 +60,7 @@ def test_errors_are_those_of_the_bootstrap(rows, name, weighted):
     assert test.p_value == pytest.approx(2 * NormalDist().cdf(-abs(test.z)))
 
 
-def test_errors_within_groups_are_those_of_drawn_groups(rows):
+def test_grouped_auc_errors_match_bootstrap_of_groups(rows):
     a, b, y, w = rows
     a = a + np.random.default_rng(2).standard_normal(40)[GROUPS] * y  # some groups are easier
     random, values = np.random.default_rng(1), []
@@ -84,7 +84,7 @@ def test_errors_within_groups_are_those_of_drawn_groups(rows):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("several", [False, True])
-def test_errors_of_rows_in_groups_are_those_of_drawn_groups(rows, weighted, several):
+def test_clustered_errors_match_bootstrap_of_groups(rows, weighted, several):
     a, _, y, w = rows
     random = np.random.default_rng(2)
     y = np.where(random.uniform(size=480) < 0.2, 2, y) if several else y.astype(int)
@@ -110,7 +110,7 @@ def test_errors_of_rows_in_groups_are_those_of_drawn_groups(rows, weighted, seve
     assert alone == pytest.approx(apart, rel=1e-12)
 
 
-def test_intervals_of_rows_in_groups_cover_the_truth():
+def test_clustered_interval_coverage():
     """Of 30 patients with 8 rows of one class each, where rows would seem to tell much more."""
     random, group = np.random.default_rng(0), np.arange(240) // 8
     y, truth = group % 3 == 0, NormalDist().cdf(1 / 2)  # a difference of 1, of deviation 2
@@ -124,13 +124,13 @@ def test_intervals_of_rows_in_groups_cover_the_truth():
     assert held[1] / 300 < 0.8
 
 
-def test_a_class_of_a_single_group_says_next_to_nothing():
+def test_class_of_single_group_has_wide_interval():
     found = roc_auc_interval([0.1, 0.2, 0.3, 0.25, 0.9], [0, 0, 0, 1, 1], group=[1, 2, 3, 4, 4])
     assert found.standard_error == pytest.approx(math.sqrt(found.value * (1 - found.value)))
     assert found.high - found.low > 0.9
 
 
-def test_a_single_group_says_next_to_nothing_of_others(rows):
+def test_single_group_has_wide_interval(rows):
     a, b, y, _ = rows
     found = metrics.grouped_auc_interval(a, y, np.zeros(480))
     assert found.high - found.low > 0.8
@@ -139,7 +139,7 @@ def test_a_single_group_says_next_to_nothing_of_others(rows):
 
 @few
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
-def test_the_whole_range_is_delongs(seed, ties, weighted):
+def test_partial_auc_interval_of_full_range_is_delongs(seed, ties, weighted):
     random = np.random.default_rng(seed)
     y = np.arange(random.integers(5, 40)) % 4 == 0
     a, b = random.standard_normal((2, len(y))) + y
@@ -150,7 +150,7 @@ def test_the_whole_range_is_delongs(seed, ties, weighted):
     assert metrics.partial_auc_test(a, b, y, weight=w) == close(delong_test(a, b, y, w))
 
 
-def test_separated_classes_have_an_interval():
+def test_intervals_of_separated_classes():
     x, y = np.arange(110.0), np.arange(110) >= 100
     edge = 0.025**0.1  # Clopper and Pearson's for ten of ten
     for name in METRICS.keys() - {"count", "precision_at"}:
@@ -162,7 +162,7 @@ def test_separated_classes_have_an_interval():
     assert found[:3] == (0.5, pytest.approx(edge / 2), 0.5)
 
 
-def test_what_has_no_value_has_no_interval_and_no_test():
+def test_undefined_values_have_no_interval():
     x, y = np.arange(4.0), np.arange(4) % 2
     with pytest.warns(UserWarning, match="share is 9 rows of 4"):
         assert math.isnan(metrics.precision_at_interval(x, y, 9).low)
@@ -172,7 +172,7 @@ def test_what_has_no_value_has_no_interval_and_no_test():
         assert math.isnan(metrics.grouped_auc_test(x, x, y, y).p_value)
 
 
-def test_errors_need_no_graph_of_the_caller(rows):
+def test_errors_under_no_grad_and_inference_mode(rows):
     a, b, y, _ = rows
     expected = metrics.average_precision_test(a, b, y)
     for context in (torch.no_grad(), torch.inference_mode()):
@@ -181,7 +181,7 @@ def test_errors_need_no_graph_of_the_caller(rows):
             assert metrics.average_precision_test(*scores, torch.tensor(y)) == expected
 
 
-def test_an_area_that_may_be_nothing_begins_at_zero():
+def test_partial_auc_interval_may_begin_at_zero():
     """The curve reaches a TPR of 0.3 up to an FPR of 0.1 by chance alone."""
     random, y = np.random.default_rng(0), np.arange(330) < 30
     found = [

@@ -40,7 +40,6 @@ settings.load_profile("aucmax")
 torch.backends.__allow_nonbracketed_mutation_flag = True
 
 SHAPES = (3, 4), (4,), ()
-AVERAGES = {"average", "drift"}
 
 
 # ---- The tables --------------------------------------------------------------------------------
@@ -222,7 +221,7 @@ def plain(info):
 
 
 @each_input
-def test_steps_go_in_the_right_direction(info, given):
+def test_step_direction(info, given):
     """Downhill on a bowl, uphill on its mirror image."""
     (p,) = make_params((6,))
     start = p.detach().square().sum()
@@ -253,7 +252,7 @@ def test_closure(info):
 
 
 @each_info
-def test_each_group_goes_by_its_own_learning_rate(info):
+def test_lr_per_group(info):
     lrs = (0.1, 0.01)
     groups = [make_params(*SHAPES, seed=seed) for seed in (0, 1)]
     together = plain(info)([{"params": g, "lr": lr} for g, lr in zip(groups, lrs, strict=True)])
@@ -271,7 +270,7 @@ def test_each_group_goes_by_its_own_learning_rate(info):
 
 
 @each_info
-def test_a_tensor_lr_is_a_number_lr(info):
+def test_tensor_lr_equals_number_lr(info):
     results = []
     for lr in (0.25, torch.tensor(0.25)):
         params = make_params(*SHAPES)
@@ -320,7 +319,7 @@ def by_pickle(thing):
         *[(info, given, by_pickle) for info, given in INPUTS if given.desc == "gamma"],
     ],
 )
-def test_a_copy_made_mid_stage_is_independent(info, given, duplicate):
+def test_copy_mid_stage(info, given, duplicate):
     params = make_params(*SHAPES)
     optimizer = build(info, given, params)
     walk_two_stages(optimizer, params)
@@ -336,7 +335,7 @@ def test_a_copy_made_mid_stage_is_independent(info, given, duplicate):
 
 
 @each_input
-def test_a_loaded_state_goes_on_identically(info, given):
+def test_load_state_dict(info, given):
     params, other = make_params(*SHAPES), make_params(*SHAPES, seed=5)
     optimizer, loaded = build(info, given, params), info.optim_cls(other)
     walk_two_stages(optimizer, params)
@@ -382,7 +381,7 @@ CHECKED = "lr", "gamma", "momentum", "weight_decay", "delta", "radius", "dual_ra
         if name in info.optim_cls(make_params((2,))).defaults
     ],
 )
-def test_the_arguments_of_a_group_are_checked_too(info, name):
+def test_bad_arguments_of_group(info, name):
     with pytest.raises(ValueError, match=f"^{name} must be"):
         info.optim_cls([{"params": make_params((2,)), name: -1}])
     optimizer = info.optim_cls(make_params((2,)))
@@ -392,7 +391,7 @@ def test_the_arguments_of_a_group_are_checked_too(info, name):
 
 @each_info
 @pytest.mark.parametrize("restart", ["median", None, 1])
-def test_an_unknown_restart_is_refused_and_changes_nothing(info, restart):
+def test_unknown_restart_raises_and_changes_nothing(info, restart):
     params = make_params(*SHAPES)
     optimizer = plain(info)(params)
     walk(optimizer, params, 2)
@@ -402,7 +401,7 @@ def test_an_unknown_restart_is_refused_and_changes_nothing(info, restart):
     assert_same(everything(optimizer), before)
 
 
-def test_pga_restarts_at_the_average_only():
+def test_pga_restarts_at_average_only():
     with pytest.raises(ValueError, match="restart must be 'average' for PGA, found 'last'"):
         PGA(make_params((2,))).end_stage("last")
 
@@ -459,7 +458,7 @@ def test_foreach_equals_single_tensor(monkeypatch, info, given, foreach, dtype):
 
 
 @each_info
-def test_the_size_of_the_blocks_changes_no_bit(monkeypatch, info):
+def test_block_size_changes_nothing(monkeypatch, info):
     results = []
     for block in (64, 1 << 19):
         monkeypatch.setattr(staged, "BLOCK", block)
@@ -471,7 +470,7 @@ def test_the_size_of_the_blocks_changes_no_bit(monkeypatch, info):
 
 
 @each_input
-def test_half_precision_moves_as_single_precision_does_up_to_its_own_rounding(info, given):
+def test_half_precision_follows_single(info, given):
     half, single = (make_params((50,), dtype=d) for d in (torch.bfloat16, torch.float32))
     with torch.no_grad():
         single[0].copy_(half[0])
@@ -508,7 +507,7 @@ PRESENT = ["1010", "0011", "1100", "0101"]
         if info.optim_cls in (PGA, OAUC) or not given.kwargs.get("maximize")  # it has no average
     ],
 )
-def test_the_average_is_that_of_the_iterates(info, given, present):
+def test_average_is_mean_of_iterates(info, given, present):
     """One parameter has gradients at some steps only; in the others it stands still."""
     steady, sporadic = make_params((3,), (4,))
     optimizer = build(info, given, [steady, sporadic])
@@ -531,7 +530,7 @@ def test_the_average_is_that_of_the_iterates(info, given, present):
 
 
 @each_info
-def test_a_parameter_that_never_has_a_gradient_has_no_state_and_stays(info):
+def test_parameter_without_gradient_has_no_state(info):
     moving, resting = make_params((3,), (4,))
     start = resting.detach().clone()
     optimizer = plain(info)([moving, resting])
@@ -545,7 +544,7 @@ def test_a_parameter_that_never_has_a_gradient_has_no_state_and_stays(info):
 
 
 @each_info
-def test_gradscaler_skips_a_step_without_a_trace(info):
+def test_gradscaler_skips_step(info):
     params, other = make_params(*SHAPES), make_params(*SHAPES)
     optimizer, unscaled = plain(info)(params), plain(info)(other)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
@@ -571,7 +570,7 @@ def test_gradscaler_skips_a_step_without_a_trace(info):
 
 
 @each_info
-def test_a_group_added_mid_stage_counts_from_there(info):
+def test_add_param_group_mid_stage(info):
     old, new = make_params(*SHAPES), make_params((5,), seed=3)
     optimizer = plain(info)(old)
     walk(optimizer, old, 2)
@@ -587,34 +586,6 @@ def test_a_group_added_mid_stage_counts_from_there(info):
     walk(second, new_alone, 3, first=2)
     added = {"1" + name[1:]: value for name, value in everything(second).items()}
     assert_same(everything(optimizer), everything(first) | added)
-
-
-@each_info
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-def test_hooks_of_the_state_dict_are_heard(info, dtype):
-    """Saved averages doubled on the way out and negated on the way in."""
-
-    def multiply_averages(state_dict, factor):
-        state = {
-            key: {n: factor * x if n in AVERAGES else x for n, x in entry.items()}
-            for key, entry in state_dict["state"].items()
-        }
-        return {**state_dict, "state": state}
-
-    params = make_params((3,), dtype=dtype)
-    optimizer, loaded = plain(info)(params), plain(info)(params)
-    walk(optimizer, params, 2)
-    heard = []
-    optimizer.register_state_dict_pre_hook(lambda opt: heard.append("saving"))
-    optimizer.register_state_dict_post_hook(lambda opt, sd: multiply_averages(sd, 2.0))
-    loaded.register_load_state_dict_pre_hook(lambda opt, sd: multiply_averages(sd, -1.0))
-    loaded.register_load_state_dict_post_hook(lambda opt: heard.append("loaded"))
-    loaded.load_state_dict(optimizer.state_dict())
-    assert heard == ["saving", "loaded"]
-    (name,) = AVERAGES & optimizer.state[params[0]].keys()
-    average = optimizer.state[params[0]][name]
-    assert torch.equal(loaded.state[params[0]][name], -2.0 * average)
-    assert loaded.state[params[0]][name].dtype == average.dtype
 
 
 # ---- torch.compile -----------------------------------------------------------------------------
@@ -661,7 +632,7 @@ each_compiled = pytest.mark.parametrize("name", COMPILED)
 
 
 @each_compiled
-def test_a_compiled_step_is_the_eager_one_and_compiles_once_for_a_tensor_lr(fresh_compiler, name):
+def test_compiled_step_with_tensor_lr(fresh_compiler, name):
     def make(groups):
         return COMPILED[name](groups, lr=torch.tensor(0.1, dtype=torch.float64))
 
@@ -673,7 +644,7 @@ def test_a_compiled_step_is_the_eager_one_and_compiles_once_for_a_tensor_lr(fres
     assert counts[STEPS + 1] == counts[-1], "compiled again for a new lr or a new stage"
 
 
-def test_a_compiled_step_with_a_number_lr_compiles_by_the_stage_not_by_the_step(fresh_compiler):
+def test_compiled_step_with_number_lr(fresh_compiler):
     make = COMPILED["PPDSG"]
     compiled, eager, counts = compiled_and_eager(make, "eager", (0.3, 0.1), put_lr)
     assert_near(compiled, eager, rtol=1e-12, atol=1e-12)
@@ -683,7 +654,7 @@ def test_a_compiled_step_with_a_number_lr_compiles_by_the_stage_not_by_the_step(
 
 @pytest.mark.skipif(torch.__version__ < "2.7", reason="torch 2.6 makes several graphs of it")
 @each_compiled
-def test_the_step_is_one_graph(fresh_compiler, name):
+def test_step_is_one_graph(fresh_compiler, name):
     task = make_task()
     optimizer = COMPILED[name](task.groups())
     for t in range(2):  # states begin in the first step

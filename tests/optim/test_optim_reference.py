@@ -132,27 +132,8 @@ def test_ppdadagrad_is_algorithm_3(restart, foreach):
     assert_ends_near(ends, expected[1])
 
 
-@pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad])
-def test_the_average_becomes_the_reference(cls):
-    task = make_task()
-    optimizer = cls(task.groups(), lr=0.3, gamma=GAMMA)
-    for seed in range(5):
-        train_step(task, optimizer, make_batch(seed))
-    average = observe(task, optimizer)[2]
-    optimizer.end_stage("last")
-    near(flat([optimizer.state[p]["reference"] for p in task.primal()]), average)
-
-
-@pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad])
-def test_the_dual_has_neither_reference_nor_average(cls):
-    task = make_task()
-    optimizer = cls(task.groups())
-    train_step(task, optimizer, make_batch(0))
-    assert not {"reference", "drift"} & optimizer.state.get(task.loss.alpha, {}).keys()
-
-
 @pytest.mark.parametrize(("M", "lipschitz"), [(0.12, 0.1), (0.006, 2.0), (1e-9, 0.1), (1e3, 0.1)])
-def test_should_stop_is_lemma_3_at_every_step(M, lipschitz):
+def test_should_stop_is_lemma_3(M, lipschitz):
     task = make_task()
     optimizer = PPDAdaGrad(task.groups(), gamma=GAMMA, delta=DELTA)
     expected, _ = ppd_adagrad.run(gradient, *start_of(task), ppd_stages(), GAMMA, DELTA)
@@ -200,7 +181,7 @@ def test_pga_is_algorithm_1(foreach):
     assert_ends_near(ends, expected[1])
 
 
-def test_the_radii_of_the_comparison_bind_at_some_steps_only():
+def test_pga_radii_bind_at_some_steps_only():
     steps, _ = pga_reference(make_task())
     points_of_both = [step.v for step in steps], [step.alpha for step in steps]
     for points, radius in zip(points_of_both, RADII.values(), strict=True):
@@ -216,7 +197,7 @@ def test_pga_without_radii_does_not_project():
     assert_steps_near(steps, expected[0])
 
 
-def test_pga_returns_one_of_the_stage_averages_primal_and_dual_of_the_same_stage():
+def test_pga_returns_one_stage_average():
     _, expected = pga_reference(make_task())
     drawn = set()
     for seed in range(12):
@@ -245,7 +226,7 @@ def drawn_stages(seed, stages):
     return drawn
 
 
-def test_pga_draws_a_stage_uniformly():
+def test_pga_draws_stage_uniformly():
     seeds, stages = 800, 4
     draws = np.array([drawn_stages(seed, stages) for seed in range(seeds)])
     for k in range(1, stages + 1):
@@ -264,7 +245,7 @@ def test_pga_draws_without_torchs_global_generator():
     assert drawn_stages(seed=3, stages=6) == first
 
 
-def test_pga_ends_no_stage_that_has_not_begun():
+def test_pga_end_stage_without_step():
     (p,) = make_params((3,))
     optimizer = PGA([p])
     walk(optimizer, [p], 2)
@@ -321,7 +302,7 @@ def test_ppdsg_without_prox_is_torchs_sgd(momentum, weight_decay, foreach):
 @FOREACH
 @pytest.mark.parametrize("gamma", [0.5, math.inf])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_the_dual_is_torchs_maximizing_sgd_without_prox_and_weight_decay(momentum, gamma, foreach):
+def test_dual_is_torchs_maximizing_sgd(momentum, gamma, foreach):
     options = {"lr": 0.1, "momentum": momentum, "maximize": True}
     ours, theirs = make_params(*SHAPES), make_params(*SHAPES)
     dual = PPDSG(ours, gamma=gamma, weight_decay=0.2, foreach=foreach, **options)
@@ -331,7 +312,7 @@ def test_the_dual_is_torchs_maximizing_sgd_without_prox_and_weight_decay(momentu
 
 @FOREACH
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_ppdsg_is_torchs_sgd_on_the_proximal_objective(momentum, foreach):
+def test_ppdsg_is_torchs_sgd_on_proximal_objective(momentum, foreach):
     options = {"lr": 0.1, "momentum": momentum, "weight_decay": 0.2}
     ours, theirs = make_params(*SHAPES), make_params(*SHAPES)
     centres = [p.detach().clone() for p in theirs]
@@ -346,7 +327,7 @@ def test_ppdsg_is_torchs_sgd_on_the_proximal_objective(momentum, foreach):
 
 
 @FOREACH
-def test_a_stages_end_zeroes_the_momentum(foreach):
+def test_end_stage_zeroes_momentum(foreach):
     """Afterwards the dual, which nothing else touches, goes on like a new SGD."""
     options = {"lr": 0.1, "momentum": 0.9, "maximize": True}
     ours = make_params(*SHAPES)

@@ -17,7 +17,7 @@ FOREACH = pytest.mark.parametrize("foreach", [None, False], ids=["foreach", "sin
 # ---- Small helpers -----------------------------------------------------------------------------
 
 
-def test_an_average_in_half_precision_still_moves_after_many_steps():
+def test_average_in_half_precision_after_many_steps():
     p = nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
     optimizer = PPDSG([p], lr=0.0)
     for _ in range(300):
@@ -29,7 +29,7 @@ def test_an_average_in_half_precision_still_moves_after_many_steps():
     torch.testing.assert_close(average_of(optimizer, p), torch.tensor([1 + 1 / 302]))
 
 
-def test_a_captured_graph_is_refused(monkeypatch):
+def test_cuda_graph_capture_raises(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with pytest.raises(RuntimeError, match="CUDA graph"):
@@ -37,7 +37,7 @@ def test_a_captured_graph_is_refused(monkeypatch):
 
 
 @ALL
-def test_the_counters_live_on_the_cpu_whatever_the_default_device(cls):
+def test_counters_stay_on_cpu(cls):
     """They are read at every step; on an accelerator that would wait for it."""
     params = make_params((2,))
     optimizer = cls(params)
@@ -70,13 +70,13 @@ def test_bad_flags_of_optimizers_and_groups_are_named(cls, flags, error):
 
 
 @pytest.mark.parametrize("cls", [PGA, OAUC])
-def test_fused_is_refused_where_there_is_no_kernel(cls):
+def test_fused_raises_without_kernel(cls):
     with pytest.raises(RuntimeError, match=f"`fused=True` is not supported by {cls.__name__}"):
         cls(make_params((2,)), fused=True)
 
 
 @pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad])
-def test_fused_is_refused_where_the_tensors_are_not_on_a_gpu(cls):
+def test_fused_raises_on_cpu(cls):
     params = make_params((2,))
     optimizer = cls(params, fused=True)
     with pytest.raises(RuntimeError, match=r"`fused=True` requires .* found torch.float64"):
@@ -93,7 +93,7 @@ DIFFERENTIABLE = {
 
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_autograd_follows_two_steps(name, maximize):
+def test_differentiable_steps_gradcheck(name, maximize):
     """Through the parameter, its gradients and the step size."""
     cls, options = DIFFERENTIABLE[name]
 
@@ -115,7 +115,7 @@ def test_autograd_follows_two_steps(name, maximize):
 
 
 @ALL
-def test_a_group_may_be_empty(cls):
+def test_empty_group(cls):
     (p,) = make_params((3,))
     start = p.detach().clone()
     optimizer = cls([{"params": []}, {"params": [p]}], lr=0.1)
@@ -126,7 +126,7 @@ def test_a_group_may_be_empty(cls):
 
 @ALL
 @FOREACH
-def test_a_warm_up_from_lr_zero_leaves_the_parameters_where_they_are(cls, foreach):
+def test_lr_zero_moves_nothing(cls, foreach):
     params = make_params((3,), ())
     start = [p.detach().clone() for p in params]
     optimizer = cls(params, lr=0.0, foreach=foreach)
@@ -139,7 +139,7 @@ def test_a_warm_up_from_lr_zero_leaves_the_parameters_where_they_are(cls, foreac
 
 @ALL
 @FOREACH
-def test_a_warm_up_from_lr_zero_goes_on(cls, foreach):
+def test_warm_up_from_lr_zero(cls, foreach):
     params = make_params((3,))
     optimizer = cls(params, lr=0.0, foreach=foreach)
     walk(optimizer, params, 2)
@@ -152,7 +152,7 @@ def test_a_warm_up_from_lr_zero_goes_on(cls, foreach):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_ppdsg_where_weight_decay_erases_the_point(momentum):
+def test_ppdsg_with_lr_times_weight_decay_one(momentum):
     """lr * weight_decay = 1: nothing of the point is kept, in lists and one by one."""
     results = []
     for foreach in (None, False):
@@ -166,7 +166,7 @@ def test_ppdsg_where_weight_decay_erases_the_point(momentum):
 
 
 @FOREACH
-def test_momentum_may_be_switched_on_during_training(foreach):
+def test_momentum_switched_on_during_training(foreach):
     """As with torch's SGD, which is the same here: no prox."""
     ours, theirs = make_params((3,)), make_params((3,))
     optimizers = (
@@ -184,7 +184,7 @@ def test_momentum_may_be_switched_on_during_training(foreach):
 
 
 @FOREACH
-def test_pga_does_not_move_frozen_parameters(foreach):
+def test_pga_skips_frozen_parameters(foreach):
     moving, frozen = make_params((3,), (4,))
     frozen.requires_grad_(False)
     start = frozen.detach().clone()
@@ -194,7 +194,7 @@ def test_pga_does_not_move_frozen_parameters(foreach):
     assert moving.norm().item() == pytest.approx(0.5)
 
 
-def test_pga_averages_the_projected_points_of_a_parameter_without_a_gradient_yet():
+def test_pga_averages_projected_points():
     first, late = make_params((3,), (4,))
     optimizer = PGA([first, late], lr=0.1, radius=0.5)
     points = []
@@ -218,7 +218,7 @@ def test_pga_averages_the_projected_points_of_a_parameter_without_a_gradient_yet
         (OAUC, {}),
     ],
 )
-def test_a_single_precision_neighbour_costs_double_precision_nothing(cls, options):
+def test_mixed_precision_parameters(cls, options):
     results = []
     for foreach in (None, False):
         params = [*make_params((3,), dtype=torch.float32), *make_params((5,), seed=1)]
@@ -233,7 +233,7 @@ def test_a_single_precision_neighbour_costs_double_precision_nothing(cls, option
 # ---- should_stop -------------------------------------------------------------------------------
 
 
-def test_should_stop_is_false_before_the_first_step():
+def test_should_stop_before_first_step():
     assert PPDAdaGrad(make_params((2,))).should_stop(M=1e-9, lipschitz=0.0) is False
 
 
