@@ -196,7 +196,7 @@ def as_function(info, options, batch):
     ids=name_of,
 )
 def test_gradcheck(info, options):
-    function, inputs = as_function(info, options, info.sample(12))
+    function, inputs = as_function(info, options, info.sample(8))
     assert torch.autograd.gradcheck(function, inputs)
     if info.differentiable == 2:
         small, point = as_function(info, options, info.sample(6))

@@ -254,14 +254,10 @@ def of_test(model, x, y):
     return roc_auc_score(y, model(x).detach().squeeze(1), max_fpr=0.1)
 
 
-@pytest.mark.parametrize("name", ["ppd-sg", "adamw"])
-def test_partial_loss_beats_cross_entropy_at_the_top(name):
+def test_partial_loss_beats_cross_entropy_at_the_top():
     x, y = bulk_and_top(6000, 0)
     test = bulk_and_top(6000, 1)
     likely = trained(CrossEntropy(), lambda m, _: torch.optim.AdamW(m.parameters(), lr=0.05), x, y)
-    make = {
-        "ppd-sg": lambda m, loss: aucmax.PPDSG(aucmax.minmax_groups(m, loss), lr=0.1),
-        "adamw": lambda m, loss: torch.optim.AdamW(aucmax.minmax_groups(m, loss), lr=0.05),
-    }[name]
-    model = trained(PartialAUCLoss(0.1, prior=0.5), make, x, y)
+    ppd_sg = lambda m, loss: aucmax.PPDSG(aucmax.minmax_groups(m, loss), lr=0.1)  # noqa: E731
+    model = trained(PartialAUCLoss(0.1, prior=0.5), ppd_sg, x, y)
     assert of_test(model, *test) > of_test(likely, *test) + 0.2
