@@ -38,10 +38,11 @@ def value_and_gradient(loss, scores, target, weight, group):
     return value.detach(), torch.autograd.grad(value, scores)[0]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["32", "64"])
+@pytest.mark.parametrize(
+    ("columns", "grouped", "dtype"),
+    [(1, False, torch.float32), (3, False, torch.float64), (3, True, torch.float32)],
+)
 @pytest.mark.parametrize("tiled", [True, False], ids=["few rows", "many rows"])
-@pytest.mark.parametrize("grouped", [False, True], ids=["one group", "groups"])
-@pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize("name", SURROGATES)
 def test_sums_are_those_of_the_cpu(name, columns, grouped, tiled, dtype, monkeypatch) -> None:
     if not tiled:

@@ -24,7 +24,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 import aucmax
-from aucmax import BatchSampler, StreamingPrior
+from aucmax import StreamingPrior
 
 X, Y = binary()
 VALID = binary(seed=1)
@@ -113,14 +113,6 @@ def test_inputs_and_labels_of_every_kind(inputs, labels, of_tensors):
     assert_same_run(run(train, valid), of_tensors)
 
 
-def test_data_frames_of_pandas(of_tensors):
-    pandas = pytest.importorskip("pandas")
-    frames = [
-        (pandas.DataFrame(x.double().numpy()), pandas.Series(y.numpy())) for x, y in ((X, Y), VALID)
-    ]
-    assert_same_run(run(*frames), of_tensors)
-
-
 def test_a_double_precision_model_is_trained_in_double_precision():
     x, y = X.double().numpy() + 1e-12, Y
     result = run((x, y), model=hidden().double())
@@ -184,19 +176,6 @@ def test_labels_of_a_dataset_that_does_not_tell_them():
     expected = run((X, Y), positives=0.5)
     assert_same_run(result, expected)
     assert result.loss.prior == 0.5
-
-
-def test_items_of_numpy_and_plain_numbers(of_tensors):
-    class Items(Dataset):
-        targets = Y.int().tolist()
-
-        def __len__(self):
-            return len(X)
-
-        def __getitem__(self, i):
-            return X[i].double().numpy(), self.targets[i]
-
-    assert_same_run(run(Items()), of_tensors)
 
 
 def test_a_dataset_whose_labels_nobody_knows_estimates_their_share():
@@ -277,15 +256,6 @@ def test_a_loader_with_workers():
     assert multiprocessing.active_children() == []
 
 
-def test_a_loader_with_our_sampler(of_tensors):
-    """The same batches, but a share of positives that is estimated as they come."""
-    sampler = BatchSampler(Y, 32)
-    loader = DataLoader(TensorDataset(X, Y), batch_sampler=sampler)
-    result = run(loader)
-    assert isinstance(result.loss.prior, StreamingPrior)
-    assert result.auc == pytest.approx(of_tensors.auc, abs=0.05)
-
-
 @pytest.mark.parametrize(
     "convert",
     [lambda x, y: (x, y), lambda x, y: [x.double().numpy(), y.numpy()]],
@@ -334,14 +304,7 @@ class Counted:
 
 @pytest.mark.parametrize(
     ("method", "valid", "probe"),
-    [
-        ("ppd-sg", VALID, 0),
-        ("ppd-sg", None, 64),
-        ("pga", VALID, 64),
-        ("pga", None, 0),
-        ("adamw", VALID, 0),
-        ("adamw", None, 64),
-    ],
+    [("ppd-sg", VALID, 0), ("pga", None, 64), ("adamw", VALID, 0)],
 )
 def test_training_ends_when_a_stream_does(method, valid, probe):
     stream = Counted(45)
@@ -355,14 +318,9 @@ def test_training_ends_when_a_stream_does(method, valid, probe):
 
 def test_a_stream_that_ends_and_batch_norm():
     layers = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1)
-    result = run(Counted(60), model=nn.Sequential(*layers), steps=1000)
+    result = run(Counted(60), model=seeded(nn.Sequential(*layers), 0), steps=1000)
     assert result.reason == "the data came to an end"
     assert result.auc == aucmax.evaluate(result.model, VALID)
-
-
-def test_a_stream_that_ends_on_an_evaluation_is_recorded_once():
-    result = run(Counted(20), steps=1000, eval_every=10, probe=0, method="sgd")
-    assert [r["step"] for r in result.history] == [10, 20]
 
 
 def test_a_generator_is_a_stream():
@@ -425,14 +383,14 @@ def weighted_data(seed=0):
     return (x, y, times), (x.repeat_interleave(times, 0), y.repeat_interleave(times))
 
 
-@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd"])
 def test_integer_weights_are_repeated_rows(method):
     """Where every batch is the whole data, the two are the same mathematics."""
     weighted, repeated = weighted_data()
     options = {"method": method, "steps": 20, "eval_every": 10, "probe": 0}
     first = fit(hidden().double(), weighted, batch_size=60, **options)
     second = fit(hidden().double(), repeated, batch_size=len(repeated[1]), **options)
-    if method != "sgd" and method != "adamw":
+    if method != "sgd":
         assert first.loss.prior == pytest.approx(second.loss.prior, rel=1e-12)
     torch.testing.assert_close(
         first.model.state_dict(), second.model.state_dict(), rtol=1e-6, atol=1e-7
@@ -469,39 +427,10 @@ def test_weights_from_a_dataset_are_those_of_arrays(positives):
     assert share.p.item() == pytest.approx(expected.loss.prior.p.item(), abs=0.05)
 
 
-def test_weights_from_a_loader():
-    (x, y, times), _ = weighted_data()
-    loader = DataLoader(TensorDataset(x, y, times), batch_size=60)
-    result = run(loader, steps=100, eval_every=50)
-    share = (times * y).sum() / times.sum()
-    assert result.loss.prior.p.item() == pytest.approx(share.item(), abs=0.01)
-
-
-def test_weights_of_zero_take_rows_out():
-    x, y = torch.cat([X, -X]), torch.cat([Y, Y])
-    weight = torch.cat([torch.ones(400), torch.zeros(400)])
-    result = fit(
-        linear(), (x, y, weight), (x, y, weight), steps=100, batch_size=800, lr=0.5, eval_every=50
-    )
-    assert result.auc > 0.95
-    assert aucmax.evaluate(result.model, (X, Y)) == pytest.approx(result.auc, rel=1e-12)
-
-
 # ---- Tasks -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
-def test_two_classes_are_learned(method):
-    result = fit(
-        linear(), (X, Y), VALID, method=method, steps=120, eval_every=60, lr=1.0, positives=0.5
-    )
-    assert result.auc > 0.97
-    assert result.auc == pytest.approx(
-        roc_auc_score(VALID[1], scores_of(result.model, VALID[0])), rel=1e-12
-    )
-
-
-@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+@pytest.mark.parametrize("method", ["ppd-sg", "adamw"])
 def test_several_classes_are_learned(method):
     train, (x, y) = multiclass(), multiclass(seed=1)
     result = fit(linear(3, 3), train, (x, y), method=method, steps=120, eval_every=60, lr=1.0)
@@ -511,7 +440,7 @@ def test_several_classes_are_learned(method):
     assert result.auc == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adamw"])
+@pytest.mark.parametrize("method", ["ppd-adagrad", "sgd"])
 def test_several_labels_are_learned_though_some_are_missing(method):
     train, (x, y) = multilabel(missing=0.2), multilabel(seed=1, missing=0.2)
     result = fit(linear(3, 3), train, (x, y), method=method, steps=120, eval_every=60, lr=1.0)
@@ -538,7 +467,7 @@ def test_the_task_goes_by_the_labels(labels, task):
         "multilabel": aucmax.MultilabelAUCLoss,
     }
     outputs = {"binary": 1, "multiclass": 3, "multilabel": 2}[task]
-    result = fit(linear(2, outputs), (torch.randn(6, 2), labels), steps=1)
+    result = fit(linear(2, outputs), (X[:6, :2], labels), steps=1)
     assert type(result.loss) is kinds[task]
 
 
@@ -549,14 +478,6 @@ def test_the_priors_of_classes_and_labels_are_their_shares():
     x, y = multilabel(missing=0.2)
     expected = [column[~column.isnan()].mean().item() for column in y.T]
     assert fit(linear(3, 3), (x, y), steps=1).loss.priors.tolist() == pytest.approx(expected)
-
-
-def test_two_classes_as_a_multiclass_task():
-    result = fit(
-        linear(4, 2), (X, Y.long()), (VALID[0], VALID[1].long()), task="multiclass", steps=10
-    )
-    assert isinstance(result.loss, aucmax.MulticlassAUCLoss)
-    assert 0 <= result.auc <= 1
 
 
 def test_a_loader_of_several_classes_needs_their_labels():

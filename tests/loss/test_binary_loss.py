@@ -1,7 +1,5 @@
 """AUCLoss against the paper's formula and the pairwise risk, both in NumPy."""
 
-import copy
-import io
 import warnings
 
 import numpy as np
@@ -11,14 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference.objective import batch_gradients, batch_loss, pairwise_risk, sigmoid
 from reference.prior import UnbiasedPrior
-from torch.func import functional_call
 
 from aucmax import (
     AUCLoss,
-    GroupedAUCLoss,
-    MulticlassAUCLoss,
-    MultilabelAUCLoss,
-    PartialAUCLoss,
     StreamingPrior,
     minmax_groups,
 )
@@ -26,8 +19,6 @@ from aucmax.loss._cpu import BLOCK
 from aucmax.loss.objective import LINKS, saddle_objective, saddle_terms
 
 POINT = (0.3, -0.2, 0.4)  # a, b, alpha: nothing special
-PRIORS = pytest.mark.parametrize("prior", [0.25, None], ids=["known", "streaming"])
-LINK_NAMES = pytest.mark.parametrize("link", ["sigmoid", "identity"])
 ignore_share = pytest.mark.filterwarnings("ignore:prior=")  # priors that are wrong on purpose
 
 
@@ -89,14 +80,6 @@ def assert_same(found, wanted, **options):
     torch.testing.assert_close(found, wanted, **options)
 
 
-def save_and_load(module, fresh):
-    file = io.BytesIO()
-    torch.save(module.state_dict(), file)
-    file.seek(0)
-    fresh.load_state_dict(torch.load(file, weights_only=True))
-    return fresh
-
-
 @st.composite
 def batches(draw, both_classes=True):
     """Scores (often tied), labels and weights or None."""
@@ -118,7 +101,7 @@ points = st.tuples(*[st.floats(-2, 2)] * 3)
 
 
 @given(batches(), margins, links)
-def test_at_the_optimum_the_loss_is_the_pairwise_risk(batch, margin, link):
+def test_optimum_is_pairwise_risk(batch, margin, link):
     scores, y, weight = batch
     loss = AUCLoss(np.average(y, weights=weight), margin=margin, link=link).double()
     tensors = [None if x is None else torch.tensor(x) for x in batch]
@@ -132,43 +115,14 @@ def test_at_the_optimum_the_loss_is_the_pairwise_risk(batch, margin, link):
 
 @ignore_share
 @given(batches(both_classes=False), points, st.floats(0.01, 0.99), margins, links, st.booleans())
-def test_elsewhere_the_loss_is_the_papers_F(batch, point, p, margin, link, normalize):
+def test_auc_loss_matches_reference(batch, point, p, margin, link, normalize):
     scores, y, weight = batch
     loss = make_loss(p, point, margin=margin, link=link, normalize=normalize)
     found = evaluate(loss, scores, y, weight)
     assert_close(found, expected(scores, y, point, p, margin, normalize, link, weight))
 
 
-@pytest.mark.parametrize("only", [0, 1])
-@pytest.mark.parametrize("n", [1, 5])
-@LINK_NAMES
-@ignore_share
-def test_a_batch_of_one_class_is_what_the_formula_says(only, n, link):
-    scores, y = np.linspace(-1.0, 2.0, n), np.full(n, only)
-    found = evaluate(make_loss(0.1, link=link), scores, y)
-    assert_close(found, expected(scores, y, POINT, 0.1, 1.0, True, link), 1e-13)
-    assert all(np.isfinite(g).all() for g in found[1])
-
-
-@pytest.mark.parametrize(
-    ("link", "weighted", "normalize"),
-    [("sigmoid", False, True), ("sigmoid", True, False), ("identity", True, True)],
-)
-def test_derivatives_pass_gradcheck_twice(link, weighted, normalize):
-    loss = make_loss(link=link, margin=0.7, normalize=normalize)
-    scores, target, weight = make_batch(8)
-    weight = weight if weighted else None
-
-    def objective(scores, a, b, alpha):
-        parameters = {"a": a, "b": b, "alpha": alpha}
-        return functional_call(loss, parameters, (scores, target, weight))
-
-    point = [torch.tensor([x], dtype=torch.float64, requires_grad=True) for x in POINT]
-    assert torch.autograd.gradcheck(objective, (scores, *point))
-    assert torch.autograd.gradgradcheck(objective, (scores, *point))
-
-
-def test_reset_sets_class_means_and_their_difference():
+def test_reset_sets_class_means():
     loss = AUCLoss(0.5, link="identity")
     scores, target = torch.tensor([1.0, 2.0, 5.0, 9.0]), torch.tensor([0, 1, 0, 1])
     weight = torch.tensor([3.0, 1.0, 1.0, 1.0])
@@ -185,7 +139,7 @@ def test_reset_sets_class_means_and_their_difference():
 
 @ignore_share
 @given(batches(both_classes=False), points, st.floats(0.01, 0.99), margins, links, st.booleans())
-def test_the_fast_path_equals_tensor_operations(batch, point, p, margin, link, normalize):
+def test_fast_path_equals_tensor_operations(batch, point, p, margin, link, normalize):
     scores, y, weight = batch
     loss = make_loss(p, point, margin=margin, link=link, normalize=normalize)
     x = torch.tensor(scores, requires_grad=True)
@@ -199,7 +153,7 @@ def test_the_fast_path_equals_tensor_operations(batch, point, p, margin, link, n
 
 
 @pytest.mark.parametrize(("link", "weighted"), [("sigmoid", True), ("identity", False)])
-def test_a_batch_of_several_blocks_equals_tensor_operations(link, weighted):
+def test_several_blocks_equal_tensor_operations(link, weighted):
     scores, target, weight = make_batch(2 * BLOCK + 3)
     weight, loss = weight if weighted else None, make_loss(link=link)
     centres = [v.reshape(()) for v in (loss.a, loss.b, loss.alpha)]
@@ -212,178 +166,10 @@ def test_a_batch_of_several_blocks_equals_tensor_operations(link, weighted):
         assert_same(g, right, rtol=1e-10, atol=1e-15)
 
 
-@pytest.mark.parametrize(("prior", "alpha_min"), [(0.25, None), (None, -1.0)])
-def test_function_transforms_give_the_same_gradients(prior, alpha_min):
-    loss, other = (make_loss(prior, alpha_min=alpha_min) for _ in range(2))
-    scores, target, weight = make_batch()
-    eager = gradients(loss(scores, target, weight), loss, scores)
-    parameters = {k: v.detach() for k, v in other.named_parameters()}
-    buffers = {k: v.clone() for k, v in other.named_buffers()}
-
-    def objective(scores, parameters, buffers):
-        return functional_call(other, {**parameters, **buffers}, (scores, target, weight))
-
-    gradient = torch.func.grad(objective, argnums=(0, 1))
-    d_scores, d = gradient(scores.detach(), parameters, buffers)
-    assert_same((d_scores, d["a"], d["b"], d["alpha"]), eager, rtol=1e-12, atol=1e-12)
-    assert_same(buffers, dict(loss.named_buffers()), rtol=1e-12, atol=0.0)
-
-
-def check_compiled(loss, backend, dtype=torch.float64, weighted=False):
-    """Two training steps compiled and eager: values, gradients, dtypes and what is remembered."""
-    compiled = torch.compile(copy.deepcopy(loss), backend=backend, fullgraph=True)
-    tolerance = dict.fromkeys(("rtol", "atol"), 1e-12 if dtype == torch.float64 else 1e-6)
-    for seed in range(2):
-        scores, target, weight = make_batch(dtype=dtype, seed=seed)
-        arguments = (scores, target, weight if weighted else None)
-        found, wanted = compiled(*arguments), loss(*arguments)
-        assert_same(found, wanted, **tolerance)
-        assert_same(
-            gradients(found, compiled, scores), gradients(wanted, loss, scores), **tolerance
-        )
-    assert_same(dict(compiled._orig_mod.state_dict()), dict(loss.state_dict()), **tolerance)
-
-
-# With the streaming prior a compiled backward may read the counts again (pytorch/pytorch#197039):
-# an update in place would give it the estimate made *after* the batch.
-@pytest.mark.parametrize(
-    ("prior", "link", "weighted", "dtype"),
-    [
-        (0.25, "sigmoid", False, torch.float32),
-        (0.25, "identity", True, torch.float64),
-        (None, "sigmoid", True, torch.float32),
-    ],
-)
-@pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_equals_eager(prior, link, weighted, dtype):
-    check_compiled(make_loss(prior, link=link, dtype=dtype), "aot_eager", dtype, weighted)
-
-
-@pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_projects_alpha():
-    check_compiled(make_loss(0.25, (0.0, 0.0, -3.0), alpha_min=-1.0), "aot_eager")
-
-
-@pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_by_inductor_equals_eager():
-    check_compiled(make_loss(None), "inductor")
-
-
-@PRIORS
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("alpha_min", [None, -1.0])
-def test_no_number_is_read_back_from_another_device(prior, dtype, alpha_min):
-    """Tensors on the meta device have no numbers: any read would raise."""
-    loss = AUCLoss(prior, alpha_min=alpha_min).to("meta")
-    scores = torch.zeros(8, 1, dtype=dtype, device="meta", requires_grad=True)
-    target = torch.zeros(8, device="meta")
-    value = loss(scores, target, torch.ones(8, device="meta"))
-    value.backward()
-    assert value.dtype == torch.float32  # the streaming prior must not promote to float64
-    assert (scores.grad.shape, scores.grad.dtype) == (scores.shape, dtype)
-    assert loss.alpha.grad.shape == (1,)
-
-
-@pytest.mark.parametrize("loss_dtype", [torch.float64, torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
-def test_both_paths_give_the_value_in_the_dtype_of_the_computation(dtype, loss_dtype):
-    loss, (scores, target, _) = make_loss(dtype=loss_dtype), make_batch(dtype=dtype)
-    wanted = torch.float64 if dtype == torch.float64 else torch.float32
-    assert loss(scores, target).dtype == wanted
-    assert loss.to("meta")(scores.to("meta"), target.to("meta")).dtype == wanted
-
-
 # ---- Backward ----------------------------------------------------------------------------------
 
 
-def test_the_incoming_gradient_multiplies():
-    loss, (scores, target, _) = make_loss(), make_batch()
-    unit = gradients(loss(scores, target), loss, scores)
-    for factor in (-2.5, 0.0, 1024.0):
-        scaled = gradients(factor * loss(scores, target), loss, scores)
-        assert_same(scaled, tuple(factor * g for g in unit))
-        scaled = gradients(factor * loss(scores, target), loss, scores, create_graph=True)
-        assert_same(scaled, tuple(factor * g for g in unit), rtol=1e-12, atol=1e-12)
-    loss(scores, target).backward(torch.tensor(3.0, dtype=torch.float64))
-    assert_same(scores.grad, 3.0 * unit[0])
-
-
-def test_backward_twice_adds_the_gradient_twice():
-    loss, (scores, target, _) = make_loss(), make_batch()
-    once = gradients(loss(scores, target), loss, scores)
-    value = loss(scores, target)
-    value.backward(retain_graph=True)
-    value.backward()
-    found = (scores.grad, loss.a.grad, loss.b.grad, loss.alpha.grad)
-    assert_same(found, tuple(2 * g for g in once), rtol=1e-13, atol=1e-13)
-
-
-def test_changing_a_gradient_in_place_does_not_change_the_next_backward():
-    loss, (scores, target, _) = make_loss(), make_batch()
-    value = loss(scores, target)
-    first = gradients(value, loss, scores, retain_graph=True)
-    kept = [g.clone() for g in first]
-    for g in first:
-        g.zero_()
-    assert_same(list(gradients(value, loss, scores)), kept, rtol=1e-13, atol=1e-13)
-
-
-def test_gradients_of_two_forwards_accumulate():
-    loss, model = make_loss(alpha_min=-1.0), torch.nn.Linear(3, 1).double()
-    x, (_, target, _) = torch.randn(16, 3, dtype=torch.float64), make_batch()
-    parameters = [*model.parameters(), *loss.parameters()]
-    apart = [torch.autograd.grad(loss(model(half), y), parameters) for half, y in halves(x, target)]
-    for half, y in halves(x, target):
-        loss(model(half), y).backward()
-    wanted = [g + h for g, h in zip(*apart, strict=True)]
-    assert_same([p.grad for p in parameters], wanted, rtol=1e-14, atol=1e-14)
-
-
-def halves(*tensors):
-    return zip(*(x.chunk(2) for x in tensors), strict=True)
-
-
-@LINK_NAMES
-def test_a_gradient_penalty_has_the_tensor_paths_gradient(link):
-    """create_graph=True: the gradient's own gradient, in every variable."""
-    loss, (scores, target, weight) = make_loss(link=link), make_batch()
-
-    def penalty(value):
-        return sum(g.square().sum() for g in gradients(value, loss, scores, create_graph=True))
-
-    found = gradients(penalty(loss(scores, target, weight)), loss, scores)
-    wanted = gradients(penalty(loss._by_tensor_operations(scores, target, weight)), loss, scores)
-    assert_same(found, wanted, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("loss_dtype", [torch.float64, torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
-def test_second_derivatives_whatever_the_dtypes(dtype, loss_dtype):
-    loss, (scores, target, _) = make_loss(dtype=loss_dtype), make_batch(dtype=dtype)
-    (g,) = torch.autograd.grad(loss(scores, target), scores, create_graph=True)
-    g.float().square().sum().backward()
-    exact, x = make_loss(), scores.detach().double().requires_grad_()
-    (g,) = torch.autograd.grad(exact(x, target), x, create_graph=True)
-    g.square().sum().backward()
-    assert scores.grad.dtype == dtype
-    low = torch.float16 in (dtype, loss_dtype)
-    assert_same(scores.grad.double(), x.grad, rtol=1e-2 if low else 1e-5, atol=1e-6)
-
-
-def test_frozen_parts_get_no_gradient():
-    loss, (scores, target, _) = make_loss(), make_batch()
-    wanted = gradients(loss(scores, target), loss, scores)
-    loss(scores.detach(), target).backward()
-    assert_same((loss.a.grad, loss.b.grad, loss.alpha.grad), wanted[1:])
-    loss.requires_grad_(False)
-    loss(scores, target).backward()
-    assert_same(scores.grad, wanted[0])
-    assert not loss(scores.detach(), target).requires_grad
-    with torch.no_grad():
-        assert not loss(scores, target).requires_grad
-
-
-def test_the_optimizer_may_step_between_forward_and_backward():
+def test_step_between_forward_and_backward():
     loss, (scores, target, _) = make_loss(), make_batch()
     wanted = gradients(loss(scores, target), loss, scores)
     value = loss(scores, target)
@@ -395,43 +181,7 @@ def test_the_optimizer_may_step_between_forward_and_backward():
 # ---- Precision ---------------------------------------------------------------------------------
 
 
-def in_both_precisions(loss, scores, target):
-    """Value and gradients (in the scores times n) in float32 and in float64, of the same numbers.
-
-    The first number for each is what float32 found, the second what is right.
-    """
-    results = []
-    for dtype in (torch.float32, torch.float64):
-        copied, x = copy.deepcopy(loss).to(dtype), scores.detach().to(dtype, copy=True)
-        value = copied(x.requires_grad_(), target)
-        d_scores, *rest = gradients(value, copied, x)
-        results.append([g.double() for g in (value, len(x) * d_scores, *rest)])
-    return results
-
-
-@LINK_NAMES
-@pytest.mark.parametrize("n", [128, 8192])
-def test_single_precision_is_accurate(link, n):
-    scores, target, _ = make_batch(n, torch.float32)
-    found, wanted = in_both_precisions(make_loss(dtype=torch.float32, link=link), scores, target)
-    assert_same(found, wanted, rtol=1e-5, atol=2e-6)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.3])
-@pytest.mark.parametrize("n", [128, 8192])
-def test_raw_scores_far_from_zero_keep_their_differences(n, alpha):
-    """At 1e4 neighbouring float32 numbers are 1e-3 apart; squares of raw scores would be 8 off."""
-    scores, target, _ = make_batch(n, torch.float32)
-    scores = (scores + 1e4).detach()
-    loss = AUCLoss(0.25, link="identity")
-    loss.reset_primal(scores, target)
-    loss.reset_dual(scores, target)
-    loss.alpha.data += alpha
-    found, wanted = in_both_precisions(loss, scores, target)
-    assert_same(found, wanted, rtol=1e-3, atol=2e-3)
-
-
-def test_large_finite_scores_are_no_error_and_no_warning():
+def test_large_finite_scores():
     scores = torch.tensor([1e30, -1e30, 3e38, -1e30], requires_grad=True)
     value = AUCLoss(0.5)(scores, torch.tensor([1, 0, 1, 0]))
     value.backward()
@@ -439,123 +189,12 @@ def test_large_finite_scores_are_no_error_and_no_warning():
     assert scores.grad.tolist() == [0.0] * 4
 
 
-# ---- Shapes and dtypes -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [1, 8])
-@pytest.mark.parametrize(("column", "target_column"), [(False, False), (True, False), (True, True)])
-@ignore_share
-def test_accepted_shapes_mean_the_same(n, column, target_column):
-    loss, (scores, target, weight) = make_loss(), make_batch(n)
-    wanted = loss(scores, target, weight)
-    (d_scores,) = torch.autograd.grad(wanted, scores)
-    x = (scores[:, None] if column else scores).detach().requires_grad_()
-    y, w = (v[:, None] if target_column else v for v in (target, weight))
-    value = loss(x, y, w)
-    value.backward()
-    assert value.shape == ()
-    assert_same(value, wanted)
-    assert x.grad.shape == x.shape
-    assert_same(x.grad.reshape(-1), d_scores)
-
-
-@pytest.mark.parametrize(
-    ("scores", "target"),
-    [
-        ((8,), (8, 1)),
-        ((8,), (1, 8)),
-        ((8,), (7,)),
-        ((8,), (1,)),
-        ((8,), ()),
-        ((1,), (1, 1)),
-        ((1,), ()),
-        ((8, 1), (1, 8)),
-        ((8, 1), (8, 2)),
-        ((8, 1), (1,)),
-        ((8, 2), (8,)),
-        ((8, 2), (8, 2)),
-        ((1, 8), (8,)),
-        ((8, 1, 1), (8,)),
-        ((8, 1, 1), (8, 1, 1)),
-        ((), ()),
-        ((), (1,)),
-        ((0,), (0,)),
-        ((0, 1), (0,)),
-        ((8, 0), (8,)),
-    ],
-)
-def test_every_other_pair_of_shapes_raises(scores, target):
-    loss = AUCLoss(0.5)
-    for method in (loss, loss.reset_dual, loss.reset_primal):
-        with pytest.raises(ValueError, match=r"(scores|target) must .*shape"):
-            method(torch.zeros(scores), torch.zeros(target))
-
-
-@pytest.mark.parametrize("weight", [(8, 1), (7,), (1,), (), (8, 8)])
-def test_weights_of_another_shape_raise(weight):
-    with pytest.raises(ValueError, match=r"weight must have shape \(8,\), found"):
-        AUCLoss(0.5)(torch.zeros(8), torch.ones(8), torch.ones(weight))
-
-
-REAL = ["bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
-
-
-@pytest.mark.parametrize("dtype", REAL)
-@pytest.mark.parametrize("scores_dtype", [torch.float64, torch.bfloat16], ids=str)
-def test_the_targets_dtype_does_not_matter(dtype, scores_dtype):
-    loss, (scores, target, _) = make_loss(), make_batch(dtype=scores_dtype)
-    assert_same(loss(scores, target.to(getattr(torch, dtype))), loss(scores, target.double()))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("prior", [0.25, None])
-def test_low_precision_scores_are_computed_in_single(dtype, prior):
-    low, target, weight = make_batch(64, dtype)
-    single = low.detach().float().requires_grad_()
-    results = []
-    for scores in (low, single):
-        loss = make_loss(prior, dtype=torch.float32)
-        value = loss(scores, target, weight)
-        results.append((value, gradients(value, loss, scores)))
-    assert_same(results[0][0], results[1][0])
-    assert results[0][1][0].dtype == dtype
-    assert_same(results[0][1][0], results[1][1][0].to(dtype))
-    assert_same(results[0][1][1:], results[1][1][1:])
-
-
-def test_strided_scores_and_targets():
-    loss, (scores, target, _) = make_loss(), make_batch()
-    table = torch.stack([scores.detach(), torch.full_like(scores, 7.0)], 1).requires_grad_()
-    labels = torch.stack([target, target], 1)
-    for x in (table[:, 0], table[:, :1]):
-        assert_same(loss(x, labels[:, 1]), loss(scores, target))
-    loss(table[:, 0], labels[:, 1]).backward()
-    assert_same(table.grad[:, 0], gradients(loss(scores, target), loss, scores)[0])
-
-
-@PRIORS
-@pytest.mark.parametrize("weighted", [False, True])
-def test_under_autocast_the_loss_stays_in_single_precision(prior, weighted):
-    model = torch.nn.Linear(5, 1)
-    x, (_, target, weight) = torch.randn(64, 5), make_batch(64, torch.float32)
-    weight = weight if weighted else None
-    inside, outside = make_loss(prior, dtype=torch.float32), make_loss(prior, dtype=torch.float32)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        scores = model(x)
-        value = inside(scores, target, weight)
-    assert scores.dtype == torch.bfloat16
-    assert_same(value, outside(scores, target, weight))
-    value.backward()
-    assert model.weight.grad.dtype == torch.float32
-    assert model.weight.grad.abs().sum() > 0
-
-
 # ---- The streaming prior inside the loss -------------------------------------------------------
 
 
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_each_batch_is_weighted_with_the_estimate_made_before_it(normalize, weighted):
+def test_streaming_prior_is_estimated_before_the_batch(normalize, weighted):
     rng = np.random.default_rng(0)
     loss, prior = make_loss(None, normalize=normalize), UnbiasedPrior()
     for n in (1, 7, 32, 32):
@@ -568,7 +207,7 @@ def test_each_batch_is_weighted_with_the_estimate_made_before_it(normalize, weig
         assert loss.prior.p_one_minus_p.item() == pytest.approx(prior.pq, rel=1e-12)
 
 
-def test_the_estimate_is_updated_in_training_only():
+def test_streaming_prior_is_updated_in_training_only():
     loss, (scores, target, _) = make_loss(None), make_batch()
     loss(scores, target)
     learned = loss.prior.p.item()
@@ -585,13 +224,6 @@ def test_the_estimate_is_updated_in_training_only():
     assert loss.prior.p.item() == (8 + 1) / (32 + 2)
 
 
-def test_resetting_does_not_count_labels():
-    loss, (scores, target, _) = make_loss(None), make_batch()
-    loss.reset_dual(scores, target)
-    loss.reset_primal(scores, target)
-    assert loss.prior.p.item() == 0.5
-
-
 # ---- alpha_min ---------------------------------------------------------------------------------
 
 
@@ -603,7 +235,7 @@ def auc_margin(h, y, margin, alpha_prime):
 
 
 @given(batches(), margins, st.floats(0, 3))
-def test_alpha_min_of_minus_margin_is_the_auc_margin_objective(batch, margin, alpha_prime):
+def test_alpha_min_gives_auc_margin_objective(batch, margin, alpha_prime):
     scores, y, _ = batch
     x, target = torch.tensor(scores), torch.tensor(y)
     loss = AUCLoss(y.mean(), margin=margin, link="identity", alpha_min=-margin).double()
@@ -619,69 +251,7 @@ def test_alpha_min_of_minus_margin_is_the_auc_margin_objective(batch, margin, al
     assert loss(x, target).item() == pytest.approx(wanted, rel=1e-10, abs=1e-10)
 
 
-def test_positives_far_above_are_not_pushed_back():
-    scores = torch.tensor([9.0, -1.0, 9.0, -1.0], requires_grad=True)
-    target = torch.tensor([1, 0, 1, 0])
-    pushed = {}
-    for alpha_min in (None, -1.0):
-        loss = AUCLoss(0.5, link="identity", alpha_min=alpha_min)
-        loss.reset_primal(scores, target)
-        loss.reset_dual(scores, target)
-        (pushed[alpha_min],) = torch.autograd.grad(loss(scores, target), scores)
-    assert pushed[None].tolist() == [9.0, -9.0, 9.0, -9.0]  # 2 (10 - 1) / 2
-    assert pushed[-1.0].tolist() == [0.0, 0.0, 0.0, 0.0]
-
-
-def test_alpha_is_projected_at_each_forward_and_can_come_back():
-    loss = make_loss(point=(0.0, 0.0, -3.0), alpha_min=-1.0)
-    scores, target, _ = make_batch()
-    value = loss(scores, target)
-    assert loss.alpha.item() == -1.0
-    s, y = scores.detach().numpy(), target.numpy()
-    wanted, (*_, d_alpha) = expected(s, y, (0.0, 0.0, -1.0), 0.25, 1.0, True, "sigmoid")
-    assert value.item() == pytest.approx(wanted, rel=1e-12)
-    value.backward()
-    assert loss.alpha.grad.item() == pytest.approx(d_alpha, rel=1e-12)
-    assert d_alpha > 0  # not trapped: the gradient at the limit leads up
-    torch.optim.SGD([loss.alpha], lr=0.1, maximize=True).step()
-    loss(scores, target)
-    assert loss.alpha.item() == pytest.approx(-1.0 + 0.1 * d_alpha, rel=1e-12)
-
-
-LOSSES = {
-    "binary": lambda **more: AUCLoss(0.3, **more),
-    "partial": lambda **more: PartialAUCLoss(max_fpr=0.3, **more),
-    "multiclass": lambda **more: MulticlassAUCLoss([0.2, 0.3, 0.5], **more),
-    "multilabel": lambda **more: MultilabelAUCLoss([0.3, 0.3], **more),
-    "grouped": lambda **more: GroupedAUCLoss(torch.full((3,), 9.0), torch.full((3,), 11.0), **more),
-}
-
-
-@pytest.mark.parametrize("kind", LOSSES)
-@pytest.mark.parametrize(("alpha_min", "begins_at"), [(-1.0, -1.0), (-3.0, -1.0), (-0.1, -0.1)])
-def test_every_saddle_begins_at_its_best_or_without_pressure(kind, alpha_min, begins_at):
-    random = torch.Generator().manual_seed(0)
-    columns = {"multiclass": 3, "multilabel": 2}.get(kind, 1)
-    scores = torch.randn(60, columns, generator=random).squeeze(1)
-    y = torch.randint(3 if kind == "multiclass" else 2, (60,), generator=random)
-    y = y if columns != 2 else torch.stack([y, 1 - y], 1).float()
-    weight = torch.rand(60, generator=random) + 0.1
-    group = {"group": torch.arange(60) % 3} if kind == "grouped" else {}
-    best, level = LOSSES[kind](), LOSSES[kind](alpha_min=alpha_min)
-    best.begin(scores, y, weight, **group)
-    wanted = LOSSES[kind]()
-    wanted.reset_primal(scores, y, weight, **group)
-    wanted.reset_dual(scores, y, weight, **group)
-    assert_same([*best.parameters()], [*wanted.parameters()])
-    level.begin(scores, y, weight, **group)
-    assert (level.alpha == begins_at).all()
-    assert_same([level.a, level.b], [(best.a + best.b) / 2] * 2)
-    level.begin(scores, y, weight, **group, trained=True)
-    assert_same([level.a, level.b], [best.a, best.b])
-    assert_same(level.alpha, best.alpha.clamp(min=alpha_min))
-
-
-def test_two_forwards_before_one_backward_with_alpha_min():
+def test_two_forwards_before_backward_with_alpha_min():
     scores, target, _ = make_batch()
     loss = make_loss(point=(0.0, 0.0, -3.0), alpha_min=-1.0)
     both = gradients(loss(scores, target) + loss(2 * scores, target), loss, scores)
@@ -698,137 +268,10 @@ def test_two_forwards_before_one_backward_with_alpha_min():
 # ---- As a module -------------------------------------------------------------------------------
 
 
-@PRIORS
-def test_a_deep_copy_goes_its_own_way(prior):
-    loss, (scores, target, _) = make_loss(prior), make_batch()
-    loss(scores, target).backward()
-    copied, before = copy.deepcopy(loss), copy.deepcopy(loss.state_dict())
-    for _ in range(2):
-        copied(scores, target).backward()
-    copied.alpha.data += 1.0
-    assert_same(dict(loss.state_dict()), dict(before))
-    assert copied.alpha.item() == POINT[2] + 1.0
-
-
-def test_the_state_is_saved_and_loaded_without_pickle():
-    loss, (scores, target, _) = make_loss(None), make_batch()
-    loss(scores, target)
-    loss(scores, target)
-    loaded = save_and_load(loss, AUCLoss(None).double())
-    assert_same(dict(loaded.state_dict()), dict(loss.state_dict()))
-    assert set(loss.state_dict()) >= {"a", "b", "alpha", "prior.positives", "prior.negatives"}
-    assert_same(loaded(scores, target), loss(scores, target))
-    assert loaded.prior.p.item() == loss.prior.p.item() == (12 + 1) / (48 + 2)
-
-
-def test_parameters_have_shape_one():
-    shapes = {name: tuple(p.shape) for name, p in AUCLoss(0.5).named_parameters()}
-    assert shapes == {"a": (1,), "b": (1,), "alpha": (1,)}
-    assert [p.item() for p in AUCLoss(0.5).parameters()] == [0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("cast", [torch.nn.Module.half, torch.nn.Module.bfloat16])
-def test_low_precision_parameters_leave_the_counts_in_double(cast):
-    loss = cast(AUCLoss(None))
-    target = torch.zeros(3001)
-    target[:3] = 1
-    scores = torch.zeros(3001, dtype=loss.a.dtype, requires_grad=True)
-    loss(scores, target).backward()
-    assert loss.prior.positives.dtype == torch.float64
-    assert loss.prior.p.item() == 4 / 3003
-    assert loss(scores, target).dtype == torch.float32
-    assert loss.a.grad.dtype == loss.a.dtype == scores.dtype
-
-
-def test_the_prior_is_a_module_of_the_loss_or_a_number():
+def test_prior_is_module_or_number():
     assert isinstance(AUCLoss().prior, StreamingPrior)
     assert AUCLoss(torch.tensor(0.25)).prior == 0.25
     assert AUCLoss(np.float32(0.25)).prior == 0.25
-
-
-def test_the_representation_shows_the_options():
-    text = repr(AUCLoss(0.25, margin=2, link="identity", alpha_min=-2))
-    for part in ("prior=0.25", "margin=2", "'identity'", "normalize=True", "alpha_min=-2"):
-        assert part in text
-    assert "p=0.5" in repr(AUCLoss())
-
-
-# ---- Bad input ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"prior": 0}, r"prior must be a share strictly between 0 and 1.*found 0"),
-        ({"prior": 1}, r"prior must be a share .*found 1"),
-        ({"prior": -0.1}, r"prior must be a share .*found -0\.1"),
-        ({"prior": 1.5}, r"prior must be a share .*found 1\.5"),
-        ({"prior": float("nan")}, r"prior must be a share .*found nan"),
-        ({"prior": "x"}, r"prior must be a share .*found 'x'"),
-        ({"prior": [0.5, 0.5]}, r"prior must be a share .*found \[0\.5, 0\.5\]"),
-        ({"margin": 0}, r"margin must be .*> 0.*found 0"),
-        ({"margin": -1.0}, r"margin must be .*> 0.*found -1\.0"),
-        ({"margin": float("nan")}, r"margin must be .*found nan"),
-        ({"margin": float("inf")}, r"margin must be .*found inf"),
-        ({"margin": None}, r"margin must be .*found None"),
-        ({"link": "logit"}, r"link must be one of 'sigmoid', 'identity', found 'logit'"),
-        ({"link": "softmax"}, r"link must be one of 'sigmoid', 'identity', found 'softmax'"),
-        ({"link": None}, r"link must be one of .*found None"),
-        ({"alpha_min": "x"}, r"alpha_min must be .*found 'x'"),
-        ({"alpha_min": float("nan")}, r"alpha_min must be .*found nan"),
-        ({"alpha_min": -float("inf")}, r"alpha_min must be .*found -inf"),
-    ],
-    ids=str,
-)
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        AUCLoss(**{"prior": 0.5, **options})
-
-
-NAN, INF = float("nan"), float("inf")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"scores": [NAN, 1.0, NAN, INF]}, r"scores must be finite, found 2 NaN and 1 infinite"),
-        ({"scores": [0.0, -INF, 0.0, 0.0]}, r"scores must be finite, found 0 NaN and 1 infinite"),
-        ({"scores": [0, 1, 2, 3]}, r"scores must be floating point .*found torch\.int64"),
-        ({"scores": [True, False] * 2}, r"scores must be floating point .*found torch\.bool"),
-        ({"target": [-1, 1, -1, 1]}, r"target must hold 0 and 1 only, found -1, 1; .*-1/\+1"),
-        ({"target": [-1, -1, -1, -1]}, r"found -1; .*-1/\+1"),
-        ({"target": [0, 1, 2, 1]}, r"target must hold 0 and 1 only, found 0, 1, 2$"),
-        ({"target": [0.5, 1, 0, 1]}, r"target must hold 0 and 1 only, found 0, 0\.5, 1$"),
-        ({"target": [NAN, 1, 0, 1]}, r"target must hold 0 and 1 only, found 0, 1, nan$"),
-        ({"target": [INF, 1, 0, 1]}, r"target must hold 0 and 1 only, found 0, 1, inf$"),
-        ({"weight": [-1.0, 1, 1, 1]}, r"weight must be non-negative .*found values from -1 to 1"),
-        ({"weight": [NAN, 1, 1, 1]}, r"weight must be finite, found 1 NaN"),
-        ({"weight": [INF, 1, 1, 1]}, r"weight must be finite, found 0 NaN and 1 infinite"),
-        ({"weight": [0.0, 0, 0, 0]}, r"weight must be non-negative with a positive sum.*0 to 0"),
-    ],
-    ids=str,
-)
-@PRIORS
-def test_bad_values_are_named(changes, message, prior):
-    arguments = {"scores": [0.0, 1.0, 2.0, 3.0], "target": [0, 1, 0, 1], "weight": [1.0] * 4}
-    tensors = [torch.tensor(x) for x in {**arguments, **changes}.values()]
-    loss = AUCLoss(prior)
-    state = copy.deepcopy(loss.state_dict())
-    for method in (loss, loss.reset_dual, loss.reset_primal):
-        with pytest.raises(ValueError, match=message):
-            method(*tensors)
-    assert_same(dict(loss.state_dict()), dict(state))
-
-
-@pytest.mark.parametrize("only", [0, 1])
-def test_resetting_needs_both_classes(only):
-    loss = make_loss()
-    for method in (loss.reset_dual, loss.reset_primal):
-        with pytest.raises(ValueError, match="target must hold both classes"):
-            method(torch.zeros(3), torch.full((3,), only))
-        with pytest.raises(ValueError, match="target must hold both classes"):
-            method(torch.zeros(2), torch.tensor([0, 1]), torch.tensor([only, 1 - only]))
-    assert (loss.a.item(), loss.b.item(), loss.alpha.item()) == POINT
 
 
 # ---- The warning about a wrong prior -----------------------------------------------------------
@@ -841,7 +284,7 @@ def walk(loss, share, batches, n=64, seed=0):
         loss(torch.zeros(n), torch.rand(n, generator=rng) < share)
 
 
-def test_balanced_batches_with_the_datas_prior_warn_once_where_they_are_called():
+def test_prior_of_balanced_batches_warns_once():
     loss, target = AUCLoss(0.09), torch.arange(64) % 2
     with pytest.warns(UserWarning, match=r"prior=0\.09, but 0\.5 of the 64 labels") as caught:
         loss(torch.zeros(64), target)
@@ -850,18 +293,18 @@ def test_balanced_batches_with_the_datas_prior_warn_once_where_they_are_called()
 
 
 @pytest.mark.parametrize(("prior", "share"), [(0.5, 0.09), (0.1, 0.2), (0.9, 0.7), (0.01, 0.02)])
-def test_a_wrong_prior_is_noticed(prior, share):
+def test_wrong_prior_warns(prior, share):
     loss = AUCLoss(prior)
     with pytest.warns(UserWarning, match="prior must be the share of positives in the batches"):
         walk(loss, share, batches=400)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.09, 0.01, 0.97])
-def test_the_right_prior_is_not_suspected(share):
+def test_right_prior_does_not_warn(share):
     walk(AUCLoss(share), share, batches=500)
 
 
-def test_a_rounded_prior_is_not_suspected():
+def test_rounded_prior_does_not_warn():
     loss, target = AUCLoss(0.09), torch.arange(440_000) % 11 == 0  # 0.0909 of them
     for _ in range(20):
         loss(torch.zeros(len(target)), target)
@@ -869,16 +312,11 @@ def test_a_rounded_prior_is_not_suspected():
 
 # At np far below one a single early positive is more than five standard errors away from p.
 @pytest.mark.parametrize("n", [8, 32])
-def test_one_early_positive_of_a_rare_class_is_not_suspect(n):
+def test_early_positive_of_rare_class_does_not_warn(n):
     AUCLoss(0.001)(torch.zeros(n), torch.arange(n) == 0)
 
 
-def test_evaluation_and_streaming_do_not_warn():
-    walk(AUCLoss(0.09).eval(), 0.5, batches=20)
-    walk(AUCLoss(None), 0.99, batches=20)
-
-
-def test_evaluation_batches_are_not_held_against_the_prior():
+def test_evaluation_batches_do_not_count_against_prior():
     loss = AUCLoss(0.09)
     walk(loss.eval(), 0.5, batches=20)
     with warnings.catch_warnings():
@@ -890,7 +328,7 @@ def test_evaluation_batches_are_not_held_against_the_prior():
 
 
 @pytest.mark.parametrize("build", [AUCLoss, lambda: AUCLoss(0.3)])
-def test_a_loss_made_on_meta_can_be_moved_and_shown(build):
+def test_loss_made_on_meta(build):
     with torch.device("meta"):
         loss = build()
     assert "AUCLoss" in repr(loss)
@@ -898,22 +336,10 @@ def test_a_loss_made_on_meta_can_be_moved_and_shown(build):
     assert all(x.is_cpu for x in (*loss.parameters(), *loss.buffers()))
 
 
-def test_the_value_is_where_the_scores_are_whatever_the_default_device():
-    loss, scores, target = AUCLoss(0.5), torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0])
-    with torch.device("meta"):
-        assert loss(scores, target).is_cpu
-
-
-def test_shared_memory_holds_the_running_prior_too():
-    loss = AUCLoss()
-    loss.share_memory()
-    assert all(x.is_shared() for x in (*loss.parameters(), *loss.buffers()))
-
-
 # ---- The optimizer that does not know of maximize ----------------------------------------------
 
 
-def test_an_alpha_that_runs_off_is_named_once():
+def test_diverging_alpha_warns_once():
     loss = AUCLoss(0.5)
     loss.alpha.data.fill_(4.0)
     scores, target = torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0])
@@ -932,13 +358,15 @@ def train(model, loss, parameters, steps):
         optimizer.step()
 
 
-def test_minimizing_over_alpha_is_noticed():
+def test_minimized_alpha_warns():
+    torch.manual_seed(0)
     model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
     with pytest.warns(UserWarning, match="maximized over"):
         train(model, loss, [*model.parameters(), *loss.parameters()], 100)
 
 
-def test_a_loss_whose_parameters_no_optimizer_has_is_noticed_once():
+def test_untrained_saddle_variables_warn_once():
+    torch.manual_seed(0)
     model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
     with pytest.warns(UserWarning, match=r"still zero after 500 .*minmax_groups") as caught:
         train(model, loss, model.parameters(), 1100)
@@ -951,12 +379,7 @@ def test_a_loss_whose_parameters_no_optimizer_has_is_noticed_once():
         loss(model(torch.eye(2)), torch.tensor([0.0, 1.0]))
 
 
-def test_no_warning_in_evaluation_or_for_raw_scores():
+def test_alpha_does_not_warn_in_evaluation_or_for_raw_scores():
     for loss in (AUCLoss(0.5).eval(), AUCLoss(0.5, link="identity")):
         loss.alpha.data.fill_(9.0)
         loss(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]))
-
-
-def test_arrays_are_refused_by_name():
-    with pytest.raises(ValueError, match="target must be a tensor, found ndarray"):
-        AUCLoss(0.5)(torch.zeros(2), np.zeros(2))

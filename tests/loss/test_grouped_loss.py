@@ -1,25 +1,17 @@
 """GroupedAUCLoss against the mean over pairs within groups and its transcription."""
 
-import copy
-import io
-import math
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import grouped
-from torch.func import functional_call
 
-import aucmax
 from aucmax import GroupedAUCLoss
 from aucmax.checks import MissingClassError
 from aucmax.data import count_classes
-from aucmax.metrics import roc_auc
 
 LINKS = {"sigmoid": lambda x: 1 / (1 + np.exp(-x)), "identity": lambda x: x}
-BOTH = pytest.mark.parametrize("sparse", [False, True])
 G = 5
 
 
@@ -85,9 +77,7 @@ ROWS = st.builds(
 
 @settings(max_examples=25)
 @given(rows=ROWS, link=st.sampled_from(list(LINKS)), margin=st.floats(0.1, 3), sparse=st.booleans())
-def test_at_the_best_a_b_alpha_a_pass_is_the_mean_over_pairs_within_groups(
-    rows, link, margin, sparse
-):
+def test_grouped_optimum_is_pairwise_risk_within_groups(rows, link, margin, sparse):
     loss, *_ = make_loss(rows, link=link, margin=margin, sparse=sparse)
     scores, y, weight, group = rows
     loss.reset_primal(*tensors(*rows))
@@ -114,7 +104,7 @@ def test_at_the_best_a_b_alpha_a_pass_is_the_mean_over_pairs_within_groups(
     sparse=st.booleans(),
     link=st.sampled_from(list(LINKS)),
 )
-def test_a_batch_is_its_transcription(rows, batch, prior, sparse, link):
+def test_grouped_loss_matches_reference(rows, batch, prior, sparse, link):
     loss, positives, negatives = make_loss(rows, prior=prior, sparse=sparse, link=link, margin=0.7)
     picked = np.random.default_rng(batch).integers(len(rows[0]), size=6)
     part = [None if x is None else x[picked] for x in rows]
@@ -133,20 +123,7 @@ def test_a_batch_is_its_transcription(rows, batch, prior, sparse, link):
     near(value_and_gradients(loss, part)[0], wanted)
 
 
-def test_batches_of_rows_drawn_at_random_estimate_the_whole_pass():
-    """Means over all batches of one row each, which are known exactly; groups of one class too."""
-    rows = make_rows(weighted=False)
-    loss, *_ = make_loss(rows)
-    whole, wanted = value_and_gradients(loss, rows)
-    each = [
-        value_and_gradients(loss, [None if x is None else x[[i]] for x in rows])
-        for i in range(len(rows[0]))
-    ]
-    near(np.mean([value for value, _ in each]), whole)
-    near(np.mean([g[2] for _, g in each], axis=0), wanted[2])
-
-
-def test_balanced_batches_are_weighed_back_to_the_datas_share():
+def test_grouped_prior_corrects_balanced_batches():
     """Half positives, each class drawn at random: the expectation over rows of a class is exact."""
     rows = make_rows(n=60, weighted=False)
     rows = [None if x is None else x[np.isin(rows[3], [0, 1, 2])] for x in rows]
@@ -161,7 +138,7 @@ def test_balanced_batches_are_weighed_back_to_the_datas_share():
         near(x, y)
 
 
-def test_groups_of_one_class_weigh_nothing():
+def test_groups_of_one_class_have_no_gradient():
     rows = make_rows()
     loss, *_ = make_loss(rows)
     alone = rows[3] == G - 1
@@ -174,22 +151,7 @@ def test_groups_of_one_class_weigh_nothing():
     assert not any(g.any() for g in gradients)
 
 
-@pytest.mark.parametrize("link", list(LINKS))
-def test_derivatives_pass_gradcheck_twice(link):
-    rows = make_rows(n=8)
-    loss, *_ = make_loss(rows, link=link, margin=0.7)
-    scores, y, weight, group = tensors(*rows)
-
-    def objective(scores, a, b, alpha):
-        parameters = {"a": a, "b": b, "alpha": alpha}
-        return functional_call(loss, parameters, (scores, y, weight), {"group": group})
-
-    inputs = (scores.requires_grad_(), *(p.detach().requires_grad_() for p in loss.parameters()))
-    assert torch.autograd.gradcheck(objective, inputs)
-    assert torch.autograd.gradgradcheck(objective, inputs)
-
-
-def test_sparse_gradients_have_the_groups_of_the_batch_alone():
+def test_sparse_gradients_hold_groups_of_batch():
     scores, y, weight, group = rows = make_rows()
     dense, *_ = make_loss(rows, alpha_min=-0.5)
     loss, *_ = make_loss(rows, alpha_min=-0.5, sparse=True)
@@ -204,8 +166,8 @@ def test_sparse_gradients_have_the_groups_of_the_batch_alone():
         near(p.grad.to_dense(), gradient, 1e-15)
 
 
-@BOTH
-def test_alpha_is_kept_at_its_least_value(sparse):
+@pytest.mark.parametrize("sparse", [False, True])
+def test_grouped_alpha_min(sparse):
     rows = make_rows()
     loss, *_ = make_loss(rows, alpha_min=0.3, sparse=sparse)
     value_and_gradients(loss, rows)
@@ -217,7 +179,7 @@ def test_alpha_is_kept_at_its_least_value(sparse):
 # ---- Closed forms ------------------------------------------------------------------------------
 
 
-def test_groups_without_both_classes_keep_what_they_have_learned():
+def test_reset_keeps_groups_without_both_classes():
     rows = make_rows()
     loss, *_ = make_loss(rows)
     before = values_of(loss)
@@ -228,7 +190,7 @@ def test_groups_without_both_classes_keep_what_they_have_learned():
         assert (found == old).tolist() == [False, False, True, True, True]
 
 
-def test_groups_never_set_begin_at_the_mean_of_the_others():
+def test_reset_sets_unseen_groups_to_mean_of_others():
     """At zero they would pull all scores there."""
     rows = make_rows()
     loss = GroupedAUCLoss([1.0] * G, [1.0] * G).double()
@@ -241,7 +203,7 @@ def test_groups_never_set_begin_at_the_mean_of_the_others():
 
 
 @pytest.mark.parametrize("name", ["reset_primal", "reset_dual"])
-def test_examples_without_a_pair_set_nothing(name):
+def test_reset_without_pairs_raises(name):
     loss, *_ = make_loss(make_rows())
     before = values_of(loss)
     with pytest.raises(MissingClassError, match="1 groups with positives and 2 with negatives"):
@@ -249,118 +211,3 @@ def test_examples_without_a_pair_set_nothing(name):
             torch.zeros(4), torch.tensor([1, 0, 0, 0]), None, torch.tensor([0, 1, 1, 2])
         )
     near(values_of(loss), before, 0)
-
-
-# ---- As a module -------------------------------------------------------------------------------
-
-
-def test_it_is_saved_copied_and_shown():
-    rows = make_rows()
-    loss, *_ = make_loss(rows, sparse=True, prior=0.3)
-    other = GroupedAUCLoss([1] * G, [1] * G, sparse=True, prior=0.3).double()
-    other.load_state_dict(loss.state_dict())
-    file = io.BytesIO()
-    torch.save(loss, file)
-    file.seek(0)
-    for again in (copy.deepcopy(loss), torch.load(file, weights_only=False)):
-        assert value_and_gradients(again, rows)[0] == value_and_gradients(loss, rows)[0]
-    assert torch.equal(other.terms, loss.terms)
-    assert repr(loss) == (
-        "GroupedAUCLoss(groups=5, margin=1, link='sigmoid', normalize=True, prior=0.3, sparse=True)"
-    )
-
-
-def test_half_precision_scores_are_computed_in_single():
-    scores, y, weight, group = tensors(*make_rows())
-    loss = GroupedAUCLoss([1.0] * G, [2.0] * G)
-    value = loss(scores.bfloat16(), y, weight, group=group.int())
-    assert value.dtype == torch.float32
-    torch.testing.assert_close(value, loss(scores.bfloat16().float(), y, weight, group=group))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"group": None}, "group must be given"),
-        ({"group": torch.zeros(3, dtype=torch.long)}, r"group .*shape \(2,\), found \(3,\)"),
-        ({"group": torch.zeros(2)}, "group must hold integers, found dtype torch.float32"),
-        ({"group": [0, 1]}, r"group must be a tensor of shape \(2,\), found list"),
-        ({"group": torch.tensor([0, 2])}, "group must hold numbers from 0 to 1, found 0 to 2"),
-        ({"group": torch.tensor([-1, 0])}, "group must hold numbers from 0 to 1, found -1 to 0"),
-        ({"target": torch.tensor([1, 2])}, "target must hold 0 and 1 only"),
-        ({"weight": torch.tensor([1.0])}, r"weight must have shape \(2,\)"),
-    ],
-)
-def test_what_is_wrong_with_a_batch_is_named(change, message):
-    batch = {
-        "scores": torch.zeros(2),
-        "target": torch.tensor([1, 0]),
-        "group": torch.tensor([0, 1]),
-    }
-    with pytest.raises(ValueError, match=message):
-        GroupedAUCLoss([1, 2], [3, 4])(**{**batch, **change})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        (([1, 2], [3]), {}, r"a number for each group, found shapes \(2,\) and \(1,\)"),
-        (([], []), {}, r"found shapes \(0,\) and \(0,\)"),
-        ((3.0, 4.0), {}, r"found shapes \(\) and \(\)"),
-        (([1, -1], [1, 1]), {}, "finite numbers >= 0, found values from -1 to 1"),
-        (([1, 0], [0, 1]), {}, "none with both among 2"),
-        (([1], [1]), {"prior": 1.0}, "prior must be a share"),
-        (([1], [1]), {"link": "softmax"}, "link must be one of 'sigmoid', 'identity'"),
-        (([1], [1]), {"margin": 0}, "margin must be"),
-    ],
-)
-def test_what_is_wrong_with_the_counts_is_named(arguments, options, message):
-    with pytest.raises(ValueError, match=message):
-        GroupedAUCLoss(*arguments, **options)
-
-
-# ---- It trains ---------------------------------------------------------------------------------
-
-
-def two_sites(n=500, seed=0):
-    """The first feature says the site; positives are 90 % of one site and 10 % of the other.
-
-    Within a site it is noise against the label, the second feature goes with it.
-    """
-    rng = np.random.default_rng(seed)
-    group = rng.integers(2, size=n)
-    y = rng.uniform(size=n) < np.where(group == 1, 0.9, 0.1)
-    first = 4 * group - y + rng.normal(size=n) / 2
-    second = y + rng.normal(size=n)
-    x = torch.tensor(np.stack([first, second], 1), dtype=torch.float32)
-    return x, torch.tensor(y).float(), torch.tensor(group)
-
-
-def within(model, x, y, group):
-    with torch.no_grad():
-        scores = model(x)[:, 0]
-    return np.mean([roc_auc(scores[group == g], y[group == g]) for g in (0, 1)])
-
-
-@BOTH
-def test_it_ranks_within_groups_where_cross_entropy_explains_them(sparse):
-    x, y, group = two_sites()
-    likely, bce = torch.nn.Linear(2, 1), torch.nn.BCEWithLogitsLoss()
-    optimizer = aucmax.PPDSG(likely.parameters(), lr=1.0, gamma=math.inf)  # gradient descent
-    for _ in range(200):
-        optimizer.zero_grad()
-        bce(likely(x)[:, 0], y).backward()
-        optimizer.step()
-    model = torch.nn.Linear(2, 1)
-    loss = GroupedAUCLoss(*count_classes(group, y), sparse=sparse)
-    optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=0.5, gamma=500)
-    sampler = aucmax.BatchSampler(y, 64)
-    with torch.no_grad():
-        loss.reset_primal(model(x), y, None, group)
-    for k in range(300):
-        rows = sampler.rows(k)
-        optimizer.zero_grad()
-        loss(model(x[rows]), y[rows], group=group[rows]).backward()
-        optimizer.step()
-    test = two_sites(seed=1)
-    assert within(model, *test) > within(likely, *test) + 0.1

@@ -62,7 +62,7 @@ links = st.sampled_from(["centred", "sigmoid", "identity"])
 
 @few
 @given(batches(), fprs, tprs, st.sampled_from([1.0, 0.3]), links)
-def test_at_the_optimum_it_is_the_pairwise_risk_of_the_hardest(batch, fpr, tpr, margin, link):
+def test_partial_optimum_is_pairwise_risk_of_hardest_rows(batch, fpr, tpr, margin, link):
     scores, y, weight = batch
     loss = at_its_best(*batch, max_fpr=fpr, min_tpr=tpr, margin=margin, link=link)
     value, (d_scores, *d_saddle) = evaluate(loss, *batch)
@@ -80,7 +80,7 @@ def test_at_the_optimum_it_is_the_pairwise_risk_of_the_hardest(batch, fpr, tpr, 
 
 @few
 @given(batches(), fprs, tprs, st.tuples(*[st.floats(-2, 2)] * 3), st.floats(0.05, 0.95))
-def test_elsewhere_it_is_the_saddle_objective(batch, fpr, tpr, point, p):
+def test_partial_loss_matches_reference(batch, fpr, tpr, point, p):
     scores, y, weight = batch
     loss = at_its_best(*batch, max_fpr=fpr, min_tpr=tpr, prior=p, link="sigmoid").eval()
     for parameter, value in zip((loss.a, loss.b, loss.alpha), point, strict=True):
@@ -92,7 +92,7 @@ def test_elsewhere_it_is_the_saddle_objective(batch, fpr, tpr, point, p):
 
 @pytest.mark.parametrize("prior", [0.25, None])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_of_all_rows_it_is_the_auc_loss(prior, weighted):
+def test_partial_loss_of_full_range_equals_auc_loss(prior, weighted):
     rng = np.random.default_rng(0)
     partial = PartialAUCLoss(1.0, prior=prior, link="sigmoid")
     losses = [partial.double(), AUCLoss(prior).double()]
@@ -107,7 +107,7 @@ def test_of_all_rows_it_is_the_auc_loss(prior, weighted):
 
 
 @pytest.mark.parametrize("link", ["centred", "sigmoid", "identity"])
-def test_gradcheck(link):
+def test_partial_loss_gradcheck(link):
     rng = np.random.default_rng(1)
     scores, y = rng.normal(size=16), np.arange(16) % 4 == 0
     loss = at_its_best(scores, y, max_fpr=0.3, min_tpr=0.4, link=link).eval()
@@ -124,7 +124,7 @@ def test_gradcheck(link):
 
 
 @pytest.mark.parametrize("only", [0, 1])
-def test_a_batch_without_a_pair_counts_nothing(only):
+def test_partial_loss_without_pair_is_zero(only):
     scores, y = np.linspace(-1, 1, 10), np.arange(10) % 2
     loss = at_its_best(scores, y, max_fpr=0.2, min_tpr=0.6)
     value, gradients = evaluate(loss, scores, np.full(10, only))
@@ -134,7 +134,7 @@ def test_a_batch_without_a_pair_counts_nothing(only):
     assert evaluate(loss, few, np.array([0, 1]))[0] == 0.0
 
 
-def test_batches_have_the_objective_on_average():
+def test_partial_loss_of_batches_is_unbiased():
     rng = np.random.default_rng(2)
     y = np.arange(400) % 2
     scores = rng.normal(size=400) + y
@@ -149,7 +149,7 @@ def test_batches_have_the_objective_on_average():
     assert abs(values.mean() - whole) < 3 * values.std() / math.sqrt(len(values))
 
 
-def test_a_shift_of_all_scores_changes_nothing():
+def test_centred_link_is_shift_invariant():
     rng = np.random.default_rng(3)
     y = np.arange(40) % 2
     scores = rng.normal(size=40) + y
@@ -163,13 +163,13 @@ def test_a_shift_of_all_scores_changes_nothing():
 
 
 @pytest.mark.parametrize(("share", "tolerance"), [(0.1, 0.03), (0.01, 0.007), (0.5, 0.06)])
-def test_the_threshold_finds_the_quantile_of_a_stream(share, tolerance):
+def test_threshold_converges_to_quantile(share, tolerance):
     """Of scores that are far from normal, on which it begins at the wrong place."""
     g = torch.Generator().manual_seed(0)
     loss = PartialAUCLoss(share, min_tpr=1 - share, prior=0.5)
     y = torch.arange(128) % 2
     above, below = [], []
-    for step in range(600):
+    for step in range(400):
         scores = torch.empty(128).exponential_(generator=g)
         loss(torch.where(y == 1, -scores, scores), y)
         if step >= 200:
@@ -180,7 +180,7 @@ def test_the_threshold_finds_the_quantile_of_a_stream(share, tolerance):
     assert np.std(above) < tolerance
 
 
-def test_the_threshold_follows_scores_that_move():
+def test_threshold_follows_shift():
     g = torch.Generator().manual_seed(0)
     loss, y = PartialAUCLoss(0.1, prior=0.5), torch.arange(128) % 2
     for shift in [0.0] * 20 + [50.0] * 60:  # fifty deviations at once
@@ -188,19 +188,19 @@ def test_the_threshold_follows_scores_that_move():
     assert loss.hard_negatives.threshold.item() == pytest.approx(51.28, abs=0.5)
 
 
-def test_it_begins_with_the_first_rows_of_the_class_and_stands_still_in_evaluation():
+def test_threshold_starts_at_first_rows_and_rests_in_evaluation():
     loss = PartialAUCLoss(0.1, 0.5)
-    loss(torch.randn(4), torch.ones(4))
-    assert loss.hard_negatives.threshold.isnan()
     g = torch.Generator().manual_seed(0)
+    loss(torch.randn(4, generator=g), torch.ones(4))
+    assert loss.hard_negatives.threshold.isnan()
     loss(torch.randn(10_000, generator=g) + 3, torch.zeros(10_000))
     assert loss.hard_negatives.threshold.item() == pytest.approx(4.28, abs=0.05)
     state = copy.deepcopy(loss.eval().state_dict())
-    loss(torch.randn(10), torch.zeros(10))
+    loss(torch.randn(10, generator=g), torch.zeros(10))
     torch.testing.assert_close(loss.state_dict(), state, rtol=0, atol=0)
 
 
-def test_equal_scores_are_inside_in_part():
+def test_tied_scores_count_in_part():
     """A model whose last layer begins at zero."""
     loss = PartialAUCLoss(0.25, prior=0.5, link="sigmoid").double()
     y = torch.arange(8) % 2
@@ -211,7 +211,7 @@ def test_equal_scores_are_inside_in_part():
     assert loss.hard_negatives.threshold.item() == 0.0
 
 
-def test_t_weighs_one_however_many_rows_a_threshold_that_lags_lets_in():
+def test_hard_rows_have_total_weight_one():
     loss = PartialAUCLoss(0.1, prior=0.5, link="identity").double()
     y = torch.arange(200) % 2
     scores = torch.linspace(-1, 1, 200).double()
@@ -254,89 +254,10 @@ def of_test(model, x, y):
     return roc_auc_score(y, model(x).detach().squeeze(1), max_fpr=0.1)
 
 
-@pytest.mark.parametrize("name", ["ppd-sg", "adamw"])
-def test_it_beats_cross_entropy_at_the_top(name):
+def test_partial_loss_beats_cross_entropy_at_the_top():
     x, y = bulk_and_top(6000, 0)
     test = bulk_and_top(6000, 1)
     likely = trained(CrossEntropy(), lambda m, _: torch.optim.AdamW(m.parameters(), lr=0.05), x, y)
-    make = {
-        "ppd-sg": lambda m, loss: aucmax.PPDSG(aucmax.minmax_groups(m, loss), lr=0.1),
-        "adamw": lambda m, loss: torch.optim.AdamW(aucmax.minmax_groups(m, loss), lr=0.05),
-    }[name]
-    model = trained(PartialAUCLoss(0.1, prior=0.5), make, x, y)
+    ppd_sg = lambda m, loss: aucmax.PPDSG(aucmax.minmax_groups(m, loss), lr=0.1)  # noqa: E731
+    model = trained(PartialAUCLoss(0.1, prior=0.5), ppd_sg, x, y)
     assert of_test(model, *test) > of_test(likely, *test) + 0.2
-
-
-# ---- What is given -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_fpr": 0.0}, r"max_fpr must be a share in \(0, 1\], found 0\.0"),
-        ({"max_fpr": 1.5}, r"max_fpr must be a share in \(0, 1\], found 1\.5"),
-        ({"max_fpr": "x"}, r"max_fpr must be .*found 'x'"),
-        ({"min_tpr": 1.0}, r"min_tpr must be a share in \[0, 1\), found 1\.0"),
-        ({"min_tpr": -0.1}, r"min_tpr must be .*found -0\.1"),
-        ({"prior": 1.0}, r"prior must be a share strictly between 0 and 1.*found 1"),
-        (
-            {"link": "softmax"},
-            r"link must be one of 'centred', 'sigmoid', 'identity', found 'softmax'",
-        ),
-    ],
-    ids=str,
-)
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        PartialAUCLoss(**options)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"scores": [0.0, math.nan, 0.0]}, "scores must be finite, found 1 NaN"),
-        ({"target": [-1.0, 1.0, 1.0]}, r"0 and 1 only, found -1, 1"),
-        ({"weight": [-1.0, 1.0, 1.0]}, "weight must be non-negative"),
-        ({"target": [1.0, 1.0]}, r"target must have shape \(3,\).*found \(2,\)"),
-    ],
-)
-def test_bad_values_are_named_and_leave_everything_as_it_was(changes, message):
-    arguments = {"scores": [0.0, 1.0, 2.0], "target": [0.0, 1.0, 0.0], "weight": [1.0] * 3}
-    tensors = [torch.tensor(x) for x in {**arguments, **changes}.values()]
-    loss = PartialAUCLoss(0.5, 0.5)
-    loss.reset_primal(*(torch.tensor(x) for x in arguments.values()))
-    state = copy.deepcopy(loss.state_dict())
-    for method in (loss, loss.reset_primal, loss.reset_dual):
-        with pytest.raises(ValueError, match=message):
-            method(*tensors)
-    with pytest.raises(ValueError, match="target must hold both classes"):
-        loss.reset_primal(torch.zeros(3), torch.ones(3))
-    torch.testing.assert_close(loss.state_dict(), state, rtol=0, atol=0)
-
-
-def test_half_precision_and_a_saved_state():
-    loss = PartialAUCLoss(0.2, prior=0.5)
-    g = torch.Generator().manual_seed(0)
-    y = torch.arange(64) % 2
-    for _ in range(5):
-        value = loss(torch.randn(64, 1, generator=g).to(torch.bfloat16), y)
-    assert value.dtype == torch.float32
-    again = PartialAUCLoss(0.2, prior=0.5)
-    again.load_state_dict(loss.state_dict())
-    scores = torch.randn(64, generator=g)
-    assert torch.equal(loss(scores, y), again(scores, y))
-    assert "max_fpr=0.2, min_tpr=0" in repr(loss)
-
-
-def test_a_compiled_loss_is_the_same(fresh_compiler):
-    g = torch.Generator().manual_seed(0)
-    y = torch.arange(32) % 2
-    plain, other = PartialAUCLoss(0.2, prior=0.5), PartialAUCLoss(0.2, prior=0.5)
-    compiled = torch.compile(other, backend="aot_eager", fullgraph=True)
-    for _ in range(3):
-        scores = torch.randn(32, generator=g)
-        wanted, found = (scores.clone().requires_grad_() for _ in range(2))
-        plain(wanted, y).backward()
-        compiled(found, y).backward()
-        torch.testing.assert_close(found.grad, wanted.grad)
-    torch.testing.assert_close(other.state_dict(), plain.state_dict())

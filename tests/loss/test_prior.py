@@ -1,20 +1,19 @@
 """StreamingPrior against its NumPy transcription, and its bias in exact sums."""
 
-import copy
-import io
 import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from errors import assert_names
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.prior import UnbiasedPrior
 
 from aucmax import StreamingPrior
 
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
 
 labels = st.lists(st.integers(0, 1), min_size=1, max_size=20).map(np.array)
 
@@ -34,7 +33,7 @@ def assert_agree(found, reference):
 
 
 @given(st.lists(labels, max_size=6), st.booleans(), st.randoms(use_true_random=False))
-def test_the_estimates_are_those_of_the_transcription(batches, weighted, random):
+def test_streaming_prior_matches_reference(batches, weighted, random):
     estimate, reference = StreamingPrior(), UnbiasedPrior()
     for y in batches:
         weight = np.array([random.uniform(0.01, 5) for _ in y]) if weighted else None
@@ -43,31 +42,9 @@ def test_the_estimates_are_those_of_the_transcription(batches, weighted, random)
         assert_agree(estimate, reference)
 
 
-def test_it_begins_with_one_label_of_each_class():
+def test_streaming_prior_starts_at_one_half():
     assert StreamingPrior().p.item() == 0.5
     assert StreamingPrior().p_one_minus_p.item() == 0.5  # 2/1 * 1/4
-
-
-@pytest.mark.parametrize("only", [0, 1])
-def test_neither_estimate_is_ever_zero_or_one(only):
-    estimate = counted(torch.full((10**6,), only))
-    assert 0 < estimate.p.item() < 1
-    assert 0 < estimate.p_one_minus_p.item() < 1e-5
-
-
-def test_weights_of_one_are_no_weights():
-    y = torch.tensor([1, 0, 0, 1, 0])
-    plain, weighted = counted(y), counted(y, torch.ones(5))
-    assert plain.p.item() == weighted.p.item() == 3 / 7
-    assert plain.p_one_minus_p.item() == weighted.p_one_minus_p.item()
-
-
-def test_batches_may_be_cut_anywhere():
-    y = torch.arange(30) % 7 == 0
-    pieces = StreamingPrior()
-    for piece in y.split(4):
-        pieces.update(piece)
-    assert pieces.p.item() == counted(y).p.item() == 6 / 32
 
 
 def expectation(statistic: Callable[[int], float], n: int, p: float) -> float:
@@ -76,7 +53,7 @@ def expectation(statistic: Callable[[int], float], n: int, p: float) -> float:
     return math.fsum(chance * statistic(k) for k, chance in enumerate(chances))
 
 
-def test_without_the_pseudo_labels_the_estimate_is_unbiased():
+def test_streaming_prior_without_pseudo_labels_is_unbiased():
     estimate = StreamingPrior()
 
     def statistic(positives):
@@ -87,52 +64,37 @@ def test_without_the_pseudo_labels_the_estimate_is_unbiased():
     assert expectation(statistic, 8, 0.3) == pytest.approx(0.3 * 0.7, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("n", "digits", "words"),
-    [(20, 0, "38 % high after 20"), (128, 0, "6 % after 128"), (1000, 1, "0.8 % after 1,000")],
-)
-def test_the_pseudo_labels_pull_as_much_as_the_docstring_says(n, digits, words):
-    def statistic(positives):
-        return counted(torch.arange(n) < positives).p_one_minus_p.item()
-
-    excess = 100 * (expectation(statistic, n, 0.09) / (0.09 * 0.91) - 1)
-    assert words.startswith(f"{excess:.{digits}f} % ")
-    assert words in " ".join(StreamingPrior.__doc__.split())
-
-
 # ---- Input -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "float64"]
+    ("dtype", "shape"),
+    [("bool", (8,)), ("uint8", (8, 1)), ("int64", (2, 4)), ("bfloat16", (2, 2, 2))],
 )
-@pytest.mark.parametrize("shape", [(8,), (8, 1), (2, 4), (2, 2, 2)])
-def test_any_shape_and_dtype(dtype, shape):
+def test_streaming_prior_takes_any_shape_and_dtype(dtype, shape):
     y = torch.tensor([1, 0, 0, 1, 0, 0, 0, 0]).reshape(shape).to(getattr(torch, dtype))
     assert counted(y).p.item() == 3 / 10
     assert counted(y, torch.full(shape, 2.0)).p.item() == 5 / 18
 
 
 @pytest.mark.parametrize(
-    ("target", "weight", "message"),
+    ("argument", "target", "weight"),
     [
-        ([-1, 1], None, r"target must hold 0 and 1 only, found -1, 1; .*-1/\+1"),
-        ([0, 2], None, r"target must hold 0 and 1 only, found 0, 2$"),
-        ([0.5, 1], None, r"target must hold 0 and 1 only, found 0\.5, 1$"),
-        ([NAN, 1], None, r"target must hold 0 and 1 only, found 1, nan$"),
-        ([0, 1], [1.0, -1.0], r"weight must be non-negative .*from -1 to 1"),
-        ([0, 1], [0.0, 0.0], r"weight must be non-negative with a positive sum"),
-        ([0, 1], [1.0, NAN], r"weight must be finite, found 1 NaN"),
-        ([0, 1], [1.0, INF], r"weight must be finite, found 0 NaN and 1 infinite"),
-        ([0, 1], [1.0], r"weight must have target's shape \(2,\), found \(1,\)"),
-        ([0, 1], [[1.0], [1.0]], r"weight must have target's shape \(2,\), found \(2, 1\)"),
+        ("target", [-1, 1], None),
+        ("target", [0, 2], None),
+        ("target", [0.5, 1], None),
+        ("target", [NAN, 1], None),
+        ("weight", [0, 1], [1.0, -1.0]),
+        ("weight", [0, 1], [0.0, 0.0]),
+        ("weight", [0, 1], [1.0, NAN]),
+        ("weight", [0, 1], [1.0]),
+        ("weight", [0, 1], [[1.0], [1.0]]),
     ],
 )
-def test_bad_labels_and_weights_are_named_and_not_counted(target, weight, message):
+def test_bad_input_of_streaming_prior_is_named_and_not_counted(argument, target, weight):
     estimate = StreamingPrior()
     weight = None if weight is None else torch.tensor(weight)
-    with pytest.raises(ValueError, match=message):
-        estimate.update(torch.tensor(target), weight)
+    assert_names(argument, estimate.update, torch.tensor(target), weight)
     assert estimate.p.item() == 0.5
     assert estimate.squares.item() == 2.0
 
@@ -140,54 +102,8 @@ def test_bad_labels_and_weights_are_named_and_not_counted(target, weight, messag
 # ---- As a module -------------------------------------------------------------------------------
 
 
-def test_the_state_is_saved_and_loaded_without_pickle():
-    estimate = counted(torch.arange(50) % 9 == 0, torch.linspace(0.5, 1.5, 50))
-    file = io.BytesIO()
-    torch.save(estimate.state_dict(), file)
-    file.seek(0)
-    loaded = StreamingPrior()
-    loaded.load_state_dict(torch.load(file, weights_only=True))
-    assert loaded.p.item() == estimate.p.item()
-    assert loaded.p_one_minus_p.item() == estimate.p_one_minus_p.item()
-
-
-def test_a_deep_copy_counts_for_itself():
-    estimate = counted([1, 1])
-    copied = copy.deepcopy(estimate)
-    copied.update(torch.zeros(4))
-    assert (estimate.p.item(), copied.p.item()) == (3 / 4, 3 / 8)
-
-
-@pytest.mark.parametrize(
-    "cast",
-    [
-        torch.nn.Module.half,
-        torch.nn.Module.bfloat16,
-        torch.nn.Module.float,
-        torch.nn.Module.double,
-        lambda module: module.to(torch.float16),
-        lambda module: torch.nn.Sequential(module).half()[0],
-    ],
-)
-def test_no_cast_takes_precision_from_the_counts(cast):
-    estimate = cast(counted(torch.arange(3000) == 0))
-    estimate.update(torch.zeros(1))
-    assert estimate.p.item() == 2 / 3003
-    assert {count.dtype for count in estimate.buffers()} == {torch.float64}
-
-
-def test_counts_follow_the_module_to_its_device():
-    estimate = StreamingPrior().to("meta")
-    assert {count.device.type for count in estimate.buffers()} == {"meta"}
-    estimate.update(torch.zeros(4, device="meta"))  # reads no number
-
-
-def test_estimates_carry_no_gradient():
+def test_streaming_prior_carries_no_gradient():
     estimate = StreamingPrior()
     estimate.update(torch.ones(3), torch.ones(3, requires_grad=True))
     assert not estimate.p.requires_grad
     assert not list(estimate.parameters())
-
-
-def test_the_representation_shows_the_estimate():
-    assert repr(counted([1, 0, 0, 0, 0, 0, 0, 0])) == "StreamingPrior(p=0.2, labels=8)"

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
-from hypothesis import assume, given, settings
+from errors import assert_names
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import auc as reference
 
@@ -23,34 +24,12 @@ from aucmax.metrics import (
     roc_curve,
 )
 
-exactly = settings(deadline=None, max_examples=60)
+exactly = settings(deadline=None, max_examples=40)
 SCORES = [
     st.integers(-3, 3).map(float),  # many ties
     st.floats(-1, 1, width=32),
     st.floats(-(2.0**127), 2.0**127, width=32),  # any finite float32: sums of them overflow
 ]
-FORMS = {
-    "list": lambda x: x.tolist(),
-    "float64": lambda x: x,
-    "float32": lambda x: x.astype(np.float32),
-    "column": lambda x: x[:, None],
-    "reversed view": lambda x: x[::-1].copy()[::-1],
-    "read only": lambda x: np.frombuffer(x.tobytes()),
-    "tensor float64": torch.tensor,
-    "tensor float32": lambda x: torch.tensor(x, dtype=torch.float32),
-    "tensor with grad": lambda x: torch.tensor(x, requires_grad=True),
-    "tensor column": lambda x: torch.tensor(x)[:, None] * 1,
-}
-LABELS = {
-    "int": lambda y: y.astype(int),
-    "bool": lambda y: y,
-    "float": lambda y: y.astype(float),
-    "uint8 column": lambda y: y.astype(np.uint8)[:, None],
-    "tensor int64": lambda y: torch.tensor(y, dtype=torch.int64),
-    "tensor bool": torch.tensor,
-    "tensor bfloat16": lambda y: torch.tensor(y, dtype=torch.bfloat16),
-    "list": lambda y: y.tolist(),
-}
 
 
 @st.composite
@@ -83,29 +62,27 @@ def close(value):
 
 
 @exactly
-@given(rows(), st.sampled_from(sorted(FORMS)), st.sampled_from(sorted(LABELS)))
-def test_auc_equals_scikit_learn_and_the_count_of_pairs(case, form, labels):
+@given(rows())
+def test_roc_auc_matches_sklearn(case):
     x, y = case
-    result = roc_auc(FORMS[form](x), LABELS[labels](y))
-    assert isinstance(result, float)
+    result = roc_auc(x, y)
     assert result == close(sklearn.metrics.roc_auc_score(y, x))
     assert result == close(reference.auc(x, y))
 
 
 @exactly
 @given(weighted_rows())
-def test_weighted_auc_equals_scikit_learn_and_the_count_of_pairs(case):
+def test_weighted_roc_auc_matches_sklearn(case):
     (x, y), w = case
     result = roc_auc(x, y, w)
     assert 0 <= result <= 1
     assert result == close(sklearn.metrics.roc_auc_score(y, x, sample_weight=w))
     assert result == close(reference.auc(x, y, w))
-    assert roc_auc(x, y, torch.tensor(w)) == result
 
 
 @exactly
 @given(weighted_rows(), st.booleans())
-def test_average_precision_equals_scikit_learn(case, weighted):
+def test_average_precision_matches_sklearn(case, weighted):
     (x, y), w = case
     w = w if weighted else None
     expected = sklearn.metrics.average_precision_score(y, x, sample_weight=w)
@@ -114,7 +91,7 @@ def test_average_precision_equals_scikit_learn(case, weighted):
 
 @exactly
 @given(weighted_rows(), st.booleans())
-def test_roc_curve_equals_scikit_learn(case, weighted):
+def test_roc_curve_matches_sklearn(case, weighted):
     (x, y), w = case
     w = w if weighted else None
     curve = roc_curve(torch.tensor(x), y, w)
@@ -127,7 +104,7 @@ def test_roc_curve_equals_scikit_learn(case, weighted):
 
 @exactly
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.booleans())
-def test_hand_till_equals_scikit_learn_and_the_definition(seed, classes, ties):
+def test_hand_till_matches_sklearn(seed, classes, ties):
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.concatenate([np.arange(classes), rng.integers(classes, size=30)]))
     raw = rng.integers(1, 4, size=(len(y), classes)) if ties else rng.random((len(y), classes))
@@ -139,7 +116,7 @@ def test_hand_till_equals_scikit_learn_and_the_definition(seed, classes, ties):
 
 
 @pytest.mark.parametrize("few", [1, 2, 30])
-def test_of_two_classes_the_interval_and_the_test_of_m_are_delongs(few):
+def test_hand_till_interval_of_two_classes_is_delongs(few):
     random = np.random.default_rng(few)
     y = np.repeat([1, 0], (few, 80))
     a, b = (1 / (1 + np.exp(-random.normal(y, 1.0))) for _ in range(2))
@@ -151,7 +128,7 @@ def test_of_two_classes_the_interval_and_the_test_of_m_are_delongs(few):
     )
 
 
-def test_the_error_of_m_is_that_of_the_bootstrap():
+def test_hand_till_error_matches_bootstrap():
     random = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], (90, 60, 30))
     p, q = (random.normal(np.eye(3)[y] * size, 1.0) for size in (1.2, 1.0))
@@ -168,7 +145,7 @@ def test_the_error_of_m_is_that_of_the_bootstrap():
     assert test.difference == pytest.approx(hand_till(p, y) - hand_till(q, y))
 
 
-def test_a_model_has_the_same_m_as_itself_and_no_m_without_a_class():
+def test_hand_till_test_of_itself_and_without_class():
     p, y = np.eye(3)[[0, 1, 2, 0]], [0, 1, 2, 0]
     assert metrics.hand_till_test(p, p, y).p_value == 1
     with pytest.warns(UserWarning, match="lacks class"):
@@ -181,7 +158,7 @@ def test_a_model_has_the_same_m_as_itself_and_no_m_without_a_class():
         metrics.hand_till_test(p, np.c_[p, p[:, 0]], y)
 
 
-def test_hand_till_of_two_columns_takes_the_mean_of_both():
+def test_hand_till_of_two_columns():
     x = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 0.0]])
     y = np.array([0, 1, 0, 1])
     column_0, column_1 = roc_auc(x[:, 0], y == 0), roc_auc(x[:, 1], y == 1)
@@ -192,7 +169,7 @@ def test_hand_till_of_two_columns_takes_the_mean_of_both():
 # Precision and large inputs
 
 
-def test_no_tie_is_made_or_lost_by_a_change_of_dtype():
+def test_ties_survive_dtypes():
     assert roc_auc(np.array([2**53, 2**53 + 1]), [0, 1]) == 1.0
     assert roc_auc(torch.tensor([2**62, 2**62 + 1]), [0, 1]) == 1.0
     assert roc_auc(np.array([2**64 - 2, 2**64 - 1], dtype=np.uint64), [0, 1]) == 1.0
@@ -232,12 +209,11 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("share", [0.1, 0.9])
 @pytest.mark.parametrize("name", LARGE)
-def test_large_inputs_are_counted_exactly(name, share):
+def test_large_inputs_are_exact(name):
     rng = np.random.default_rng(0)
-    y = rng.random(100_000) < share
-    x = LARGE[name](rng.standard_normal(100_000) + y, y)
+    y = rng.random(50_000) < (0.9 if name == "float32" else 0.1)
+    x = LARGE[name](rng.standard_normal(50_000) + y, y)
     down = np.sort(x[~y])
     twice = np.searchsorted(down, x[y], "left") + np.searchsorted(down, x[y], "right")
     assert roc_auc(x, y) == int(twice.sum()) / int(2 * y.sum() * (~y).sum())
@@ -251,7 +227,7 @@ def test_large_inputs_are_counted_exactly(name, share):
     st.sampled_from([3, 2**16]),
     st.sampled_from([np.float32, np.float64]),
 )
-def test_the_grid_settles_only_what_it_knows(case, cells, block, dtype):
+def test_screen_settles_only_known_pairs(case, cells, block, dtype):
     x, y = case
     few, many = np.sort(x[y]).astype(dtype), x[~y].astype(dtype)
     settled, rest = _pairs.screen(few, many, cells, block)
@@ -259,35 +235,12 @@ def test_the_grid_settles_only_what_it_knows(case, cells, block, dtype):
     assert settled + compared == np.sum(2 * (few[:, None] > many) + (few[:, None] == many))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
-def test_tensors_on_a_gpu(dtype):
-    generator = torch.Generator().manual_seed(0)
-    x = (torch.randn(5000, generator=generator) * 100).to(dtype)
-    y = torch.rand(5000, generator=generator) < 0.2
-    w = torch.rand(5000, generator=generator)
-    on_gpu = x.cuda()[:, None], y.cuda()
-    assert roc_auc(*on_gpu) == roc_auc(x, y) == roc_auc(x.cuda(), y.numpy())
-    assert roc_auc(*on_gpu, w.cuda()) == roc_auc(x, y, w)
-    assert roc_auc_interval(*on_gpu) == roc_auc_interval(x, y)
-    assert hand_till(torch.stack([-x, x], 1).cuda(), y.cuda().long()) == roc_auc(x, y)
-    metric = StreamingAUC()
-    metric.update(*on_gpu)
-    assert metric.compute() == roc_auc(x, y)
-    with pytest.raises(ValueError, match=r"target.*0 and 1"):
-        roc_auc(x.cuda(), 2 * y.cuda().long())
-    with pytest.raises(ValueError, match=r"scores.*5000 NaN"):
-        roc_auc(torch.full((5000,), math.nan).cuda(), y.cuda())
-    with pytest.warns(UserWarning, match="0 positives"):
-        assert math.isnan(roc_auc(x.cuda(), torch.zeros(5000).cuda()))
-
-
 # DeLong
 
 
 @exactly
 @given(rows(least=2))
-def test_standard_error_is_delongs(case):
+def test_roc_auc_interval_error_is_delongs(case):
     x, y = case
     result = roc_auc_interval(x, y)
     assert result.auc == roc_auc(x, y)
@@ -304,7 +257,7 @@ def test_delong_variance_has_relative_precision():
 
 @exactly
 @given(rows(), st.floats(0.01, 0.999))
-def test_interval_holds_the_auc_within_bounds_and_has_width(case, level):
+def test_roc_auc_interval_holds_value(case, level):
     x, y = case
     result = roc_auc_interval(x, y, level)
     assert 0 <= result.low <= result.auc <= result.high <= 1
@@ -317,7 +270,7 @@ def test_interval_holds_the_auc_within_bounds_and_has_width(case, level):
 
 @exactly
 @given(rows())
-def test_interval_mirrors_with_the_scores_and_with_the_labels(case):
+def test_roc_auc_interval_mirrors(case):
     x, y = case
     result = roc_auc_interval(x, y)
     for mirrored in (roc_auc_interval(-x, y), roc_auc_interval(x, ~y)):
@@ -326,7 +279,7 @@ def test_interval_mirrors_with_the_scores_and_with_the_labels(case):
         assert mirrored.standard_error == close(result.standard_error)
 
 
-def test_interval_by_its_formula():
+def test_roc_auc_interval_formula():
     rng = np.random.default_rng(3)
     y = np.arange(60) < 20
     x = rng.standard_normal(60) + y
@@ -338,13 +291,13 @@ def test_interval_by_its_formula():
     assert level == 0.9
 
 
-def test_interval_of_separated_classes_is_clopper_and_pearsons():
+def test_roc_auc_interval_of_separated_classes():
     x, y = np.arange(30), np.arange(30) >= 20  # 10 positives, 20 negatives
     assert roc_auc_interval(x, y) == (1.0, pytest.approx(0.025**0.1), 1.0, 0.0, 0.95)
     assert roc_auc_interval(-x, y)[:3] == (0.0, 0.0, pytest.approx(1 - 0.025**0.1))
 
 
-def test_interval_of_equal_scores_and_of_single_rows():
+def test_roc_auc_interval_of_ties_and_single_rows():
     equal = roc_auc_interval(np.zeros(40), np.arange(40) < 10)
     assert (equal.auc, equal.standard_error) == (0.5, 0.0)
     assert equal.low < 0.47 < 0.53 < equal.high
@@ -354,28 +307,8 @@ def test_interval_of_equal_scores_and_of_single_rows():
     assert 0 <= extreme.low < extreme.auc < extreme.high <= 1
 
 
-def test_interval_covers_the_truth():
-    rng = np.random.default_rng(0)
-    shift = math.sqrt(2) * NormalDist().inv_cdf(0.8)
-    y = np.arange(200) < 100
-    draws = rng.standard_normal((1000, 200)) + shift * y
-    intervals = [roc_auc_interval(x, y) for x in draws]
-    covered = np.mean([result.low <= 0.8 <= result.high for result in intervals])
-    assert 0.93 <= covered <= 0.97
-
-
-def test_interval_covers_the_truth_with_ten_positives():
-    rng = np.random.default_rng(0)
-    shift = math.sqrt(2) * NormalDist().inv_cdf(0.95)
-    y = np.arange(1010) < 10
-    draws = rng.standard_normal((600, 1010)) + shift * y
-    intervals = [roc_auc_interval(x, y) for x in draws]
-    covered = np.mean([result.low <= 0.95 <= result.high for result in intervals])
-    assert covered >= 0.93  # DeLong's variance alone covers 0.82
-
-
 @pytest.mark.parametrize("positives", [1, 2, 4, 7])
-def test_interval_covers_the_truth_with_a_handful_of_positives(positives):
+def test_roc_auc_interval_coverage_with_few_positives(positives):
     """Wide enough at every AUC, where one row of a class has no variance and 1 has none either."""
     rng, y = np.random.default_rng(positives), np.arange(100) < positives
     for auc in (0.5, 0.9, 0.99):
@@ -388,7 +321,7 @@ def test_interval_covers_the_truth_with_a_handful_of_positives(positives):
 
 @exactly
 @given(rows(columns=2, least=2))
-def test_delong_test_agrees_with_the_covariances(case):
+def test_delong_test_matches_covariances(case):
     a, b, y = case
     test = delong_test(a, torch.tensor(b), y)
     assert (test.auc_a, test.auc_b) == (roc_auc(a, y), roc_auc(b, y))
@@ -402,18 +335,7 @@ def test_delong_test_agrees_with_the_covariances(case):
         assert test.z == close(test.difference / test.standard_error)
 
 
-@exactly
-@given(rows(columns=2))
-def test_delong_test_is_antisymmetric_and_sees_equal_scores(case):
-    a, b, y = case
-    ab, ba = delong_test(a, b, y), delong_test(b, a, y)
-    assert (ab.z, ab.difference) == (-ba.z, -ba.difference)
-    assert (ab.p_value, ab.standard_error) == (ba.p_value, ba.standard_error)
-    auc = roc_auc(a, y)
-    assert delong_test(a, a, y) == (auc, auc, 0.0, 0.0, 0.0, 1.0)
-
-
-def test_delong_test_of_opposite_scores_is_finite():
+def test_delong_test_of_opposite_scores():
     x, y = np.arange(20.0), np.arange(20) >= 10
     test = delong_test(x, -x, y)
     assert test[:3] == (1.0, 0.0, 1.0)
@@ -423,43 +345,12 @@ def test_delong_test_of_opposite_scores_is_finite():
     assert (single.z, single.difference) == (1.0, 1.0)
 
 
-def test_delong_test_keeps_its_level():
-    rng = np.random.default_rng(0)
-    y = np.arange(120) < 40
-    draws = rng.standard_normal((1000, 2, 120)) + y
-    p_values = np.array([delong_test(a, b, y).p_value for a, b in draws])
-    assert 0.03 <= np.mean(p_values < 0.05) <= 0.07
-
-
 # Laws
 
 
 @exactly
-@given(rows(), st.floats(0.5, 4), st.integers(-5, 5))
-def test_only_the_order_of_scores_counts(case, slope, shift):
-    x, y = case
-    mapped = slope * np.unique(x, return_inverse=True)[1] ** 3.0 + shift
-    assert roc_auc(mapped, y) == roc_auc(x, y)
-    assert roc_auc_interval(mapped, y) == roc_auc_interval(x, y)
-    assert average_precision(mapped, y) == average_precision(x, y)
-
-
-@exactly
-@given(rows(), st.data())
-def test_a_weight_repeats_rows_and_zero_drops_them(case, data):
-    x, y = case
-    times = data.draw(st.lists(st.integers(0, 3), min_size=len(x), max_size=len(x)))
-    times = np.array(times)
-    assume(times[y].any() and times[~y].any())
-    again = np.repeat(x, times), np.repeat(y, times)
-    for metric in (roc_auc, average_precision):
-        for scale in (1, 1e-300, 1e307):
-            assert metric(x, y, scale * times) == close(metric(*again))
-
-
-@exactly
 @given(weighted_rows())
-def test_an_interval_by_weight_is_that_of_the_weighted_auc(case):
+def test_weighted_roc_auc_interval(case):
     (x, y), w = case
     found = roc_auc_interval(x, y, weight=w)
     assert found.auc == close(roc_auc(x, y, w))
@@ -470,7 +361,7 @@ def test_an_interval_by_weight_is_that_of_the_weighted_auc(case):
     assert metrics.hand_till_interval(two, y.astype(int), weight=w) == close(found)
 
 
-def test_errors_by_weight_are_those_of_the_bootstrap():
+def test_weighted_errors_match_bootstrap():
     """Rows are drawn with their weights, as a survey would draw others."""
     rng = np.random.default_rng(3)
     y, w = np.arange(400) % 4 == 0, rng.lognormal(0, 0.8, 400)
@@ -491,7 +382,7 @@ def test_errors_by_weight_are_those_of_the_bootstrap():
 
 @exactly
 @given(rows(), st.lists(st.integers(0, 32), max_size=4), st.booleans())
-def test_streaming_equals_the_concatenation(case, cuts, weighted):
+def test_streaming_auc_equals_concatenation(case, cuts, weighted):
     x, y = case
     w = np.linspace(0.5, 2, len(x)) if weighted else None
     metric = StreamingAUC()
@@ -501,14 +392,14 @@ def test_streaming_equals_the_concatenation(case, cuts, weighted):
     assert metric.compute() == close(roc_auc(x, y, w))  # and again
 
 
-def test_streaming_counts_a_batch_without_weights_as_ones():
+def test_streaming_auc_of_batches_without_weights():
     metric = StreamingAUC()
     metric.update([1.0, 2.0], [0, 1], [3.0, 2.0])
     metric.update([3.0, 0.0], [0, 1])
     assert metric.compute() == close(roc_auc([1.0, 2.0, 3.0, 0.0], [0, 1, 0, 1], [3, 2, 1, 1]))
 
 
-def test_streaming_keeps_its_own_copy_and_no_graph():
+def test_streaming_auc_copies_batches():
     metric = StreamingAUC()
     scores, labels = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([0, 1])
     metric.update(scores * 1, labels)
@@ -524,7 +415,7 @@ def test_streaming_keeps_its_own_copy_and_no_graph():
     assert metric.compute() == 0.0
 
 
-def test_streaming_refuses_what_it_cannot_hold_exactly():
+def test_streaming_auc_raises_for_inexact_scores():
     metric = StreamingAUC()
     metric.update(np.array([2**53, -(2**53)]), [0, 1])
     for value in (2**53 + 1, 2**63 - 1):
@@ -533,7 +424,7 @@ def test_streaming_refuses_what_it_cannot_hold_exactly():
     assert metric.compute() == 0.0
 
 
-def test_streaming_without_rows():
+def test_streaming_auc_without_rows():
     metric = StreamingAUC()
     metric.update(torch.empty(0), torch.empty(0), torch.empty(0))
     with pytest.raises(ValueError, match="scores must have at least one row, found none"):
@@ -542,118 +433,27 @@ def test_streaming_without_rows():
 
 # Wrong input
 
-GOOD = [0.1, 0.4, 0.3, 0.8], [0, 0, 1, 1]
-BINARY = {
-    "roc_auc": roc_auc,
-    "roc_auc_interval": roc_auc_interval,
-    "delong_test": lambda x, y: delong_test(x, x, y),
-    "average_precision": average_precision,
-    "roc_curve": roc_curve,
-    "StreamingAUC": lambda x, y: StreamingAUC().update(x, y),
-}
-WRONG = {
-    "nan": ([math.nan, 1, math.nan, math.inf], GOOD[1], r"scores.*2 NaN and 1 infinite"),
-    "infinite": (np.array([1, 2, 3, -np.inf], np.float32), GOOD[1], r"scores.*0 NaN and 1 infin"),
-    "signs": (GOOD[0], [-1, -1, 1, 1], r"target.*0 and 1.*-1.*\(target \+ 1\) / 2"),
-    "labels": (GOOD[0], [0, 1, 2, 3], r"target.*0 and 1.*2, 3"),
-    "half": (GOOD[0], torch.tensor([0, 1, 0.5, 1]), r"target.*0 and 1.*0\.5"),
-    "nan label": (GOOD[0], [0, 1, math.nan, 1], r"target.*(?i:nan)"),
-    "short target": (GOOD[0], [0, 1], r"target must have one row per score, found 2 for 4"),
-    "broadcast": (GOOD[0], [1], r"target must have one row per score, found 1 for 4"),
-    "row": ([GOOD[0]], [GOOD[1]], r"scores\w* must have shape \(N,\) or \(N, 1\), found \(1, 4\)"),
-    "scalar": (0.5, 1, r"scores\w* must have shape .* found \(\)"),
-    "two columns": (GOOD[0], np.zeros((4, 2)), r"target must have shape .* found \(4, 2\)"),
-    "strings": (["a", "b", "c", "d"], GOOD[1], r"scores\w* must hold real numbers, found dtype"),
-    "complex": (torch.ones(4) * 1j, GOOD[1], r"scores\w* must hold real numbers.*complex"),
-}
-
-
-@pytest.mark.parametrize("name", BINARY)
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_input_is_named(name, wrong):
-    scores, target, message = WRONG[wrong]
-    with pytest.raises(ValueError, match=message):
-        BINARY[name](scores, target)
-
-
-@pytest.mark.parametrize("name", sorted(BINARY.keys() - {"StreamingAUC"}))
-def test_no_rows(name):
-    with pytest.raises(ValueError, match="scores must have at least one row, found none"):
-        BINARY[name]([], [])
-
-
-@pytest.mark.parametrize("metric", [roc_auc, average_precision, roc_curve, StreamingAUC().update])
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [
-        ([1, 1, 1, -1], r"weight.*-1"),
-        ([1, 1, 1, math.nan], r"weight.*1 NaN"),
-        ([1, 1, math.inf, math.inf], r"weight.*2 infinite"),
-        ([0, 0, 0, 0], r"weight.*positive"),
-        ([1], r"weight must have one row per score, found 1 for 4"),
-        ([[1, 1, 1, 1]], r"weight must have shape"),
-    ],
-)
-def test_wrong_weights_are_named(metric, weight, message):
-    with pytest.raises(ValueError, match=message):
-        metric(*GOOD, weight)
-
-
-@pytest.mark.parametrize("level", [0, 1, -0.5, 95, math.nan, "high"])
-def test_wrong_level_is_named(level):
-    with pytest.raises(ValueError, match=r"level must be .* between 0 and 1, found"):
-        roc_auc_interval(*GOOD, level)
-
-
-def test_delong_test_names_the_scores_that_are_wrong():
-    x, y = GOOD
-    with pytest.raises(ValueError, match=r"scores_a.*1 NaN"):
-        delong_test([math.nan, 0, 0, 0], x, y)
-    with pytest.raises(ValueError, match=r"scores_b.*1 NaN"):
-        delong_test(x, [math.nan, 0, 0, 0], y)
-    with pytest.raises(ValueError, match="one row per score"):
-        delong_test(x, x[:3], y)
-
 
 @pytest.mark.parametrize(
-    ("scores", "target", "message"),
+    ("argument", "scores", "target"),
     [
-        (np.ones(3), [0, 1, 2], r"scores must have shape \(N, c\).*found \(3,\)"),
-        (np.ones((3, 1)), [0, 0, 0], r"scores must have shape \(N, c\).*found \(3, 1\)"),
-        (np.ones((0, 3)), [], r"scores must have shape \(N, c\).*found \(0, 3\)"),
-        (np.ones((3, 3)), [0, 1, 3], r"target must hold the classes 0 to 2 only, found \[3"),
-        (np.ones((3, 3)), [0, 0.5, 2], r"target must hold the classes 0 to 2 only, found \[0\.5"),
-        (np.ones((3, 3)), [0, 1], r"target must have one row per score, found 2 for 3"),
-        (np.full((3, 3), np.nan), [0, 1, 2], r"scores.*9 NaN"),
+        ("scores", np.ones(3), [0, 1, 2]),
+        ("scores", np.ones((3, 1)), [0, 0, 0]),
+        ("scores", np.ones((0, 3)), []),
+        ("scores", np.full((3, 3), np.nan), [0, 1, 2]),
+        ("target", np.ones((3, 3)), [0, 1, 3]),
+        ("target", np.ones((3, 3)), [0, 0.5, 2]),
+        ("target", np.ones((3, 3)), [0, 1]),
     ],
 )
-def test_hand_till_names_wrong_input(scores, target, message):
-    with pytest.raises(ValueError, match=message):
-        hand_till(scores, target)
+def test_bad_input_of_hand_till_is_named(argument, scores, target):
+    assert_names(argument, hand_till, scores, target)
 
 
 # One class
 
 
-@pytest.mark.parametrize("label", [0, 1])
-def test_one_class_is_nan_and_warns_where_it_was_called(label):
-    x, y = torch.tensor([0.1, 0.2, 0.3]), torch.full((3,), label)
-    counts = f"{3 * label} positives and {3 - 3 * label} negatives"
-    absent = "fpr" if label else "tpr"
-    for call in (
-        lambda: roc_auc(x, y),
-        lambda: roc_auc(x, y, torch.ones(3)),
-        lambda: roc_auc_interval(x, y)[:4],
-        lambda: delong_test(x, x, y),
-        lambda: average_precision(x, y),
-        lambda: getattr(roc_curve(x, y), absent),
-    ):
-        with pytest.warns(UserWarning, match=counts) as record:
-            assert np.isnan(call()).all()
-        assert record[0].filename == __file__
-
-
-def test_one_class_in_a_stream_and_by_weight():
+def test_one_class_in_stream_and_by_weight():
     metric = StreamingAUC()
     metric.update([0.1, 0.2], [1, 1])
     with pytest.warns(UserWarning, match="2 positives and 0 negatives") as record:
@@ -667,12 +467,3 @@ def test_hand_till_without_a_class_is_nan_and_warns():
     with pytest.warns(UserWarning, match=r"target lacks class \[1, 3\]") as record:
         assert math.isnan(hand_till(np.ones((3, 4)), [0, 2, 2]))
     assert record[0].filename == __file__
-
-
-def test_hand_till_of_linked_scores_ignores_what_the_softmax_ignores():
-    generator = np.random.default_rng(0)
-    logits, target = torch.tensor(generator.normal(size=(60, 3))), np.arange(60) % 3
-    shifted = logits + torch.tensor(generator.normal(size=(60, 1), scale=5.0))
-    linked, also = (metrics.hand_till(x.softmax(-1), target) for x in (logits, shifted))
-    assert linked == also
-    assert metrics.hand_till(logits, target) != metrics.hand_till(shifted, target)

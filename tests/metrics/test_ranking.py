@@ -28,7 +28,7 @@ def rows(kind, n):
 
 @pytest.mark.parametrize("n", [2, 3, 1000])
 @pytest.mark.parametrize("kind", SCORES)
-def test_the_auc_is_that_of_numpy(kind, n):
+def test_gpu_roc_auc_equals_numpy(kind, n):
     scores, target, weight = rows(kind, n)
     weight[n // 2] = 0.0
     tensors = [torch.from_numpy(x) for x in (scores, target, weight)]
@@ -41,7 +41,7 @@ def test_the_auc_is_that_of_numpy(kind, n):
 
 @pytest.mark.parametrize("n", [2, 3, 1000])
 @pytest.mark.parametrize("kind", SCORES)
-def test_placements_are_counted_pair_by_pair(kind, n):
+def test_gpu_placements_match_pairs(kind, n):
     scores, target, _ = rows(kind, n)
     auc, wins, losses = _gpu.placements(*map(torch.from_numpy, (scores, target)))
     twice = 1 + np.sign(scores[target][:, None] - scores[~target][None, :]).astype(int)
@@ -51,7 +51,7 @@ def test_placements_are_counted_pair_by_pair(kind, n):
 
 
 @pytest.mark.parametrize("kind", SCORES)
-def test_the_auc_by_kernels_is_that_of_numpy(kind, monkeypatch):
+def test_kernel_roc_auc_equals_numpy(kind, monkeypatch):
     """Runs that reach over several blocks, and that begin and end at their edges."""
     monkeypatch.setattr(ranking, "BLOCK", 16)
     for n in (2, 16, 90):
@@ -62,28 +62,33 @@ def test_the_auc_by_kernels_is_that_of_numpy(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_scores_that_are_not_finite_are_left_to_numpy(bad):
+def test_gpu_leaves_scores_that_are_not_finite(bad):
     scores, target = torch.tensor([0.1, bad, 0.3]).to(DEVICE), torch.tensor([1.0, 0.0, 1.0])
     assert np.isnan(by_turns(lambda: _gpu.roc_auc(scores, target.to(DEVICE)))).all()
     assert _gpu.placements(scores, target.to(DEVICE)) is None
 
 
-def test_labels_that_are_not_0_and_1_are_left_to_numpy():
-    scores, target = torch.rand(4).to(DEVICE), torch.tensor([0.0, 1.0, 2.0, 0.0]).to(DEVICE)
+def test_gpu_leaves_bad_labels():
+    scores, target = (
+        torch.linspace(0, 1, 4).to(DEVICE),
+        torch.tensor([0.0, 1.0, 2.0, 0.0]).to(DEVICE),
+    )
     assert np.isnan(by_turns(lambda: _gpu.roc_auc(scores, target))).all()
 
 
 @pytest.mark.parametrize("weight", [[-1.0, 1.0], [0.0, 0.0], [np.nan, 1.0]])
-def test_weights_that_are_wrong_are_left_to_numpy(weight):
-    assert np.isnan(_gpu.roc_auc(torch.rand(2), torch.tensor([0, 1]), torch.tensor(weight)))
+def test_gpu_leaves_bad_weights(weight):
+    assert np.isnan(
+        _gpu.roc_auc(torch.tensor([0.3, 0.6]), torch.tensor([0, 1]), torch.tensor(weight))
+    )
 
 
 @pytest.mark.parametrize("weight", [None, [1.0, 2.0, 0.0]])
-def test_one_class_is_warned_of_as_numpy_does(weight, monkeypatch):
+def test_gpu_one_class_warns(weight, monkeypatch):
     """Also if the rows of the other have no weight."""
     target = torch.tensor([1.0, 1.0, 1.0 if weight is None else 0.0])
     weight = None if weight is None else torch.tensor(weight)
     monkeypatch.setattr(_gpu, "tensors_on_gpu", lambda *given: given)
     with pytest.warns(UserWarning, match="target has . positives and 0 negatives") as caught:
-        assert np.isnan(metrics.roc_auc(torch.rand(3), target, weight))
+        assert np.isnan(metrics.roc_auc(torch.tensor([0.3, 0.6, 0.1]), target, weight))
     assert caught[0].filename == __file__

@@ -1,9 +1,7 @@
 """Intervals and paired tests of every metric: against the bootstrap, by their laws, in coverage."""
 
-import importlib
 import math
 from functools import partial
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -11,30 +9,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_infos import INFOS
 
 from aucmax import metrics
-from aucmax.metrics import ConfidenceInterval, PairedTest, delong_test, roc_auc_interval
+from aucmax.metrics import delong_test, roc_auc_interval
 
 few = settings(deadline=None, max_examples=25)
 GROUPS = np.arange(480) // 12  # of the rows below
-METRICS = {
-    "partial_auc": {"max_fpr": 0.2},
-    "two-way": {"max_fpr": 0.4, "min_tpr": 0.3},
-    "tpr_at_fpr": {"fpr": 0.2},
-    "precision_at": {"share": 0.15},
-    "count": {"share": 60},
-    "average_precision": {},
-}
-OTHER_NAMES = {"two-way": "partial_auc", "count": "precision_at"}
+METRICS = {info.name: info for info in INFOS if info.name not in ("roc_auc", "grouped_auc")}
 
 
 def functions(name):
-    """The metric, its interval and its test, with their numbers."""
-    own = OTHER_NAMES.get(name, name)
-    return [
-        partial(getattr(metrics, own + ending), **METRICS[name])
-        for ending in ("", "_interval", "_test")
-    ]
+    """The metric, its interval and its test, with their options."""
+    info = METRICS[name]
+    return [partial(x, **info.options) for x in (info.function, info.interval, info.paired)]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +36,7 @@ def rows():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", METRICS)
-def test_errors_are_those_of_the_bootstrap(rows, name, weighted):
+def test_errors_match_bootstrap(rows, name, weighted):
     """Rows of each class are drawn again, each with its weight."""
     metric, interval, paired = functions(name)
     a, b, y, w = rows
@@ -72,7 +60,7 @@ def test_errors_are_those_of_the_bootstrap(rows, name, weighted):
     assert test.p_value == pytest.approx(2 * NormalDist().cdf(-abs(test.z)))
 
 
-def test_errors_within_groups_are_those_of_drawn_groups(rows):
+def test_grouped_auc_errors_match_bootstrap_of_groups(rows):
     a, b, y, w = rows
     a = a + np.random.default_rng(2).standard_normal(40)[GROUPS] * y  # some groups are easier
     random, values = np.random.default_rng(1), []
@@ -96,7 +84,7 @@ def test_errors_within_groups_are_those_of_drawn_groups(rows):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("several", [False, True])
-def test_errors_of_rows_in_groups_are_those_of_drawn_groups(rows, weighted, several):
+def test_clustered_errors_match_bootstrap_of_groups(rows, weighted, several):
     a, _, y, w = rows
     random = np.random.default_rng(2)
     y = np.where(random.uniform(size=480) < 0.2, 2, y) if several else y.astype(int)
@@ -122,7 +110,7 @@ def test_errors_of_rows_in_groups_are_those_of_drawn_groups(rows, weighted, seve
     assert alone == pytest.approx(apart, rel=1e-12)
 
 
-def test_intervals_of_rows_in_groups_cover_the_truth():
+def test_clustered_interval_coverage():
     """Of 30 patients with 8 rows of one class each, where rows would seem to tell much more."""
     random, group = np.random.default_rng(0), np.arange(240) // 8
     y, truth = group % 3 == 0, NormalDist().cdf(1 / 2)  # a difference of 1, of deviation 2
@@ -136,13 +124,13 @@ def test_intervals_of_rows_in_groups_cover_the_truth():
     assert held[1] / 300 < 0.8
 
 
-def test_a_class_of_a_single_group_says_next_to_nothing():
+def test_class_of_single_group_has_wide_interval():
     found = roc_auc_interval([0.1, 0.2, 0.3, 0.25, 0.9], [0, 0, 0, 1, 1], group=[1, 2, 3, 4, 4])
     assert found.standard_error == pytest.approx(math.sqrt(found.value * (1 - found.value)))
     assert found.high - found.low > 0.9
 
 
-def test_a_single_group_says_next_to_nothing_of_others(rows):
+def test_single_group_has_wide_interval(rows):
     a, b, y, _ = rows
     found = metrics.grouped_auc_interval(a, y, np.zeros(480))
     assert found.high - found.low > 0.8
@@ -151,7 +139,7 @@ def test_a_single_group_says_next_to_nothing_of_others(rows):
 
 @few
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
-def test_the_whole_range_is_delongs(seed, ties, weighted):
+def test_partial_auc_interval_of_full_range_is_delongs(seed, ties, weighted):
     random = np.random.default_rng(seed)
     y = np.arange(random.integers(5, 40)) % 4 == 0
     a, b = random.standard_normal((2, len(y))) + y
@@ -162,32 +150,7 @@ def test_the_whole_range_is_delongs(seed, ties, weighted):
     assert metrics.partial_auc_test(a, b, y, weight=w) == close(delong_test(a, b, y, w))
 
 
-@few
-@given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(METRICS)), st.booleans())
-def test_intervals_hold_the_value_and_tests_are_antisymmetric(seed, name, ties):
-    metric, interval, paired = functions(name)
-    random = np.random.default_rng(seed)
-    y = np.arange(random.integers(60, 80)) < random.integers(1, 59)
-    a, b = random.standard_normal((2, len(y))) + y
-    a, b = (a.round(), b.round()) if ties else (a, b)
-    found = interval(a, y)
-    assert type(found) is ConfidenceInterval
-    assert {*map(type, found)} == {float}
-    assert 0 <= found.low <= found.value <= found.high <= 1
-    assert found.low < found.high
-    assert found.value == pytest.approx(metric(a, y), rel=1e-12)
-    assert interval(a, y, weight=np.full(len(y), 1.0)) == pytest.approx(found, rel=1e-9, abs=1e-12)
-    wider = interval(a, y, level=0.99)
-    assert wider.low <= found.low
-    assert wider.high >= found.high
-    ab, ba = paired(a, b, y), paired(b, a, y)
-    assert type(ab) is PairedTest
-    assert {*map(type, ab)} == {float}
-    assert (ab.z, ab.difference) == (-ba.z, -ba.difference)
-    assert paired(a, a, y)[2:] == (0.0, 0.0, 0.0, 1.0)
-
-
-def test_separated_classes_have_an_interval():
+def test_intervals_of_separated_classes():
     x, y = np.arange(110.0), np.arange(110) >= 100
     edge = 0.025**0.1  # Clopper and Pearson's for ten of ten
     for name in METRICS.keys() - {"count", "precision_at"}:
@@ -199,32 +162,8 @@ def test_separated_classes_have_an_interval():
     assert found[:3] == (0.5, pytest.approx(edge / 2), 0.5)
 
 
-@pytest.fixture
-def coverage(monkeypatch):
-    """The benchmark, whose simulation shows more."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    return importlib.import_module("metric_coverage")
-
-
-def test_intervals_cover_the_truth_and_tests_keep_their_level(coverage):
-    """Errors that are wrong by a quarter fail, in either direction."""
-    for metric in coverage.METRICS.keys() - {"AUC"}:
-        row = coverage.simulate(metric, positives=50, repetitions=120, seed=0)
-        assert row.coverage >= 0.9, row
-        assert 0.85 <= row.error_over_sd <= 1.2, row
-        assert row.test_size <= 0.1, row
-
-
-def test_what_has_no_value_has_no_interval_and_no_test():
-    x, ones = np.arange(4.0), np.ones(4)
-    for name in METRICS:
-        _, interval, paired = functions(name)
-        with pytest.warns(UserWarning, match="4 positives and 0 negatives") as record:
-            assert np.isnan(interval(x, ones)[:4]).all()
-        assert record[0].filename == __file__
-        with pytest.warns(UserWarning, match="4 positives"):
-            assert np.isnan(paired(x, x, ones)).all()
-    y = np.arange(4) % 2
+def test_undefined_values_have_no_interval():
+    x, y = np.arange(4.0), np.arange(4) % 2
     with pytest.warns(UserWarning, match="share is 9 rows of 4"):
         assert math.isnan(metrics.precision_at_interval(x, y, 9).low)
     with pytest.warns(UserWarning, match="no group has both"):
@@ -233,25 +172,7 @@ def test_what_has_no_value_has_no_interval_and_no_test():
         assert math.isnan(metrics.grouped_auc_test(x, x, y, y).p_value)
 
 
-def test_wrong_input_of_intervals_and_tests_is_named():
-    x, y = np.arange(4.0), np.arange(4) % 2
-    for name in METRICS:
-        _, interval, paired = functions(name)
-        with pytest.raises(ValueError, match="level must be"):
-            interval(x, y, level=95)
-        with pytest.raises(ValueError, match=r"scores_b.*1 NaN"):
-            paired(x, [math.nan, 0, 0, 0], y)
-    with pytest.raises(ValueError, match=r"scores_b.*1 NaN"):
-        metrics.grouped_auc_test(x, [math.nan, 0, 0, 0], y, [0, 0, 1, 1])
-    with pytest.raises(ValueError, match="max_fpr must be"):
-        metrics.partial_auc_interval(x, y, 0)
-    with pytest.raises(ValueError, match="fpr must be"):
-        metrics.tpr_at_fpr_test(x, x, y, 2)
-    with pytest.raises(ValueError, match="share must be"):
-        metrics.precision_at_interval(x, y, 0)
-
-
-def test_errors_need_no_graph_of_the_caller(rows):
+def test_errors_under_no_grad_and_inference_mode(rows):
     a, b, y, _ = rows
     expected = metrics.average_precision_test(a, b, y)
     for context in (torch.no_grad(), torch.inference_mode()):
@@ -260,7 +181,7 @@ def test_errors_need_no_graph_of_the_caller(rows):
             assert metrics.average_precision_test(*scores, torch.tensor(y)) == expected
 
 
-def test_an_area_that_may_be_nothing_begins_at_zero():
+def test_partial_auc_interval_may_begin_at_zero():
     """The curve reaches a TPR of 0.3 up to an FPR of 0.1 by chance alone."""
     random, y = np.random.default_rng(0), np.arange(330) < 30
     found = [
@@ -269,10 +190,3 @@ def test_an_area_that_may_be_nothing_begins_at_zero():
     ]
     assert np.mean([x.low == 0 for x in found]) > 0.93
     assert sum(x.value > 0 for x in found) > 30
-
-
-def test_older_names_stay():
-    assert metrics.AUCInterval is ConfidenceInterval
-    assert metrics.DeLongTest is PairedTest
-    found = roc_auc_interval([0.0, 1.0, 2.0], [0, 1, 1])
-    assert found.auc == found.value == 1.0

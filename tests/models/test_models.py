@@ -2,11 +2,10 @@
 
 import pytest
 import torch
+from errors import assert_names
 from torch import nn
 from torch.nn import functional as f
 
-import aucmax
-from aucmax import checkpoint
 from aucmax.models import ResNet20, Standardize, mlp, resnet20
 
 MEAN, STD = [125.3, 123.0, 113.9], [63.0, 62.1, 66.7]
@@ -91,12 +90,6 @@ def test_resnet20_is_the_transcription(activation, training):
             torch.testing.assert_close(value, state[name], rtol=1e-4, atol=1e-5)
 
 
-def test_the_two_activations_differ():
-    images = photographs(4)
-    relu, elu = (seeded(activation=name).eval()(images) for name in ACTIVATIONS)
-    assert not torch.allclose(relu, elu, rtol=0.01)
-
-
 def test_resnet20_has_twenty_layers_and_the_known_size():
     model = resnet20()
     assert sum(p.numel() for p in model.parameters()) == 271_889
@@ -140,16 +133,6 @@ def test_with_a_generator_torchs_own_numbers_are_left_alone(make):
     before = torch.get_rng_state()
     make(generator=torch.Generator().manual_seed(3))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize("make", [resnet20, lambda: mlp(12, (8, 8))])
-def test_without_a_generator_torchs_own_numbers_decide(make):
-    torch.manual_seed(1)
-    first = make().state_dict()
-    torch.manual_seed(1)
-    same, other = make().state_dict(), make().state_dict()
-    assert all(torch.equal(same[name], x) for name, x in first.items())
-    assert not all(torch.equal(other[name], x) for name, x in first.items())
 
 
 def test_convolutions_begin_with_variance_two_over_fan_out():
@@ -208,37 +191,6 @@ def test_a_model_in_double_precision_scores_in_it():
     )
 
 
-# ---- Training -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_steps_of_ppdsg_lower_the_loss(activation):
-    model, images = seeded(activation=activation), photographs(16, side=16)
-    y = torch.arange(16) % 2
-    images[y == 1] = images[y == 1] // 2  # positives are darker
-    loss = aucmax.AUCLoss(prior=0.5)
-    optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=0.05, gamma=2000)
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    values = []
-    for _ in range(5):
-        value = loss(model(images), y)
-        value.backward()
-        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-        optimizer.step()
-        optimizer.zero_grad()
-        values.append(value.item())
-    assert values[-1] < values[0]
-    assert not any(torch.equal(before[name], p) for name, p in model.named_parameters())
-
-
-def test_a_saved_network_is_read_without_pickle(tmp_path):
-    model, images = well_worn(seeded()).eval(), photographs(4)
-    checkpoint.save_weights(tmp_path, "model", model, {})
-    other = resnet20(mean=[0.0] * 3, std=[1.0] * 3)
-    aucmax.load_weights(other, tmp_path)
-    assert torch.equal(other.eval()(images), model(images))
-
-
 # ---- The plain network --------------------------------------------------------------------------
 
 
@@ -285,20 +237,9 @@ def test_each_channel_has_its_own_mean_and_deviation(shape):
 
 @pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 3, 2, 5)])
 def test_one_mean_and_deviation_for_all(shape):
-    x = torch.randint(0, 256, shape, dtype=torch.uint8)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
     torch.testing.assert_close(Standardize(10.0, 4.0)(x), (x.float() - 10) / 4)
-
-
-@pytest.mark.parametrize(
-    ("mean", "std", "expected"),
-    [
-        ([1.0, 2.0, 5.0], 2.0, [3.0, 2.5, 1.0]),
-        (1.0, [1.0, 2.0, 3.0], [6.0, 3.0, 2.0]),
-    ],
-)
-def test_one_number_for_the_one_and_a_list_for_the_other(mean, std, expected):
-    actual = Standardize(mean, std)(torch.full((2, 3, 4), 7.0))
-    torch.testing.assert_close(actual, torch.tensor(expected).reshape(1, 3, 1).expand(2, 3, 4))
 
 
 def test_mean_and_deviation_are_saved_but_not_trained():
@@ -311,34 +252,25 @@ def test_mean_and_deviation_are_saved_but_not_trained():
     assert torch.equal(other(x), layer(x))
 
 
-def test_it_says_what_it_subtracts_and_divides_by():
-    assert repr(Standardize(127.5, 2.0)) == "Standardize(mean=127.5, std=2.0)"
-    assert (
-        repr(Standardize([1.0, 2.0], [3.0, 4.0])) == "Standardize(mean=[1.0, 2.0], std=[3.0, 4.0])"
-    )
-
-
 # ---- What is wrong ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("argument", "function", "options"),
     [
-        (lambda: Standardize(0.0, 0.0), r"std must be a finite number > 0, found 0\.0"),
-        (lambda: Standardize([0.0, 0.0], [1.0, -2.0]), r"std must be .*> 0, found -2\.0"),
-        (lambda: Standardize(0.0, [1.0, float("nan")]), "std must be .*> 0, found nan"),
-        (lambda: Standardize(0.0, float("inf")), "std must be .*> 0, found inf"),
-        (lambda: Standardize(float("nan"), 1.0), "mean must be .*found nan"),
-        (lambda: Standardize([1.0, 2.0], [1.0, 2.0, 3.0]), "mean and std must .*found 2 and 3"),
-        (lambda: Standardize([[1.0]], 1.0), "mean and std must .*found"),
-        (lambda: ResNet20("tanh"), "activation must be one of 'relu', 'elu', found 'tanh'"),
-        (lambda: resnet20(channels=0), "channels must be an integer >= 1, found 0"),
-        (lambda: resnet20(outputs=1.5), r"outputs must be an integer >= 1, found 1\.5"),
-        (lambda: mlp(0), "inputs must be an integer >= 1, found 0"),
-        (lambda: mlp(4, (3, 0)), "hidden must be an integer >= 1, found 0"),
-        (lambda: mlp(4, outputs="one"), "outputs must be an integer >= 1, found 'one'"),
+        ("std", Standardize, {"mean": 0.0, "std": 0.0}),
+        ("std", Standardize, {"mean": [0.0, 0.0], "std": [1.0, -2.0]}),
+        ("std", Standardize, {"mean": 0.0, "std": [1.0, float("nan")]}),
+        ("mean", Standardize, {"mean": float("nan"), "std": 1.0}),
+        ("mean", Standardize, {"mean": [1.0, 2.0], "std": [1.0, 2.0, 3.0]}),
+        ("mean", Standardize, {"mean": [[1.0]], "std": 1.0}),
+        ("activation", ResNet20, {"activation": "tanh"}),
+        ("channels", resnet20, {"channels": 0}),
+        ("outputs", resnet20, {"outputs": 1.5}),
+        ("inputs", mlp, {"inputs": 0}),
+        ("hidden", mlp, {"inputs": 4, "hidden": (3, 0)}),
+        ("outputs", mlp, {"inputs": 4, "outputs": "one"}),
     ],
-)  # fmt: skip
-def test_what_is_wrong_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+)
+def test_bad_arguments_are_named(argument, function, options):
+    assert_names(argument, function, **options)

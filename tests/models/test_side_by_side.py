@@ -11,7 +11,10 @@ from aucmax.train.objectives import OBJECTIVES, Known, ModelWithLoss, make_loss
 
 ROWS, COUNT = 24, 3
 GENERATOR = torch.Generator().manual_seed(0)
-INPUTS = torch.randn(ROWS, 2, generator=GENERATOR), torch.randint(0, 3, (ROWS, 1))
+INPUTS = (
+    torch.randn(ROWS, 2, generator=GENERATOR),
+    torch.randint(0, 3, (ROWS, 1), generator=GENERATOR),
+)
 LABELS = torch.arange(ROWS) % 3
 WEIGHT = torch.rand(ROWS, generator=GENERATOR) * (torch.arange(ROWS) % 5 > 0)
 CONCERNED = torch.arange(ROWS)[:, None] % 4 != torch.arange(COUNT)

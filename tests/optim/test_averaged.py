@@ -1,9 +1,7 @@
 """The average in place of the iterate, batch norm estimated anew, everything restored."""
 
 import copy
-import math
 
-import numpy as np
 import pytest
 import torch
 from optim_helpers import (
@@ -14,13 +12,11 @@ from optim_helpers import (
     make_batch,
     make_params,
     make_task,
-    set_grads,
     train_step,
     walk,
 )
 from torch import nn
 
-import aucmax
 from aucmax import OAUC, PGA, PPDSG, PPDAdaGrad, averaged, update_batch_norm
 
 ALL = pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad, PGA, OAUC])
@@ -76,7 +72,7 @@ def assert_shows(parameters, averages):
 
 
 @ALL
-def test_the_block_sees_exactly_the_average(cls):
+def test_averaged_shows_average_and_restores(cls):
     task, optimizer = trained(cls)
     averages = {p: average.clone() for p, average in optimizer.averages()}
     before = snapshot(task)
@@ -93,20 +89,8 @@ def params_by_name(task):
     return {k: v.detach() for k, v in modules.named_parameters() if not k.endswith("alpha")}
 
 
-def test_the_average_of_ppd_is_that_of_the_start_and_every_iterate():
-    task, optimizer = trained(steps=0)
-    points = [[p.detach().clone() for p in task.primal()]]
-    for t in range(4):
-        train_step(task, optimizer, make_batch(t))
-        points.append([p.detach().clone() for p in task.primal()])
-    means = [torch.stack(path).mean(0) for path in zip(*points, strict=True)]
-    with averaged(task.model, optimizer):
-        for p, mean in zip(task.primal(), means, strict=True):
-            torch.testing.assert_close(p.detach(), mean, rtol=1e-12, atol=1e-12)
-
-
 @ALL
-def test_before_the_first_step_the_average_is_the_current_value(cls):
+def test_averaged_before_first_step(cls):
     task, optimizer = trained(cls, steps=0)
     before = snapshot(task)
     with averaged(task.model, optimizer):
@@ -115,7 +99,7 @@ def test_before_the_first_step_the_average_is_the_current_value(cls):
 
 
 @pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad])
-def test_right_after_a_stage_the_average_is_the_start_of_the_next(cls):
+def test_averaged_right_after_stage(cls):
     task, optimizer = trained(cls)
     optimizer.end_stage()
     before = snapshot(task)
@@ -123,24 +107,8 @@ def test_right_after_a_stage_the_average_is_the_start_of_the_next(cls):
         assert_same(snapshot(task), before)
 
 
-def test_pga_shows_the_running_average_in_the_first_stage_and_the_drawn_one_later():
-    params = make_params((3,))
-    model = nn.ParameterList(params)
-    optimizer = PGA(params, lr=0.1, seed=2)
-    walk(optimizer, params, 3)
-    with averaged(model, optimizer):
-        assert torch.equal(params[0].detach(), average_of(optimizer, params[0]))
-    ends = []
-    for stage in range(4):
-        optimizer.end_stage()
-        ends.append(params[0].detach().clone())
-        walk(optimizer, params, 3, first=3 * stage + 3)
-        with averaged(model, optimizer):
-            assert any(torch.equal(params[0].detach(), end) for end in ends)
-
-
 @ALL
-def test_the_dual_is_shown_averaged_by_pga_and_oauc_only(cls):
+def test_dual_is_averaged_by_pga_and_oauc_only(cls):
     task, optimizer = trained(cls)
     alpha = task.loss.alpha.detach().clone()
     with averaged(task.model, optimizer):
@@ -148,20 +116,7 @@ def test_the_dual_is_shown_averaged_by_pga_and_oauc_only(cls):
     assert torch.equal(task.loss.alpha.detach(), alpha)
 
 
-def test_oauc_shows_the_points_of_the_gradients_weighted_by_their_steps():
-    params = make_params((3,))
-    optimizer = OAUC(params, lr=0.2)
-    points = []
-    for t in range(5):
-        points.append(params[0].detach().numpy().copy())
-        set_grads(params, t)
-        optimizer.step()
-    expected = np.average(points, axis=0, weights=[1 / math.sqrt(t) for t in range(1, 6)])
-    with averaged(nn.ParameterList(params), optimizer):
-        np.testing.assert_allclose(params[0].detach(), expected, rtol=1e-12)
-
-
-def test_half_precision_parameters_show_the_rounded_average_and_come_back():
+def test_averaged_in_half_precision():
     params = make_params((50,), dtype=torch.bfloat16)
     optimizer = PPDSG(params, lr=0.3)
     walk(optimizer, params, 4)
@@ -177,7 +132,7 @@ def test_half_precision_parameters_show_the_rounded_average_and_come_back():
 
 @ALL
 @pytest.mark.parametrize("training", [True, False])
-def test_everything_is_restored_with_batch_norm(cls, training):
+def test_averaged_restores_batch_norm(cls, training):
     task, optimizer = trained(cls, with_batch_norm())
     task.model.train(training)
     task.model[1].train(not training)  # a layer that differs from the rest
@@ -191,7 +146,7 @@ def test_everything_is_restored_with_batch_norm(cls, training):
         assert not torch.equal(during[f"0.1.{name}"], before[f"0.1.{name}"])
 
 
-def test_everything_is_restored_when_the_block_raises():
+def test_averaged_restores_when_block_raises():
     task, optimizer = trained(model=with_batch_norm())
     before = snapshot(task)
 
@@ -217,7 +172,7 @@ def failing_batches():
     [(failing_batches, OSError), (list, ValueError), (lambda: [torch.ones(2, 3)], RuntimeError)],
     ids=["broken stream", "no batch", "wrong shape"],
 )
-def test_everything_is_restored_when_the_batches_fail(batches, error):
+def test_averaged_restores_when_batches_fail(batches, error):
     task, optimizer = trained(model=with_batch_norm())
     before = snapshot(task)
     with pytest.raises(error), averaged(task.model, optimizer, batches()):
@@ -226,7 +181,7 @@ def test_everything_is_restored_when_the_batches_fail(batches, error):
 
 
 @ALL
-def test_training_goes_on_bit_for_bit_as_if_nothing_had_been_looked_at(cls):
+def test_averaged_does_not_change_training(cls):
     """With batch norm, and with dropout, which draws from torch's global generator."""
     looked_at, left_alone = (trained(cls, with_batch_norm(), steps=0) for _ in range(2))
     results = []
@@ -246,7 +201,7 @@ def test_training_goes_on_bit_for_bit_as_if_nothing_had_been_looked_at(cls):
 # ---- Batch norm --------------------------------------------------------------------------------
 
 
-def test_batch_norm_without_batches_is_refused_and_nothing_is_touched():
+def test_averaged_needs_batches_for_batch_norm():
     task, optimizer = trained(model=with_batch_norm())
     before = snapshot(task)
     with (
@@ -257,7 +212,7 @@ def test_batch_norm_without_batches_is_refused_and_nothing_is_touched():
     assert_same(snapshot(task), before)
 
 
-def test_batch_norm_without_running_statistics_needs_no_batches():
+def test_batch_norm_without_running_statistics():
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False))
     task, optimizer = trained(model=nn.Sequential(model, nn.Linear(3, 1)))
     with averaged(task.model, optimizer):
@@ -265,7 +220,7 @@ def test_batch_norm_without_running_statistics_needs_no_batches():
 
 
 @pytest.mark.parametrize("seeds", [(50,), (50, 51, 52)], ids=["one batch", "three batches"])
-def test_the_statistics_are_the_means_over_the_batches_at_the_averaged_weights(seeds):
+def test_batch_norm_statistics_at_averaged_weights(seeds):
     task, optimizer = trained(model=with_batch_norm())
     weight, bias = (dict(optimizer.averages())[p].clone() for p in task.model[0].parameters())
     outputs = [x @ weight.T + bias for x in inputs(*seeds)]
@@ -277,7 +232,7 @@ def test_the_statistics_are_the_means_over_the_batches_at_the_averaged_weights(s
         assert model[1].num_batches_tracked == len(seeds)
 
 
-def test_a_deeper_layer_sees_what_the_layer_below_makes_of_the_same_batch():
+def test_batch_norm_statistics_of_deeper_layer():
     """In a single batch the first layer normalizes by that batch's own statistics."""
     task, optimizer = trained(model=with_batch_norm())
     (x,) = inputs(50)
@@ -292,7 +247,7 @@ def test_a_deeper_layer_sees_what_the_layer_below_makes_of_the_same_batch():
 
 
 @pytest.mark.parametrize("wrap", [tuple, list, lambda pair: pair[0]], ids=["tuple", "list", "bare"])
-def test_batches_are_inputs_or_begin_with_them(wrap):
+def test_batches_are_inputs_or_tuples(wrap):
     task, _ = trained(model=with_batch_norm())
     expected = copy.deepcopy(task.model)
     update_batch_norm(expected, inputs(50, 51))
@@ -300,25 +255,7 @@ def test_batches_are_inputs_or_begin_with_them(wrap):
     assert_same(dict(task.model.state_dict()), dict(expected.state_dict()))
 
 
-def test_the_statistics_forget_what_was_there():
-    one, other = (nn.Sequential(nn.BatchNorm1d(4)).double() for _ in range(2))
-    other[0].running_mean.fill_(7.0)
-    other[0].running_var.fill_(9.0)
-    for model in (one, other):
-        update_batch_norm(model, inputs(50, 51))
-    assert_same(dict(one.state_dict()), dict(other.state_dict()))
-
-
-def test_update_batch_norm_restores_momentum_and_modes():
-    model = with_batch_norm().double()
-    model[1].eval()
-    modes = [module.training for module in model.modules()]
-    update_batch_norm(model, inputs(50, 51))
-    assert (model[1].momentum, model[5].momentum) == (0.1, 0.3)
-    assert [module.training for module in model.modules()] == modes
-
-
-def test_update_batch_norm_restores_momentum_and_modes_when_the_batches_fail():
+def test_update_batch_norm_restores_when_batches_fail():
     model = with_batch_norm().double().eval()
     with pytest.raises(OSError, match="disk"):
         update_batch_norm(model, failing_batches())
@@ -326,7 +263,7 @@ def test_update_batch_norm_restores_momentum_and_modes_when_the_batches_fail():
     assert not any(module.training for module in model.modules())
 
 
-def test_dropout_neither_draws_random_numbers_nor_distorts_the_statistics():
+def test_update_batch_norm_ignores_dropout():
     task, optimizer = trained(model=with_batch_norm(dropout=0.5))
     state = torch.get_rng_state()
     with averaged(task.model, optimizer, inputs(50, 51)) as model:
@@ -337,20 +274,7 @@ def test_dropout_neither_draws_random_numbers_nor_distorts_the_statistics():
         assert torch.equal(model[5].running_var, with_dropout)
 
 
-def test_update_batch_norm_builds_no_graph():
-    model = with_batch_norm().double()
-    seen = []
-    model[6].register_forward_hook(lambda module, args, output: seen.append(output))
-    update_batch_norm(model, inputs(50))
-    assert not seen[0].requires_grad
-
-
-def test_no_batches_at_all_are_refused():
-    with pytest.raises(ValueError, match="batches must hold at least one batch, found none"):
-        update_batch_norm(with_batch_norm().double(), [])
-
-
-def test_a_model_without_batch_norm_is_left_alone_and_reads_no_batches():
+def test_model_without_batch_norm_reads_no_batches():
     task, optimizer = trained()
     unread = iter(inputs(50))
     before = dict(task.model.state_dict())
@@ -361,7 +285,7 @@ def test_a_model_without_batch_norm_is_left_alone_and_reads_no_batches():
     assert len(list(unread)) == 1
 
 
-def test_images_and_instance_norm():
+def test_update_batch_norm_of_images_and_instance_norm():
     model = nn.Sequential(
         nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.InstanceNorm2d(2, track_running_stats=True)
     ).double()
@@ -378,26 +302,10 @@ def test_images_and_instance_norm():
 # ---- Other optimizers --------------------------------------------------------------------------
 
 
-def test_a_foreign_optimizer_is_refused():
+def test_averaged_needs_aucmax_optimizer():
     model = nn.Linear(2, 1)
     with (
         pytest.raises(ValueError, match="optimizer must be one of aucmax's, found SGD"),
         averaged(model, torch.optim.SGD(model.parameters(), lr=0.1)),
     ):
         pytest.fail("the block must not be reached")
-
-
-def test_blocks_may_be_nested():
-    task, optimizer = trained(model=with_batch_norm())
-    before = snapshot(task)
-    with averaged(task.model, optimizer, inputs(50)):
-        outer = snapshot(task)
-        with averaged(task.model, optimizer, inputs(51)):
-            assert_shows(task.primal(), dict(optimizer.averages()))
-        assert_same(snapshot(task), outer)
-    assert_same(snapshot(task), before)
-
-
-def test_the_names_are_public():
-    assert aucmax.averaged is averaged
-    assert aucmax.update_batch_norm is update_batch_norm

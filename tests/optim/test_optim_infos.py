@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-import re
 from functools import partial
 
 import numpy as np
@@ -33,7 +32,7 @@ from torch.testing._internal.common_optimizers import (
     get_error_inputs_for_all_optims,
 )
 
-from aucmax import OAUC, PGA, PPDSG, PPDAdaGrad, averaged
+from aucmax import OAUC, PGA, PPDSG, PPDAdaGrad
 from aucmax.optim import staged
 
 # Importing torch's tables loads torch's own hypothesis profile and locks the backend flags: undo.
@@ -41,7 +40,6 @@ settings.load_profile("aucmax")
 torch.backends.__allow_nonbracketed_mutation_flag = True
 
 SHAPES = (3, 4), (4,), ()
-AVERAGES = {"average", "drift"}
 
 
 # ---- The tables --------------------------------------------------------------------------------
@@ -73,18 +71,18 @@ def sparse_parameter():
     return p
 
 
-def error_table(names_and_rules):
-    """Arguments that must raise, by their rule, and gradients that must."""
+def error_table(names_and_bad):
+    """Values of arguments that must raise, and gradients that must."""
 
     def errors(device, dtype):
         rows = [
             ErrorOptimizerInput(
                 OptimizerInput(None, {name: value}, desc=f"{name}={value}"),
                 error_type=ValueError,
-                error_regex=re.escape(f"{name} must be {rule}, found {value!r}"),
+                error_regex=f"^{name} must be ",
             )
-            for name, rule in names_and_rules.items()
-            for value in BAD[rule]
+            for name, bad in names_and_bad.items()
+            for value in bad
         ]
         rows += [
             ErrorOptimizerInput(
@@ -105,11 +103,8 @@ def error_table(names_and_rules):
     return errors
 
 
-NON_NEGATIVE, POSITIVE = "a finite number >= 0", "a number > 0"
-BAD = {
-    NON_NEGATIVE: [-0.1, math.nan, math.inf, "fast", None, torch.tensor([0.1, 0.2])],
-    POSITIVE: [0.0, -2.0, math.nan, "far", None],
-}
+NON_NEGATIVE = [-0.1, math.nan, math.inf, "fast", torch.tensor([0.1, 0.2])]
+POSITIVE = [0.0, -2.0, math.nan, None]
 
 
 def step_lr(optimizer):
@@ -216,14 +211,6 @@ def build(info, given, params, **more):
     return info.optim_cls(params, **(copy.deepcopy(given.kwargs) | more))
 
 
-def trained(info, given, params=None, **more):
-    """Everything the optimizer holds after two stages."""
-    params = make_params(*SHAPES) if params is None else params
-    optimizer = build(info, given, params, **more)
-    walk_two_stages(optimizer, params)
-    return everything(optimizer)
-
-
 def plain(info):
     """The optimizer with the prox on, as a function of the parameters."""
     options = {"lr": 0.1, "gamma": 2.0} if info.optim_cls is not OAUC else {"lr": 0.1}
@@ -234,7 +221,7 @@ def plain(info):
 
 
 @each_input
-def test_steps_go_in_the_right_direction(info, given):
+def test_step_direction(info, given):
     """Downhill on a bowl, uphill on its mirror image."""
     (p,) = make_params((6,))
     start = p.detach().square().sum()
@@ -246,10 +233,10 @@ def test_steps_go_in_the_right_direction(info, given):
     assert p.detach().square().sum() < 0.95 * start
 
 
-@each_input
-def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned(info, given):
+@each_info
+def test_closure(info):
     params, closed = make_params(*SHAPES), make_params(*SHAPES)
-    optimizer, with_closure = build(info, given, params), build(info, given, closed)
+    optimizer, with_closure = plain(info)(params), plain(info)(closed)
 
     def evaluate(params, optimizer):
         optimizer.zero_grad()
@@ -264,19 +251,8 @@ def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned(info, given
     assert_same(everything(with_closure), everything(optimizer))
 
 
-@each_input
-def test_zero_grad(info, given):
-    params = make_params(*SHAPES)
-    optimizer = build(info, given, params)
-    set_grads(params, 0)
-    optimizer.zero_grad(set_to_none=False)
-    assert all((p.grad == 0).all() for p in params)
-    optimizer.zero_grad()
-    assert all(p.grad is None for p in params)
-
-
 @each_info
-def test_each_group_goes_by_its_own_learning_rate(info):
+def test_lr_per_group(info):
     lrs = (0.1, 0.01)
     groups = [make_params(*SHAPES, seed=seed) for seed in (0, 1)]
     together = plain(info)([{"params": g, "lr": lr} for g, lr in zip(groups, lrs, strict=True)])
@@ -294,7 +270,7 @@ def test_each_group_goes_by_its_own_learning_rate(info):
 
 
 @each_info
-def test_a_tensor_lr_is_a_number_lr(info):
+def test_tensor_lr_equals_number_lr(info):
     results = []
     for lr in (0.25, torch.tensor(0.25)):
         params = make_params(*SHAPES)
@@ -308,9 +284,10 @@ def test_a_tensor_lr_is_a_number_lr(info):
 
 
 @each_scheduler
-@pytest.mark.parametrize("lr", [0.1, torch.tensor(0.1, dtype=torch.float64)], ids=["", "tensor"])
-def test_schedulers_of_torch_set_the_step_size(info, make_schedulers, lr):
+def test_schedulers(info, make_schedulers):
     """What a scheduler does is what the same numbers set by hand do."""
+    tensor = make_schedulers[0] in (cosine, one_cycle)
+    lr = torch.tensor(0.1, dtype=torch.float64) if tensor else 0.1
     params, by_hand = make_params(*SHAPES), make_params(*SHAPES)
     scheduled, other = (info.optim_cls(ps, lr=copy.deepcopy(lr)) for ps in (params, by_hand))
     chain = [make(scheduled) for make in make_schedulers]
@@ -335,9 +312,14 @@ def by_pickle(thing):
     return pickle.loads(pickle.dumps(thing))
 
 
-@each_input
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, by_pickle])
-def test_a_copy_made_mid_stage_goes_on_identically_and_apart(info, given, duplicate):
+@pytest.mark.parametrize(
+    ("info", "given", "duplicate"),
+    [
+        *[(info, given, copy.deepcopy) for info, given in INPUTS],
+        *[(info, given, by_pickle) for info, given in INPUTS if given.desc == "gamma"],
+    ],
+)
+def test_copy_mid_stage(info, given, duplicate):
     params = make_params(*SHAPES)
     optimizer = build(info, given, params)
     walk_two_stages(optimizer, params)
@@ -353,7 +335,7 @@ def test_a_copy_made_mid_stage_goes_on_identically_and_apart(info, given, duplic
 
 
 @each_input
-def test_a_loaded_state_goes_on_identically(info, given):
+def test_load_state_dict(info, given):
     params, other = make_params(*SHAPES), make_params(*SHAPES, seed=5)
     optimizer, loaded = build(info, given, params), info.optim_cls(other)
     walk_two_stages(optimizer, params)
@@ -399,27 +381,27 @@ CHECKED = "lr", "gamma", "momentum", "weight_decay", "delta", "radius", "dual_ra
         if name in info.optim_cls(make_params((2,))).defaults
     ],
 )
-def test_the_arguments_of_a_group_are_checked_too(info, name):
-    with pytest.raises(ValueError, match=rf"{name} must be .*, found -1"):
+def test_bad_arguments_of_group(info, name):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
         info.optim_cls([{"params": make_params((2,)), name: -1}])
     optimizer = info.optim_cls(make_params((2,)))
-    with pytest.raises(ValueError, match=rf"{name} must be .*, found -1"):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
         optimizer.add_param_group({"params": make_params((3,)), name: -1})
 
 
 @each_info
 @pytest.mark.parametrize("restart", ["median", None, 1])
-def test_an_unknown_restart_is_refused_and_changes_nothing(info, restart):
+def test_unknown_restart_raises_and_changes_nothing(info, restart):
     params = make_params(*SHAPES)
     optimizer = plain(info)(params)
     walk(optimizer, params, 2)
     before = everything(optimizer)
-    with pytest.raises(ValueError, match=re.escape(f"found {restart!r}")):
+    with pytest.raises(ValueError, match="restart must be"):
         optimizer.end_stage(restart)
     assert_same(everything(optimizer), before)
 
 
-def test_pga_restarts_at_the_average_only():
+def test_pga_restarts_at_average_only():
     with pytest.raises(ValueError, match="restart must be 'average' for PGA, found 'last'"):
         PGA(make_params((2,))).end_stage("last")
 
@@ -453,12 +435,15 @@ def walk_with_other_strides(optimizer, params):
             optimizer.end_stage()
 
 
-@each_input
-@pytest.mark.parametrize("foreach", [None, True])
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)], ids=["f64", "f32"]
+    ("info", "given", "foreach", "dtype"),
+    [
+        *[(info, given, None, torch.float64) for info, given in INPUTS],
+        *[(info, given, True, torch.float32) for info, given in INPUTS if given.desc == "gamma"],
+    ],
 )
-def test_lists_do_what_single_tensors_do(monkeypatch, info, given, foreach, dtype, tolerance):
+def test_foreach_equals_single_tensor(monkeypatch, info, given, foreach, dtype):
+    tolerance = 1e-12 if dtype == torch.float64 else 2e-5
     monkeypatch.setattr(staged, "BLOCK", 64)
     results = []
     for choice in (foreach, False):
@@ -473,7 +458,7 @@ def test_lists_do_what_single_tensors_do(monkeypatch, info, given, foreach, dtyp
 
 
 @each_info
-def test_the_size_of_the_blocks_changes_no_bit(monkeypatch, info):
+def test_block_size_changes_nothing(monkeypatch, info):
     results = []
     for block in (64, 1 << 19):
         monkeypatch.setattr(staged, "BLOCK", block)
@@ -485,7 +470,7 @@ def test_the_size_of_the_blocks_changes_no_bit(monkeypatch, info):
 
 
 @each_input
-def test_half_precision_moves_as_single_precision_does_up_to_its_own_rounding(info, given):
+def test_half_precision_follows_single(info, given):
     half, single = (make_params((50,), dtype=d) for d in (torch.bfloat16, torch.float32))
     with torch.no_grad():
         single[0].copy_(half[0])
@@ -510,16 +495,19 @@ def average_by_hand(cls, points, lr):
     return np.mean(points[1:] if cls is PGA else points, axis=0)
 
 
-@pytest.mark.parametrize("present", ["1111", "1010", "0011", "1100", "0101"])
+PRESENT = ["1010", "0011", "1100", "0101"]
+
+
 @pytest.mark.parametrize(
-    ("info", "given"),
+    ("info", "given", "present"),
     [
-        pytest.param(info, given, id=f"{info.name}-{given.desc}")
-        for info, given in INPUTS
+        pytest.param(info, given, present, id=f"{info.name}-{given.desc}-{present}")
+        for number, (info, given) in enumerate(INPUTS)
+        for present in ("1111", PRESENT[number % 4], PRESENT[(number + 1) % 4])
         if info.optim_cls in (PGA, OAUC) or not given.kwargs.get("maximize")  # it has no average
     ],
 )
-def test_the_average_is_that_of_the_iterates_also_without_a_gradient(info, given, present):
+def test_average_is_mean_of_iterates(info, given, present):
     """One parameter has gradients at some steps only; in the others it stands still."""
     steady, sporadic = make_params((3,), (4,))
     optimizer = build(info, given, [steady, sporadic])
@@ -542,7 +530,7 @@ def test_the_average_is_that_of_the_iterates_also_without_a_gradient(info, given
 
 
 @each_info
-def test_a_parameter_that_never_has_a_gradient_has_no_state_and_stays(info):
+def test_parameter_without_gradient_has_no_state(info):
     moving, resting = make_params((3,), (4,))
     start = resting.detach().clone()
     optimizer = plain(info)([moving, resting])
@@ -555,10 +543,10 @@ def test_a_parameter_that_never_has_a_gradient_has_no_state_and_stays(info):
 # ---- Mixed precision ---------------------------------------------------------------------------
 
 
-@each_input
-def test_a_step_that_gradscaler_skips_leaves_no_trace(info, given):
+@each_info
+def test_gradscaler_skips_step(info):
     params, other = make_params(*SHAPES), make_params(*SHAPES)
-    optimizer, unscaled = build(info, given, params), build(info, given, other)
+    optimizer, unscaled = plain(info)(params), plain(info)(other)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
     for t in range(4):
         optimizer.zero_grad()
@@ -582,7 +570,7 @@ def test_a_step_that_gradscaler_skips_leaves_no_trace(info, given):
 
 
 @each_info
-def test_a_group_added_mid_stage_counts_from_there(info):
+def test_add_param_group_mid_stage(info):
     old, new = make_params(*SHAPES), make_params((5,), seed=3)
     optimizer = plain(info)(old)
     walk(optimizer, old, 2)
@@ -600,52 +588,13 @@ def test_a_group_added_mid_stage_counts_from_there(info):
     assert_same(everything(optimizer), everything(first) | added)
 
 
-@each_info
-def test_hooks_see_the_step(info):
-    params = make_params(*SHAPES)
-    optimizer = plain(info)(params)
-    seen = []
-    for register in (optimizer.register_step_pre_hook, optimizer.register_step_post_hook):
-        register(lambda opt, *_: seen.append(float(opt.state[params[0]].get("step", 0))))
-    walk(optimizer, params, 2)
-    assert seen == [0, 1, 1, 2]
-
-
-@each_info
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-def test_hooks_of_the_state_dict_are_heard(info, dtype):
-    """Saved averages doubled on the way out and negated on the way in."""
-
-    def multiply_averages(state_dict, factor):
-        state = {
-            key: {n: factor * x if n in AVERAGES else x for n, x in entry.items()}
-            for key, entry in state_dict["state"].items()
-        }
-        return {**state_dict, "state": state}
-
-    params = make_params((3,), dtype=dtype)
-    optimizer, loaded = plain(info)(params), plain(info)(params)
-    walk(optimizer, params, 2)
-    heard = []
-    optimizer.register_state_dict_pre_hook(lambda opt: heard.append("saving"))
-    optimizer.register_state_dict_post_hook(lambda opt, sd: multiply_averages(sd, 2.0))
-    loaded.register_load_state_dict_pre_hook(lambda opt, sd: multiply_averages(sd, -1.0))
-    loaded.register_load_state_dict_post_hook(lambda opt: heard.append("loaded"))
-    loaded.load_state_dict(optimizer.state_dict())
-    assert heard == ["saving", "loaded"]
-    (name,) = AVERAGES & optimizer.state[params[0]].keys()
-    average = optimizer.state[params[0]][name]
-    assert torch.equal(loaded.state[params[0]][name], -2.0 * average)
-    assert loaded.state[params[0]][name].dtype == average.dtype
-
-
 # ---- torch.compile -----------------------------------------------------------------------------
 
 
 STEPS = 3
 
 
-def compiled_and_eager(make, backend, lrs, set_lr):
+def compiled_and_eager(make, backend, lrs):
     """Train two copies for a stage per lr; their numbers, and the graphs built by each step."""
     counter, counts, results = CompileCounterWithBackend(backend), [], []
     for compiled in (True, False):
@@ -654,7 +603,8 @@ def compiled_and_eager(make, backend, lrs, set_lr):
         if compiled:
             optimizer.step = torch.compile(optimizer.step, backend=counter)
         for lr in lrs:
-            set_lr(optimizer, lr)
+            for group in optimizer.param_groups:
+                group["lr"].fill_(lr)
             for t in range(STEPS):
                 train_step(task, optimizer, make_batch(t))
                 counts += [counter.frame_count] if compiled else []
@@ -663,62 +613,30 @@ def compiled_and_eager(make, backend, lrs, set_lr):
     return *results, counts
 
 
-def fill_lr(optimizer, lr):
-    for group in optimizer.param_groups:
-        group["lr"].fill_(lr)
-
-
-def put_lr(optimizer, lr):
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-
-
 COMPILED = {
     "PPDSG": partial(PPDSG, gamma=3.0, momentum=0.9, weight_decay=0.1),
     "PPDAdaGrad": partial(PPDAdaGrad, gamma=3.0),
     "PGA": partial(PGA, gamma=3.0, radius=2.2, dual_radius=0.05),
     "OAUC": OAUC,
 }
-each_compiled = pytest.mark.parametrize("name", COMPILED)
 
 
-@each_compiled
-def test_a_compiled_step_is_the_eager_one_and_compiles_once_for_a_tensor_lr(fresh_compiler, name):
+@pytest.mark.parametrize("name", ["PPDSG", "PGA"])
+def test_compiled_step_with_tensor_lr(fresh_compiler, name):
     def make(groups):
         return COMPILED[name](groups, lr=torch.tensor(0.1, dtype=torch.float64))
 
-    compiled, eager, counts = compiled_and_eager(make, "aot_eager", (0.3, 0.1, 0.03), fill_lr)
+    backend = "aot_eager" if name == "PPDSG" else "eager"  # which takes a fifth of the time
+    compiled, eager, counts = compiled_and_eager(make, backend, (0.3, 0.1))
     assert_near(compiled, eager, rtol=1e-12, atol=1e-12)
     # the first steps of the first two stages begin states; from then on nothing is new
     assert counts[1] == counts[STEPS - 1], "compiled again within the first stage"
     assert counts[STEPS + 1] == counts[-1], "compiled again for a new lr or a new stage"
 
 
-def test_a_compiled_step_with_a_number_lr_compiles_by_the_stage_not_by_the_step(fresh_compiler):
-    make = COMPILED["PPDSG"]
-    compiled, eager, counts = compiled_and_eager(make, "eager", (0.3, 0.1), put_lr)
-    assert_near(compiled, eager, rtol=1e-12, atol=1e-12)
-    assert counts[1] == counts[STEPS - 1]
-    assert counts[STEPS + 1] == counts[2 * STEPS - 1]
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-def test_an_inductor_step_is_the_eager_one(fresh_compiler):
-    results = []
-    for backend in ("inductor", None):
-        params = make_params((8,))
-        optimizer = PPDSG(params, gamma=3.0)
-        walk(optimizer, params, 1)  # begins the states: one graph is enough here
-        if backend:
-            optimizer.step = torch.compile(optimizer.step, backend=backend)
-        walk(optimizer, params, 3, first=1)
-        results.append(everything(optimizer))
-    assert_near(*results, rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.skipif(torch.__version__ < "2.7", reason="torch 2.6 makes several graphs of it")
-@each_compiled
-def test_the_step_is_one_graph(fresh_compiler, name):
+@pytest.mark.parametrize("name", COMPILED)
+def test_step_is_one_graph(fresh_compiler, name):
     task = make_task()
     optimizer = COMPILED[name](task.groups())
     for t in range(2):  # states begin in the first step
@@ -727,16 +645,3 @@ def test_the_step_is_one_graph(fresh_compiler, name):
     optimizer.step = torch.compile(optimizer.step, backend=counter)
     train_step(task, optimizer, make_batch(2))
     assert counter.frame_count == 1
-
-
-# ---- Through the real loss ---------------------------------------------------------------------
-
-
-@each_info
-def test_training_through_the_loss_lowers_it(info):
-    task = make_task()
-    optimizer = plain(info)(task.groups())
-    losses = [train_step(task, optimizer, make_batch(t, n=64)).item() for t in range(120)]
-    assert np.mean(losses[-20:]) < 0.8 * np.mean(losses[:20])
-    with averaged(task.model, optimizer):
-        assert all(torch.isfinite(p).all() for p in task.primal())

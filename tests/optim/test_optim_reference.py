@@ -29,7 +29,6 @@ GAMMA, DELTA = 3.0, 0.4
 LRS, STEPS = (0.3, 0.1, 0.03), (6, 8, 10)
 
 RESTARTS = pytest.mark.parametrize("restart", ["average", "last"])
-NORMALIZE = pytest.mark.parametrize("normalize", [True, False], ids=["normalized", "plain"])
 FOREACH = pytest.mark.parametrize("foreach", [None, False], ids=["foreach", "single"])
 
 
@@ -47,11 +46,8 @@ def start_of(task):
     return flat(task.primal()), flat([task.loss.alpha])
 
 
-def gradient(normalize):
-    def grad(v, alpha, batch):
-        return saddle_gradient(MODEL, v, alpha, *batch, PRIOR, normalize=normalize)
-
-    return grad
+def gradient(v, alpha, batch):
+    return saddle_gradient(MODEL, v, alpha, *batch, PRIOR, normalize=True)
 
 
 def ppd_stages():
@@ -116,54 +112,31 @@ def assert_ends_near(ends, expected):
 
 
 @RESTARTS
-@NORMALIZE
 @FOREACH
-def test_ppdsg_is_algorithm_2(restart, normalize, foreach):
-    task = make_task(normalize=normalize)
-    expected = ppd_sg.run(gradient(normalize), *start_of(task), ppd_stages(), GAMMA, restart)
+def test_ppdsg_is_algorithm_2(restart, foreach):
+    task = make_task()
+    expected = ppd_sg.run(gradient, *start_of(task), ppd_stages(), GAMMA, restart)
     steps, ends = train(task, PPDSG(task.groups(), gamma=GAMMA, foreach=foreach), restart)
     assert_steps_near(steps, expected[0])
     assert_ends_near(ends, expected[1])
 
 
 @RESTARTS
-@NORMALIZE
 @FOREACH
-def test_ppdadagrad_is_algorithm_3(restart, normalize, foreach):
-    task = make_task(normalize=normalize)
+def test_ppdadagrad_is_algorithm_3(restart, foreach):
+    task = make_task()
     settings = {"gamma": GAMMA, "delta": DELTA}
-    expected = ppd_adagrad.run(
-        gradient(normalize), *start_of(task), ppd_stages(), **settings, restart=restart
-    )
+    expected = ppd_adagrad.run(gradient, *start_of(task), ppd_stages(), **settings, restart=restart)
     steps, ends = train(task, PPDAdaGrad(task.groups(), foreach=foreach, **settings), restart)
     assert_steps_near(steps, expected[0])
     assert_ends_near(ends, expected[1])
 
 
-@pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad])
-def test_the_average_becomes_the_reference(cls):
-    task = make_task()
-    optimizer = cls(task.groups(), lr=0.3, gamma=GAMMA)
-    for seed in range(5):
-        train_step(task, optimizer, make_batch(seed))
-    average = observe(task, optimizer)[2]
-    optimizer.end_stage("last")
-    near(flat([optimizer.state[p]["reference"] for p in task.primal()]), average)
-
-
-@pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad])
-def test_the_dual_has_neither_reference_nor_average(cls):
-    task = make_task()
-    optimizer = cls(task.groups())
-    train_step(task, optimizer, make_batch(0))
-    assert not {"reference", "drift"} & optimizer.state.get(task.loss.alpha, {}).keys()
-
-
 @pytest.mark.parametrize(("M", "lipschitz"), [(0.12, 0.1), (0.006, 2.0), (1e-9, 0.1), (1e3, 0.1)])
-def test_should_stop_is_lemma_3_at_every_step(M, lipschitz):
+def test_should_stop_is_lemma_3(M, lipschitz):
     task = make_task()
     optimizer = PPDAdaGrad(task.groups(), gamma=GAMMA, delta=DELTA)
-    expected, _ = ppd_adagrad.run(gradient(True), *start_of(task), ppd_stages(), GAMMA, DELTA)
+    expected, _ = ppd_adagrad.run(gradient, *start_of(task), ppd_stages(), GAMMA, DELTA)
     rule = partial(
         ppd_adagrad.stopping_time_reached,
         M=M,
@@ -189,9 +162,9 @@ def test_should_stop_is_lemma_3_at_every_step(M, lipschitz):
 RADII = {"R1": 2.2, "R2": 0.02}
 
 
-def pga_reference(task, normalize=True):
+def pga_reference(task):
     stages = list(zip(LRS, stage_batches()[0], strict=True))
-    return pga.run(gradient(normalize), *start_of(task), stages, GAMMA, **RADII)
+    return pga.run(gradient, *start_of(task), stages, GAMMA, **RADII)
 
 
 def make_pga(task, **options):
@@ -199,19 +172,17 @@ def make_pga(task, **options):
     return PGA(task.groups(), gamma=GAMMA, **radii, **options)
 
 
-@NORMALIZE
 @FOREACH
-def test_pga_is_algorithm_1(normalize, foreach):
-    task = make_task(normalize=normalize)
-    expected = pga_reference(task, normalize)
+def test_pga_is_algorithm_1(foreach):
+    task = make_task()
+    expected = pga_reference(task)
     steps, ends = train(task, make_pga(task, foreach=foreach), reset_dual=False)
     assert_steps_near(steps, expected[0])
     assert_ends_near(ends, expected[1])
 
 
-@NORMALIZE
-def test_the_radii_of_the_comparison_bind_at_some_steps_and_not_at_others(normalize):
-    steps, _ = pga_reference(make_task(), normalize)
+def test_pga_radii_bind_at_some_steps_only():
+    steps, _ = pga_reference(make_task())
     points_of_both = [step.v for step in steps], [step.alpha for step in steps]
     for points, radius in zip(points_of_both, RADII.values(), strict=True):
         on_the_sphere = [np.isclose(np.linalg.norm(point), radius) for point in points]
@@ -221,12 +192,12 @@ def test_the_radii_of_the_comparison_bind_at_some_steps_and_not_at_others(normal
 def test_pga_without_radii_does_not_project():
     task = make_task()
     stages = list(zip(LRS, stage_batches()[0], strict=True))
-    expected = pga.run(gradient(True), *start_of(task), stages, GAMMA, math.inf, math.inf)
+    expected = pga.run(gradient, *start_of(task), stages, GAMMA, math.inf, math.inf)
     steps, _ = train(task, PGA(task.groups(), gamma=GAMMA), reset_dual=False)
     assert_steps_near(steps, expected[0])
 
 
-def test_pga_returns_one_of_the_stage_averages_primal_and_dual_of_the_same_stage():
+def test_pga_returns_one_stage_average():
     _, expected = pga_reference(make_task())
     drawn = set()
     for seed in range(12):
@@ -255,7 +226,7 @@ def drawn_stages(seed, stages):
     return drawn
 
 
-def test_pga_draws_a_stage_uniformly():
+def test_pga_draws_stage_uniformly():
     seeds, stages = 800, 4
     draws = np.array([drawn_stages(seed, stages) for seed in range(seeds)])
     for k in range(1, stages + 1):
@@ -274,7 +245,7 @@ def test_pga_draws_without_torchs_global_generator():
     assert drawn_stages(seed=3, stages=6) == first
 
 
-def test_pga_ends_no_stage_that_has_not_begun():
+def test_pga_end_stage_without_step():
     (p,) = make_params((3,))
     optimizer = PGA([p])
     walk(optimizer, [p], 2)
@@ -286,14 +257,14 @@ def test_pga_ends_no_stage_that_has_not_begun():
 # ---- OAUC --------------------------------------------------------------------------------------
 
 
-@NORMALIZE
 @FOREACH
-def test_oauc_is_the_method_of_2016_and_stages_do_not_touch_it(normalize, foreach):
-    task = make_task(normalize=normalize)
+def test_oauc_is_the_method_of_2016(foreach):
+    """Whose averages the end of a stage leaves alone."""
+    task = make_task()
     optimizer = OAUC(task.groups(), lr=0.3, foreach=foreach)
     stages, _ = stage_batches()
     batches = [batch for stage in stages for batch in stage]
-    expected = oauc.run(gradient(normalize), *start_of(task), batches, 0.3)
+    expected = oauc.run(gradient, *start_of(task), batches, 0.3)
     steps = []
     for batch in batches:
         train_step(task, optimizer, batch)
@@ -331,7 +302,7 @@ def test_ppdsg_without_prox_is_torchs_sgd(momentum, weight_decay, foreach):
 @FOREACH
 @pytest.mark.parametrize("gamma", [0.5, math.inf])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_the_dual_is_torchs_maximizing_sgd_without_prox_and_weight_decay(momentum, gamma, foreach):
+def test_dual_is_torchs_maximizing_sgd(momentum, gamma, foreach):
     options = {"lr": 0.1, "momentum": momentum, "maximize": True}
     ours, theirs = make_params(*SHAPES), make_params(*SHAPES)
     dual = PPDSG(ours, gamma=gamma, weight_decay=0.2, foreach=foreach, **options)
@@ -341,7 +312,7 @@ def test_the_dual_is_torchs_maximizing_sgd_without_prox_and_weight_decay(momentu
 
 @FOREACH
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_ppdsg_is_torchs_sgd_on_the_proximal_objective(momentum, foreach):
+def test_ppdsg_is_torchs_sgd_on_proximal_objective(momentum, foreach):
     options = {"lr": 0.1, "momentum": momentum, "weight_decay": 0.2}
     ours, theirs = make_params(*SHAPES), make_params(*SHAPES)
     centres = [p.detach().clone() for p in theirs]
@@ -356,7 +327,7 @@ def test_ppdsg_is_torchs_sgd_on_the_proximal_objective(momentum, foreach):
 
 
 @FOREACH
-def test_a_stages_end_zeroes_the_momentum(foreach):
+def test_end_stage_zeroes_momentum(foreach):
     """Afterwards the dual, which nothing else touches, goes on like a new SGD."""
     options = {"lr": 0.1, "momentum": 0.9, "maximize": True}
     ours = make_params(*SHAPES)

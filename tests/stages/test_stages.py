@@ -1,12 +1,13 @@
 """The step-size rules against the paper's formulas, evaluated apart from the implementation."""
 
 import math
-from dataclasses import FrozenInstanceError
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 
 import pytest
 import torch
+from errors import assert_names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,11 +33,6 @@ def test_set_lr_writes_every_group():
     optimizer = torch.optim.SGD([{"params": [w]}, {"params": [alpha], "lr": 7.0}], lr=1.0)
     Stage(index=1, lr=0.25, steps=10, dual_samples=0).set_lr(optimizer)
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
-
-
-def test_a_stage_does_not_change():
-    with pytest.raises(FrozenInstanceError):
-        geometric()[0].lr = 1.0
 
 
 # ---- geometric and polynomial ------------------------------------------------------------------
@@ -74,10 +70,6 @@ def test_polynomial_is_algorithm_1():
     rule = polynomial(lr=0.6, steps=50, stages=3)
     expected = [Stage(1, 0.6, 50, 0), Stage(2, 0.3, 200, 0), Stage(3, 0.6 / 3, 450, 0)]
     assert rule == expected
-
-
-def test_polynomial_defaults_come_near_the_papers_iterations():
-    assert sum(stage.steps for stage in polynomial()) == 77_000
 
 
 # ---- theory ------------------------------------------------------------------------------------
@@ -293,94 +285,43 @@ def test_a_score_need_not_be_an_auc():
 
 # ---- Bad arguments are named when the rule is called, not when it is used ----------------------
 
-
-@pytest.mark.parametrize(
-    ("rule", "argument", "value", "allowed"),
-    [
-        *[
-            (rule, "lr", value, "a finite number > 0")
-            for rule in (geometric, polynomial, plateau)
-            for value in (0, math.nan, math.inf, "0.1", None, True)
-        ],
-        *[
-            (rule, "stages", value, "an integer >= 1")
-            for rule in (geometric, polynomial, plateau)
-            for value in (0, 2.0, True)
-        ],
-        *[
-            (rule, "steps", value, "an integer >= 1")
-            for rule in (geometric, polynomial)
-            for value in (0, -5, 2e3)
-        ],
-        *[
-            (rule, "factor", value, "a finite number > 1")
-            for rule in (geometric, plateau)
-            for value in (1, 0.5, math.nan, math.inf)
-        ],
-        *[
-            (rule, "dual_samples", value, "an integer >= 2")
-            for rule in (geometric, plateau)
-            for value in (1, 384.0)
-        ],
-        (plateau, "patience", 0, "an integer >= 1"),
-        (plateau, "min_gain", -0.1, "at least 0 and below 1"),
-        (plateau, "min_gain", math.nan, "at least 0 and below 1"),
-    ],
-)
-def test_bad_arguments_of_the_practical_rules(rule, argument, value, allowed):
-    with pytest.raises(ValueError, match=f"^{argument} must be {allowed}, found {value!r}$"):
-        rule(**{argument: value})
+PROBLEM = {"mu": 0.1, "L": 1.0, "lr": 0.1, "epsilon": 0.1, "initial_gap": 1.0}
+BAD = [
+    *[(rule, {}, {"lr": [0, math.nan, "0.1"]}) for rule in (geometric, polynomial, plateau)],
+    *[(rule, {}, {"stages": [0, 2.0]}) for rule in (geometric, polynomial, plateau)],
+    *[(rule, {}, {"steps": [0, 2e3]}) for rule in (geometric, polynomial)],
+    *[(rule, {}, {"factor": [1, math.inf]}) for rule in (geometric, plateau)],
+    *[(rule, {}, {"dual_samples": [1, 384.0]}) for rule in (geometric, plateau)],
+    (plateau, {}, {"patience": [0], "min_gain": [-0.1, 1.0, math.nan]}),
+    (
+        partial(theory, "ppd-sg"),
+        {**SG, "stages": 1},
+        {
+            "mu": [0, 2.5],
+            "L": [-1],
+            "sigma": [-1],
+            "p": [0, 1.0],
+            "lr": [0],
+            "stages": [0],
+            "lipschitz": [None, 0],
+            "G": [None],
+        },
+    ),
+    (partial(theory, "ppd-adagrad"), {**ADAGRAD, "stages": 1}, {"d": [None, 0]}),
+    (theory, {**SG, "stages": 1}, {"algorithm": ["sgd"]}),
+    (
+        partial(theory_stages, "ppd-sg"),
+        {**PROBLEM, "G": 1.0},
+        {"mu": [2], "lr": [0], "epsilon": [0], "initial_gap": [-1], "G": [None]},
+    ),
+    (partial(theory_stages, "ppd-adagrad"), PROBLEM, {"d": [None]}),
+    (theory_stages, PROBLEM, {"algorithm": ["sgd"]}),
+    (theory_gamma, {}, {"L": [0]}),
+]
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "argument", "value", "allowed"),
-    [
-        ("ppd-sg", "mu", 0, r"above 0 and at most L = 2"),
-        ("ppd-sg", "mu", 2.5, r"above 0 and at most L = 2"),
-        ("ppd-sg", "L", -1, "a finite number > 0"),
-        ("ppd-sg", "sigma", -1, "a finite number >= 0"),
-        ("ppd-sg", "p", 0, r"a share strictly between 0 and 1 \(the .*\)"),
-        ("ppd-sg", "p", 1.0, r"a share strictly between 0 and 1 \(the .*\)"),
-        ("ppd-sg", "lr", 0, "a finite number > 0"),
-        ("ppd-sg", "stages", 0, "an integer >= 1"),
-        ("ppd-sg", "lipschitz", None, "a finite number > 0"),
-        ("ppd-sg", "lipschitz", 0, "a finite number > 0"),
-        ("ppd-sg", "G", None, "a finite number > 0"),
-        ("ppd-adagrad", "d", None, "an integer >= 1"),
-        ("ppd-adagrad", "d", 0, "an integer >= 1"),
-    ],
-)
-def test_bad_arguments_of_theory(algorithm, argument, value, allowed):
-    constants = {"stages": 1} | (SG if algorithm == "ppd-sg" else ADAGRAD)
-    with pytest.raises(ValueError, match=f"^{argument} must be {allowed}, found {value!r}$"):
-        theory(algorithm, **constants | {argument: value})
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "argument", "value", "allowed"),
-    [
-        ("ppd-sg", "mu", 2, r"above 0 and at most L = 1"),
-        ("ppd-sg", "lr", 0, "a finite number > 0"),
-        ("ppd-sg", "epsilon", 0, "a finite number > 0"),
-        ("ppd-sg", "initial_gap", -1, "a finite number > 0"),
-        ("ppd-sg", "G", None, "a finite number > 0"),
-        ("ppd-adagrad", "d", None, "an integer >= 1"),
-    ],
-)
-def test_bad_arguments_of_theory_stages(algorithm, argument, value, allowed):
-    problem = {"mu": 0.1, "L": 1.0, "lr": 0.1, "epsilon": 0.1, "initial_gap": 1.0}
-    with pytest.raises(ValueError, match=f"^{argument} must be {allowed}, found {value!r}$"):
-        theory_stages(algorithm, **problem | {argument: value})
-
-
-def test_an_unknown_algorithm():
-    message = "algorithm must be one of 'ppd-sg', 'ppd-adagrad', found 'sgd'"
-    with pytest.raises(ValueError, match=message):
-        theory("sgd", **SG, stages=1)
-    with pytest.raises(ValueError, match=message):
-        theory_stages("sgd", mu=1, L=1, lr=1, epsilon=1, initial_gap=1)
-
-
-def test_a_bad_smoothness_for_gamma():
-    with pytest.raises(ValueError, match="L must be a finite number > 0, found 0"):
-        theory_gamma(0)
+@pytest.mark.parametrize(("rule", "arguments", "bad"), BAD)
+def test_bad_arguments_are_named(rule, arguments, bad):
+    for name, values in bad.items():
+        for value in values:
+            assert_names(name, rule, **{**arguments, name: value})

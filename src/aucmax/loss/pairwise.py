@@ -202,7 +202,7 @@ class PairwiseAUCLoss(RankingLoss):
         share = counts / counts.sum(1, keepdim=True).clamp(min=1.0) / columns
         share = share.view(-1) / mass.clamp(min=tiny)
         gradient = (gradient * share[:, None])[:, :rows]
-        return sums @ share, gradient.view(columns, -1, rows).sum(1)
+        return (sums * share).sum(), gradient.view(columns, -1, rows).sum(1)
 
     def _sums(
         self, s: Tensor, p: Tensor, n: Tensor, group: Tensor | None
