@@ -47,6 +47,7 @@ LOOKS = {
     "ppd-adagrad": ("#CC79A7", "-"),
     "pga": ("#009E73", "-"),
     "oauc": ("#E69F00", "-"),
+    "ppd-sg-pretrained": ("#000000", "-"),
     "sgd": ("#0072B2", "--"),
     "adagrad": ("#56B4E9", "--"),
 }
@@ -91,9 +92,9 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def by_step(rows: Rows, lines: Mapping[str, Any], title: str, pilot: Rows | None = None) -> Figure:
-    """Draw test AUC of the iterate that each line returns by steps, a panel for each ratio."""
-    ratios = list(dict.fromkeys(row["ratio"] for row in rows))
-    columns, more = -(-len(ratios) // 2), pilot is not None
+    """Draw test AUC of the iterate that each line returns, a panel for each ratio and protocol."""
+    panels = grouped(rows, "ratio", "protocol")
+    columns, more = -(-len(panels) // 2), pilot is not None
     with mpl.rc_context(STYLE):
         figure = plt.figure(
             figsize=(3.1 * columns + (4.2 if more else 0), 5.6), layout="constrained"
@@ -107,15 +108,16 @@ def by_step(rows: Rows, lines: Mapping[str, Any], title: str, pilot: Rows | None
             axes.set_title("CIFAR-10, 91/9: the paper's comparison")
             axes.set_ylabel("test AUC")
             left.suptitle(
-                "Frozen pilot on a GPU. Its seeds chose the settings and report.", fontsize=9
+                "Frozen records: the pilot on a GPU, 1 to 3 seeds,\nwhich chose the settings, too.",
+                fontsize=9,
             )
-            title += ", trained now. No evidence: digits do not show the claim."
-        panels = right.subplots(2, columns, sharex=True, squeeze=False).flat
-        for axes, ratio in zip(panels, ratios, strict=False):
-            curves(axes, [row for row in rows if row["ratio"] == ratio], lines)
-            axes.set_title(ratio)
+            title += ", trained now.\nNo evidence: digits do not show the claim."
+        grid = right.subplots(min(2, len(panels)), columns, squeeze=False)
+        for axes, (panel, group) in zip(grid.flat, panels.items(), strict=False):
+            curves(axes, group, lines)
+            axes.set_title(", ".join(panel))
         right.suptitle(title, fontsize=9)
-        handles, labels = panels[0].get_legend_handles_labels()
+        handles, labels = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
@@ -135,6 +137,7 @@ def curves(axes: Axes, rows: Rows, lines: Mapping[str, Any]) -> None:
         if len(values) > 1:
             axes.fill_between(steps, values.min(0), values.max(0), color=colour, alpha=0.15, lw=0)
     axes.set_xlabel("steps")
+    axes.locator_params(axis="x", nbins=5)
 
 
 def by_ratio(rows: Rows, lines: Mapping[str, Any], dataset: str) -> Figure:

@@ -1,0 +1,99 @@
+"""A finished part becomes one Parquet file, of one code, that is never rewritten."""
+
+import json
+
+import pytest
+
+freeze = pytest.importorskip("experiments.freeze", reason="an sdist has no experiments")
+from experiments.figures import by_ratio, by_step  # noqa: E402
+from experiments.plan import Plan  # noqa: E402
+from pyarrow import parquet  # noqa: E402
+
+PLAN = """
+[lines.sgd]
+label = "SGD"
+returns = "last"
+method = "sgd"
+objective = "ce"
+schedule = "cosine"
+lr = 0.1
+[parts.p]
+title = "A part"
+set = {kind = "image", dataset = "digits", protocol = "paper", ratio = "91/9", partition = "halves",
+  removed = 0.9, valid = 0.2, hold_out = "before", model = "mlp", batch_size = 32, steps = 10,
+  eval_every = 5, probe = 8, precision = "float32"}
+each = {seed = [0, 1], line = ["sgd"]}
+"""
+
+
+def record(run, code, auc):
+    history = {"step": [5, 10], "test_auc_last": [0.5, auc], "test_auc_average": [0.5, auc]}
+    return {
+        "id": run.id, "code": code, "torch": "2.13", "settings": run.settings, "error": None,
+        "history": history, "final": {"last": auc, "average": auc}, "versions": {"torch": "2.13"},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def plan(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN.replace("\n  ", " "))
+    return path
+
+
+def write(path, plan, codes):
+    """Records of the part's runs, those of each code whole or without the last."""
+    lines = []
+    for code, whole in codes.items():
+        runs = Plan.read(plan, code, "2.13").runs("p")
+        rows = [record(run, code, 0.7 + 0.1 * k) for k, run in enumerate(runs)]
+        lines += rows if whole else rows[:-1]
+    path.write_text("".join(json.dumps(row) + "\n" for row in lines))
+
+
+def call(plan, records, out, *more):
+    arguments = [plan, "p", "--records", records, "--out", out, *more]
+    freeze.main([str(argument) for argument in arguments])
+
+
+def test_a_part_becomes_a_file_once(plan, tmp_path):
+    records, out = tmp_path / "r.jsonl", tmp_path / "p.parquet"
+    write(records, plan, {"one": True, "other": False})
+    call(plan, records, out)
+    rows = parquet.read_table(out).to_pylist()
+    assert [row["final_last"] for row in rows] == [0.7, 0.7 + 0.1]
+    assert [row["history_test_auc_last"] for row in rows] == [[0.5, 0.7], [0.5, 0.7 + 0.1]]
+    assert [row["seed"] for row in rows] == [0, 1]
+    assert {row["code"] for row in rows} == {"one"}
+    assert json.loads(rows[0]["settings"])["schedule"] == "cosine"
+    with pytest.raises(SystemExit, match="never rewritten"):
+        call(plan, records, out)
+
+
+@pytest.mark.parametrize("codes", [{"one": False}, {"one": True, "other": True}])
+def test_an_unfinished_part_or_one_of_two_codes_raises(codes, plan, tmp_path):
+    records, out = tmp_path / "r.jsonl", tmp_path / "p.parquet"
+    write(records, plan, codes)
+    with pytest.raises(ValueError, match="complete for one code"):
+        call(plan, records, out)
+    assert not out.exists()
+
+
+def test_two_codes_can_be_told_apart(plan, tmp_path):
+    records, out = tmp_path / "r.jsonl", tmp_path / "p.parquet"
+    write(records, plan, {"one": True, "other": True})
+    call(plan, records, out, "--code", "other")
+    assert {row["code"] for row in parquet.read_table(out).to_pylist()} == {"other"}
+
+
+def test_figures_show_the_iterate_that_a_line_returns(plan, tmp_path):
+    records, out = tmp_path / "r.jsonl", tmp_path / "p.parquet"
+    write(records, plan, {"one": True})
+    call(plan, records, out)
+    rows, lines = parquet.read_table(out).to_pylist(), {"sgd": {"label": "SGD", "returns": "last"}}
+    (axes,) = by_step(rows, lines, "title").axes
+    (line,) = axes.lines
+    assert list(line.get_xdata()) == [5, 10]
+    assert list(line.get_ydata()) == pytest.approx([0.5, 0.75])
+    (axes,) = by_ratio(rows, lines, "digits").axes
+    assert axes.lines[0].get_ydata() == pytest.approx([0.75])
