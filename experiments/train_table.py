@@ -108,7 +108,7 @@ def make_parts(settings: Settings, data: Path) -> Parts:
     table, y = read(data, settings["dataset"], without, settings["rows"])
     seed, group = settings["seed"], None
     if "column" in settings:
-        group = np.unique(table[settings["column"]], return_inverse=True)[1]
+        group, _ = pd.factorize(table[settings["column"]], sort=True, use_na_sentinel=False)
         table = table.drop(columns=settings["column"])
     whole = group if settings.get("unseen") else None
     rest, test = split_rows(np.arange(len(y)), y, settings["test"], seed, whole)

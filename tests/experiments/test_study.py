@@ -35,7 +35,7 @@ def data(tmp_path_factory):
     (folder / "tables").mkdir()
     rng = np.random.default_rng(0)
     x = pd.DataFrame(rng.normal(size=(300, 3)), columns=[*"abc"])
-    x["occupation"] = rng.choice(["cook", "clerk", "pilot", "nurse"], 300)
+    x["occupation"] = rng.choice(["cook", "clerk", "pilot", None], 300)
     x.loc[rng.random(300) < 0.1, "b"] = np.nan
     x["target"] = (x["a"] + rng.normal(size=300) > 0.8).astype(int)
     for name in ("haberman", "adult", "abalone_7"):
