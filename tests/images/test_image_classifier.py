@@ -182,9 +182,7 @@ def test_groups_are_aligned_by_row_and_not_by_index(files, tmp_path):
     one = quick().fit(paths, y, groups=groups.to_numpy())
     two = quick().fit(paths, y, groups=groups.set_axis(order))
     assert one.counts_ == two.counts_
-    np.testing.assert_array_equal(
-        one.decision_function(files[0]), two.decision_function(files[0])
-    )
+    np.testing.assert_array_equal(one.decision_function(files[0]), two.decision_function(files[0]))
 
 
 def test_groups_keep_the_highest_average(files, monkeypatch):
