@@ -121,26 +121,6 @@ def test_evaluate_understands_weights_as_fit_does(folder, tmp_path):
     assert found.auc == evaluate_file(place / "model", place / "new.csv", weight="w").auc
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        (["1", "x", "2"], "weight must be a column of numbers of at least 0, found x in row 2 "),
-        (["1", "2", "-1"], "found -1.0 in row 3 of 'w'"),
-        (["", "2", "1"], "found none in row 1 of 'w'"),
-        (["inf", "2", "1"], "found inf in row 1 of 'w'"),
-        (["0", "0", "0"], "weight must be above 0 in some rows, found 0 in all of 'w'"),
-    ],
-)
-def test_wrong_weights_are_named(tmp_path, capsys, values, said):
-    lines = "".join(f"{k},{value},{k % 2}\n" for k, value in enumerate(values))
-    (tmp_path / "t.csv").write_text(f"x,w,y\n{lines}")
-    call = ("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", "--weight")
-    assert said in refused(capsys, *call, "w")
-    assert "weight must be a column of" in refused(capsys, *call, "wt")
-    assert "weight must be another column than the target" in refused(capsys, *call, "y")
-    assert not (tmp_path / "m").exists()
-
-
 def test_rows_that_weigh_nothing_are_left_out(tmp_path):
     table = patients(300)
     table["w"] = np.where(np.arange(300) % 3 == 0, 0.0, 1.0)
@@ -307,23 +287,6 @@ def test_predict_takes_another_threshold(folder, capsys):
         assert above == {True: "yes", False: "no"}
 
 
-def test_thresholds_that_cannot_be(folder, tmp_path, capsys):
-    place, fitted = folder
-    call = ("predict", place / "model", place / "new.csv", "--threshold")
-    assert "threshold must be 'balanced', 'proba', a probability" in refused(capsys, *call, "f1=1")
-    fitted.model.save(tmp_path / "python")
-    call = ("predict", tmp_path / "python", place / "new.csv", "--threshold")
-    assert "a number or cost=R for a model saved from Python" in refused(
-        capsys, *call, "recall=0.9"
-    )
-    main([*map(str, call), "cost=3"])
-    assert "note: rows are 'yes' from 0.25 on\n" in capsys.readouterr().err
-    pd.DataFrame({"x": np.arange(90) / 7, "y": np.arange(90) % 3}).to_csv(tmp_path / "3.csv")
-    several = ("fit", tmp_path / "3.csv", "--target", "y", "--out", tmp_path / "m")
-    said = refused(capsys, *several, "--threshold", "cost=5")
-    assert said == "threshold must be left to two classes, found 'cost=5' for more"
-
-
 @pytest.mark.filterwarnings("default")
 def test_a_precision_that_is_not_reached_is_a_note(folder, capsys):
     place, _ = folder
@@ -382,24 +345,6 @@ def test_threads_are_those_of_torch_and_are_put_back(folder, monkeypatch):
     assert seen == [(3, 3)]
     assert fitted_with == 1
     assert (torch.get_num_threads(), pyarrow.cpu_count()) == before
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (["--threads", "0"], "threads must be an integer >= 1, found 0"),
-        (["--device", "abacus"], "device must be 'auto' or a device of torch's, found 'abacus'"),
-    ],
-)
-def test_wrong_devices_and_threads(folder, capsys, tmp_path, wrong, said):
-    place, _ = folder
-    for call in (
-        ("fit", place / "both.csv", "--target", "ill", "--out", tmp_path / "m"),
-        ("predict", place / "model", place / "new.csv"),
-        ("evaluate", place / "model", place / "new.csv"),
-    ):
-        assert refused(capsys, *call, *wrong) == said
-    assert not (tmp_path / "m").exists()
 
 
 def test_a_model_trained_elsewhere_is_scored_here(folder, tmp_path):

@@ -23,7 +23,7 @@ from aucmax.cli import main
 from aucmax.cli._tables import fit
 from aucmax.cli._words import summary
 from aucmax.judge.evaluation import Evaluation
-from aucmax.tables import evaluate_file, fit_file, predict_file, preview_file
+from aucmax.tables import evaluate_file, fit_file, predict_file
 from aucmax.tables.encoder import TableEncoder
 from aucmax.tables.labeled import choose_labels, join_spellings, label_numbers, read_labeled
 
@@ -64,18 +64,6 @@ def folder(tmp_path_factory):
     return place, fitted
 
 
-def refused(capsys, *arguments):
-    """The one line that a command says before it ends with 2."""
-    with pytest.raises(SystemExit) as end:
-        main([str(x) for x in arguments])
-    out, err = capsys.readouterr()
-    assert (end.value.code, out) == (2, "")
-    lines = err.strip().splitlines()
-    assert len(lines) == 1, err
-    assert lines[0].startswith("aucmax: error: ")
-    return lines[0]
-
-
 # ---- What is made --------------------------------------------------------------------------------
 
 
@@ -104,15 +92,6 @@ def test_the_auc_is_that_of_rows_which_were_kept_apart(folder):
     assert found.auc.value == pytest.approx(expected, abs=1e-12)
     assert len(found.classes) == found.parts["test"].rows
     assert found.classes.sum() == found.parts["test"].counts[1]
-
-
-def test_peers_are_judged_on_the_same_rows(folder):
-    """Logistic regression finds this table easy: it must not be far from ours."""
-    _, fitted = folder
-    for peer in fitted.evaluation.peers:
-        assert peer.auc.low < peer.auc.value < peer.auc.high
-        assert peer.auc.value > 0.8
-        assert 0 <= peer.p_value <= 1
 
 
 def test_predictions_in_the_files_order(folder):
@@ -195,14 +174,6 @@ def test_an_evaluation_elsewhere(folder):
     assert "1 row has no 'churned' and is left out (1 '?')" in spelled.notes
     joined = r"joined: \d+ 'No' as 'no'; \d+ 'yes', \d+ ' YES' as 'yes'"
     assert [note for note in spelled.notes if re.search(joined, note)]
-
-
-def test_the_model_of_the_shell_is_one_of_python(folder):
-    place, _ = folder
-    model = AUCClassifier.load(place / "model")
-    assert model.classes_.tolist() == ["no", "yes"]
-    data = customers(50, seed=3)
-    assert 0 < model.score(data[["age", "plan", "calls", "joined"]], data["churned"]) <= 1
 
 
 def test_several_classes(tmp_path):
@@ -335,95 +306,6 @@ def test_one_label_in_several_spellings_is_one_class(tmp_path):
 
 # ---- Bad input -----------------------------------------------------------------------------------
 
-GOOD = "a,b,t\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "message"),
-    [
-        (None, [], "nowhere"),
-        (
-            GOOD,
-            ["--target", "label"],
-            "target must be a column of .*, found 'label', not in 'a', 'b'",
-        ),
-        (GOOD, ["--drop", "c"], "drop must be a column of"),
-        (GOOD, ["--drop", "t"], "drop must leave the target"),
-        (GOOD, ["--positive", "7"], "positive must be one of '0', '1', found '7'"),
-        (GOOD, ["--test-share", "0"], "test_share must be"),
-        (GOOD, ["--metric", "f1"], "metric must be one of roc_auc, .*, found 'f1'"),
-        (GOOD, ["--metric", "partial_auc"], "metric must be written partial_auc@MAX_FPR"),
-        (GOOD.replace(",1\n", ",0\n"), [], "two classes or more, found '0' alone"),
-        (
-            "a,t\n1,x\n2,y\n3,z\n",
-            ["--positive", "x"],
-            "two classes where positive is given, found 3",
-        ),
-        (GOOD + "1,2\n", [], "line 42|42"),
-        ("", [], "empty"),
-        ("a,b,t\n", [], "row|empty"),
-        ("a,a,t\n1,2,0\n1,3,1\n", [], "'a'.*twice|duplicate|more than once|twice"),
-        ("a,t\n1,0\n2,1\n", [], "enough rows"),
-        ("a,b,t\n" + "".join(f"inf,{i},{i % 2}\n" for i in range(40)), [], "a.*row 0|row 0.*a|inf"),
-    ],
-)
-def test_bad_files_are_one_line_and_leave_nothing(tmp_path, capsys, content, options, message):
-    path = tmp_path / ("nowhere.csv" if content is None else "data.csv")
-    if content is not None:
-        path.write_text(content)
-    given = options if "--target" in options else ["--target", "t", *options]
-    said = refused(capsys, "fit", path, *given, "--out", tmp_path / "model")
-    assert re.search(message, said), said
-    assert [p.name for p in tmp_path.iterdir()] == ([] if content is None else ["data.csv"])
-
-
-def test_a_missing_column_is_named(folder, capsys):
-    place, _ = folder
-    customers(20).drop(columns=["calls", "age"]).to_csv(place / "short.csv", index=False)
-    said = refused(
-        capsys, "predict", place / "model", place / "short.csv", "--out", place / "x.csv"
-    )
-    assert "calls" in said
-    assert "age" in said
-    assert not (place / "x.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["predict", "{model}", "{new}", "--out", "x.xlsx"],
-            "out must be one of '.csv', '.parquet'",
-        ),
-        (
-            ["predict", "{model}", "{new}", "--keep", "key"],
-            "keep must be one of 'id', .*found 'key'",
-        ),
-        (["predict", "{place}", "{new}"], "found no model.json"),
-        (["evaluate", "{model}", "{place}/none.csv"], "none.csv"),
-        (["report", "{place}"], "must be one that aucmax fit or fit-images made"),
-        (["fit", "{new}"], "--target"),
-        (["fit", "{new}", "--target", "churned", "--out", "{place}"], "found 'model'"),
-        (["fit", "{new}", "--target", "churned", "--out", "{new}"], "out must be a folder"),
-    ],
-)
-def test_wrong_arguments(folder, capsys, arguments, message):
-    place, _ = folder
-    names = {"model": place / "model", "place": place, "new": place / "new.csv"}
-    said = refused(capsys, *(x.format(**names) for x in arguments))
-    assert re.search(message, said), said
-
-
-def test_an_altered_model_is_refused(folder, capsys, tmp_path):
-    place, _ = folder
-    copy = tmp_path / "model"
-    shutil.copytree(place / "model", copy)
-    path = copy / "model.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    assert "altered" in refused(capsys, "predict", copy, place / "new.csv")
-
 
 # ---- The demo ------------------------------------------------------------------------------------
 
@@ -497,19 +379,6 @@ def test_few_rows_to_judge_by_are_counted(folder, capsys, tmp_path):
     )
     for word in ("p =", "better", "worse", "against", "difference"):
         assert word not in said
-
-
-def test_a_rare_share_is_not_rounded_to_nothing():
-    p, y = np.linspace(0, 1, 40_000), np.arange(40_000) >= 39_988
-    said = summary(Evaluation.from_dict(make_evaluation(p, y.astype(int), notes=[])))
-    assert "0.03% of the rows to judge by are 'yes' (12 of 40,000)" in said
-
-
-def test_names_of_predictions_cannot_be_kept(folder, capsys):
-    place, _ = folder
-    customers(20).assign(prediction=1).to_csv(place / "clash.csv", index=False)
-    said = refused(capsys, "predict", place / "model", place / "clash.csv", "--keep", "prediction")
-    assert "'prediction'" in said
 
 
 def test_files_of_the_user_are_left_alone_and_a_model_is_replaced(folder, capsys, tmp_path):
@@ -588,20 +457,6 @@ def test_each_step_hands_its_result_on(folder, tmp_path, monkeypatch):
     assert calls == ["fit", "fit", "score_encoded"]
 
 
-def test_very_many_categories(tmp_path):
-    random = np.random.default_rng(0)
-    code = random.integers(0, 300, 2400)
-    data = pd.DataFrame({"code": [f"k{c}" for c in code], "t": code % 4 == 0})
-    data.loc[::50, "code"] = None
-    data.to_csv(tmp_path / "data.csv", index=False)
-    found = fit_file(tmp_path / "data.csv", "t", out=tmp_path / "m", **QUICK | {"max_steps": 5})
-    assert len(found.evaluation.peers) == 2
-
-
-def test_positive_labels_in_any_case(tmp_path):
-    assert labeled(tmp_path, [True, True, False, True], positive="true").labels == ["False", "True"]
-
-
 def test_a_reader_that_has_seen_enough(folder, capsys, monkeypatch):
     """Standard output is a pipe that nobody reads from any more."""
     place, _ = folder
@@ -613,25 +468,6 @@ def test_a_reader_that_has_seen_enough(folder, capsys, monkeypatch):
         monkeypatch.undo()
     notes = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in notes] == ["note", "note"]
-
-
-def test_an_option_given_twice_is_an_error(folder, capsys):
-    place, _ = folder
-    data = place / "new.csv"
-    said = refused(capsys, "fit", data, "--target", "churned", "--drop", "id", "--drop", "age")
-    assert "--drop must be given once, with all its values after it" in said
-    assert "another file" in refused(capsys, "predict", place / "model", data, "--out", data)
-
-
-def test_semicolons_separate_where_there_are_no_commas(tmp_path):
-    customers(100).to_csv(tmp_path / "data.csv", index=False, sep=";")
-    assert read_labeled(tmp_path / "data.csv", "churned").table.names[:2] == ["id", "age"]
-
-
-def test_a_column_nearly_named_comes_first(folder, capsys):
-    place, _ = folder
-    said = refused(capsys, "fit", place / "new.csv", "--target", "churnd")
-    assert "found 'churnd', not in 'churned', 'id'" in said
 
 
 def test_what_is_understood_is_listed_and_nothing_is_written(tmp_path, capsys):
@@ -659,17 +495,6 @@ def test_what_is_understood_is_listed_and_nothing_is_written(tmp_path, capsys):
     assert "UTF-8" not in capsys.readouterr().out
     assert "decimal must be one of" in refused(capsys, "fit", path, *given, "--decimal", "'")
     assert "separator must be a char" in refused(capsys, "fit", path, *given, "--separator", ";;")
-
-
-def test_what_a_column_holds_most_often(tmp_path):
-    """A time of day as people write it, and nothing if all values differ."""
-    times, random = ["23:47", "09:05", "23:47"], np.random.default_rng(0).random(30)
-    data = {"at": times * 10, "key": [f"k{k}" for k in range(30)], "x": random, "y": [0, 1, 1] * 10}
-    pd.DataFrame(data).to_csv(tmp_path / "data.csv", index=False)
-    columns = preview_file(tmp_path / "data.csv", "y").columns
-    assert [(x.kind, x.typical) for x in columns] == [
-        ("time of day", "23:47:00"), ("unused", ""), ("number", ""),
-    ]  # fmt: skip
 
 
 def test_models_and_what_they_promised_are_printed():

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.naive_bayes import GaussianNB
 
 from aucmax import AUCClassifier, __version__
 from aucmax.cli import main
@@ -153,36 +152,7 @@ def test_the_pages_example(model, file, monkeypatch):
     np.testing.assert_allclose(names["probabilities"], expected, rtol=0, atol=1e-6)
 
 
-def test_a_classifier_of_another_library_is_named(tmp_path):
-    pytest.importorskip("onnxscript")
-    other = classifier(KIND == 2, ["age", "zone"], models=[GaussianNB()])
-    with pytest.raises(ValueError, match="GaussianNB cannot be exported"):
-        export_onnx(other, tmp_path / "m.onnx")
-    assert not list(tmp_path.iterdir())
-
-
 # ---- The command ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["{folder}", "--onnx", "m.pt"], "onnx must be one of '.onnx', found '.pt'"),
-        (["{folder}", "--onnx", "m.onnx"], "found no model.json in"),
-        (["{folder}"], "--onnx"),
-    ],
-)
-def test_mistakes_are_one_line_and_leave_nothing(tmp_path, capsys, monkeypatch, given, message):
-    if message.startswith("found"):
-        pytest.importorskip("onnxscript")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main(["export", *(word.format(folder=tmp_path) for word in given)])
-    out, err = capsys.readouterr()
-    assert (end.value.code, out) == (2, "")
-    (line,) = err.splitlines()
-    assert message in line
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["onnx", "onnxscript"])

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from refusals import refused
 
 from aucmax import AUCClassifier, metrics
 from aucmax.cli import main
@@ -212,33 +211,6 @@ def test_groups_are_not_needed_later_and_may_be_called_otherwise(folder, capsys)
     alone = evaluate_file(place / "m", place / "one.csv")
     assert alone.groups is None
     assert "no group of 'ward' has rows of several labels" in " ".join(alone.notes)
-
-
-@pytest.mark.parametrize(
-    ("column", "options", "said"),
-    [
-        ("ill", (), "group must be another column than the target, found 'ill' for both"),
-        ("w", ("--weight", "w"), "group must be another column than the weight, found 'w'"),
-        ("key", ("--id", "key"), "id must be another column than the group, found 'key'"),
-        ("wrad", (), "group must be a column of "),
-        ("gaps", (), "group must be a column without missing values, found 2 in 'gaps', the first"),
-        ("marks", ("--na-values", "none"), "found 1 in 'marks', the first in row 4"),
-        ("key", (), "group must be a column with rows of several labels in one group, found 60"),
-        ("ill2", (), "found 2 groups, 0 of them with both labels in 'ill2'"),
-        ("one", (), "group must leave whole groups to keep apart"),
-        ("ward", ("--streaming",), "--group must not be given with --streaming"),
-    ],
-)
-def test_group_columns_that_cannot_be(tmp_path, capsys, column, options, said):
-    table = wards(60).assign(key=[f"k{k}" for k in range(60)], one="a")
-    table["ill2"] = table["ill"]
-    table["gaps"] = table["ward"].where(table.index % 40 != 5, None).replace("w1", "NA")
-    table.loc[table["gaps"] == "NA", "gaps"] = "w2"
-    table["marks"] = table["ward"].where(table.index != 3, "none")
-    table.to_csv(tmp_path / "a.csv", index=False)
-    call = "fit", tmp_path / "a.csv", "--target", "ill", "--out", tmp_path / "m"
-    assert said in refused(capsys, *call, "--group", column, *options)
-    assert not (tmp_path / "m").exists()
 
 
 def test_large_numbers_are_groups_as_they_are_written(tmp_path):

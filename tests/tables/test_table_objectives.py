@@ -16,7 +16,7 @@ from aucmax.cli._words import summary
 from aucmax.judge.evaluation import Evaluation
 from aucmax.metrics import roc_auc
 from aucmax.signals import Stopped
-from aucmax.tables import fit_file, fit_stream, tune_file
+from aucmax.tables import fit_file
 
 RANDOM = np.random.default_rng(0)
 Y = (RANDOM.random(120) < 0.3).astype(int)
@@ -76,12 +76,6 @@ def test_options_are_by_part():
     assert model._recipe().options_of_loss(3) == options
 
 
-def test_the_time_is_that_of_all():
-    model = quick(objective=["ce", "auc"], max_steps=10**7, max_epochs=10**7, patience=10**7)
-    model.set_params(time_limit=1.6).fit(X, Y)
-    assert all(0.79 < x.seconds < 1.6 for x in model.candidates_)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -100,14 +94,6 @@ def test_what_cannot_be_chosen_from(options, message):
 def test_batches_of_whole_groups_are_not_balanced():
     with pytest.raises(ValueError, match=r"balanced must be False .* 'auto'"):
         quick(objective="auto", balanced=True).fit(X, Y, groups=np.arange(120) % 12)
-
-
-@pytest.mark.parametrize("command", [fit_stream, tune_file])
-def test_streams_and_searches_have_one(tmp_path, command):
-    write_rows(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"objective must be one.*'auto'"):
-        command(tmp_path / "run" / "rows.csv", "y", out=tmp_path / "m", objective="auto")
-    assert not (tmp_path / "m.unfinished").exists()
 
 
 # ---- from a file ---------------------------------------------------------------------------------
@@ -173,11 +159,3 @@ def test_stopped_or_killed_the_same_call_goes_on(tmp_path):
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
     assert not (tmp_path / "m.unfinished").exists()
     assert len(fitted.model.candidates_) == 2
-
-
-def test_what_is_refused_leaves_nothing(tmp_path):
-    write_rows(tmp_path / "run")
-    options = {"objective": ["auc", "ce"], "loss_options": {"auc": {"margin": -1}}, **SMALL}
-    with pytest.raises(ValueError, match="margin"):
-        fit_file(tmp_path / "run" / "rows.csv", "y", out=tmp_path / "m", progress=False, **options)
-    assert {path.name for path in tmp_path.iterdir()} == {"run"}

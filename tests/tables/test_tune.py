@@ -107,14 +107,6 @@ def test_the_model_is_the_one_that_fit_makes_of_these_options(tuned, data, tmp_p
     assert tuning.best.test_auc == theirs.auc.value
 
 
-def test_the_defaults_are_judged_on_the_same_rows(tuned, data, tmp_path):
-    _, (_, tuning) = tuned
-    own = fit_file(data, "churned", out=tmp_path / "m", compare=False, progress=False, **SMALL)
-    assert tuning.defaults.test_auc == own.evaluation.auc.value
-    assert min(own.evaluation.rows.counts) < 10
-    assert tuning.defaults.p_value is None
-
-
 def test_what_is_said_of_it(tuned):
     _, (_, tuning) = tuned
     best, defaults = tuning.best, tuning.defaults
@@ -249,29 +241,6 @@ def test_trials_are_compared_by_the_metric(tmp_path):
     assert Tuning.read(tmp_path / "m").best == tuning.best
 
 
-def test_folds_that_take_turns_may_diverge():
-    outcomes = [0.5, DivergedError("the loss\nis nan"), DivergedError("late")]
-    trial = search.trial_of({"lr": 1}, outcomes, began=0.0)
-    assert trial.seconds > 0
-    assert trial == Trial({"lr": 1}, error="the loss is nan", seconds=trial.seconds)
-    assert trial.validation_score is None
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"metric": lambda s, y, w: 0.5}, "metric must be one of roc_auc, average_precision"),
-        ({"threshold": "best"}, "threshold must be 'balanced', 'proba', a probability"),
-        ({"method": "ppd-sg", "hidden": [8]}, "found hidden, method"),
-        ({"lr": -1}, "lr must be"),
-    ],
-)
-def test_options_that_cannot_be_searched_with_leave_nothing(data, tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
-        tune_file(data, "churned", out=tmp_path / "m", **QUICK | options)
-    assert not list(tmp_path.iterdir())
-
-
 # ---- Stopped and killed --------------------------------------------------------------------------
 
 
@@ -377,37 +346,3 @@ def test_in_a_shell_until_the_time_limit(tmp_path, capsys):
     assert AUCClassifier.load(tmp_path / "m").encoder_.names == ["age", "calls"]
     tuning = json.loads((tmp_path / "m" / "tuning.json").read_text())
     assert tuning["defaults"]["test_auc"] == tuning["best"]["test_auc"]
-
-
-FEW = "a,t\n" + "".join(f"{i},{int(i < 4)}\n" for i in range(40))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--target", "label"], "target must be a column of .*, found 'label', not in 'a', 't'"),
-        (["--target", "t"], "enough rows of every label to cut those to train on in 3, found 3 of"),
-        (["--target", "t", "--trials", "0"], "trials must be an integer >= 1, found 0"),
-        (["--target", "t", "--workers", "0"], "workers must be an integer >= 1, found 0"),
-        (["--target", "t", "--time-limit", "-1"], "time_limit must be a number > 0, found -1.0"),
-        (["--target", "t", "--test-share", "1"], "test_share must be a share"),
-        (["--target", "t", "--drop"], "--drop must have a value"),
-    ],
-)
-def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, capsys, options, message):
-    path = tmp_path / "data.csv"
-    path.write_text(FEW)
-    with pytest.raises(SystemExit) as end:
-        main(["tune", str(path), "--out", str(tmp_path / "m"), *options])
-    out, err = capsys.readouterr()
-    assert (end.value.code, out) == (2, "")
-    (line,) = err.splitlines()
-    assert re.search(message, line), line
-    assert [p.name for p in tmp_path.iterdir()] == ["data.csv"]
-
-
-def test_without_optuna_it_says_what_to_install(data, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ImportError, match=r"pip install 'aucmax\[tune\]'"):
-        tune_file(data, "churned", out=tmp_path / "m", **QUICK)
-    assert not list(tmp_path.iterdir())

@@ -5,7 +5,6 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
-from refusals import refused
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
@@ -200,38 +199,6 @@ def test_folds_of_a_search_are_judged_by_their_future(place):
     for k in range(folds.count):
         used, held = folds.rows(k)
         assert train.time[used].max() < train.time[held].min()
-
-
-def test_what_cannot_be_is_one_line(place, capsys):
-    table = visits()
-    table.assign(day=np.where(np.arange(240) == 5, "", table.day.astype(str))).to_csv(
-        place / "gap.csv", index=False
-    )
-    table.assign(ill="no").to_csv(place / "well.csv", index=False)
-    table.assign(ill="maybe").to_csv(place / "other.csv", index=False)
-    fit = ["fit", place / "a.csv", "--target", "ill", "--out", place / "m"]
-    said = {
-        ("--time", "city"): "time, the column 'city', must hold numbers or dates, found text",
-        ("--time", "when"): "time must be a column of",
-        ("--time", "ill"): "time must be another column than the target, found 'ill' for both",
-        ("--time", "day", "--valid", place / "b.csv"): "valid must not be given with time",
-        ("--time", "day", "--streaming"): "--time must not be given with --streaming",
-        ("--valid", place / "b.csv", "--streaming"): "--valid must not be given with --streaming",
-        ("--quality", "good", "--streaming"): "--quality must not be given with --streaming",
-        ("--test-share", "0.3", "--streaming"): "--test-share must not be given with --streaming",
-        ("--quality", "great"): "invalid choice 'great'",
-        ("--models", "logistic", "--streaming"): "--models must not be given with --streaming",
-        ("--models", "neighbours"): "invalid choice 'neighbours'",
-        ("--valid", place / "none.csv"): f"{place / 'none.csv'}",
-        ("--valid", place / "well.csv"): "valid must have rows of every label, found none of 'yes'",
-        ("--valid", place / "other.csv"): "column 'ill' must hold 'no', 'yes', found 'maybe'",
-        ("--time", "day", "--test-share", "0.004"): "time must leave rows of every label before",
-    }
-    for more, message in said.items():
-        assert message in refused(capsys, *fit, *more)
-    gap = ["fit", place / "gap.csv", "--target", "ill", "--time", "day"]
-    assert "found 1, the first in row 6: leave these rows out" in refused(capsys, *gap)
-    assert not list(place.glob("m*"))
 
 
 def test_the_shell_chooses_from_all_models(place, capsys):
