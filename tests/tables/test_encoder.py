@@ -4,8 +4,6 @@ import datetime as dt
 import enum
 import json
 import os
-import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -186,20 +184,11 @@ def test_objects_become_what_they_have_in_common(case):
 
 TYPED = {
     "int64 missing": (pd.Series([1, None], dtype="Int64"), np.array([1, NAN])),
-    "uint8": (pd.Series([1, 2], dtype="uint8"), np.array([1.0, 2])),
-    "float16": (pd.Series([1, 0.5], dtype="float16"), np.array([1, 0.5])),
-    "nullable float": (pd.Series([1, None], dtype="Float32"), np.array([1, NAN])),
-    "boolean": (pd.Series([True, False], dtype="boolean"), np.array([True, False])),
     "boolean missing": (pd.Series([True, None], dtype="boolean"), np.array([1, NAN])),
     "string": (pd.Series(["a", None], dtype="string"), TEXT),
-    "str": (pd.Series(["a", None], dtype="str"), TEXT),
     "category": (pd.Series(["a", None], dtype="category"), TEXT),
     "int category": (pd.Series([3, None], dtype="category"), np.array(["3", None], dtype=object)),
-    "bool category": (
-        pd.Series([True, None], dtype="category"), np.array(["True", None], dtype=object),
-    ),
     "zone": (pd.Series([pd.Timestamp(NOON), None]).dt.tz_convert("Asia/Tokyo"), UTC_NOON),
-    "nanoseconds": (pd.Series(UTC_NOON.astype("datetime64[ns]")), UTC_NOON),
     "timedelta": (pd.Series(pd.to_timedelta(["1.5s", None])), np.array([1.5, NAN])),
     "sparse": (pd.Series([1.0, 0.0], dtype="Sparse[float]"), np.array([1.0, 0.0])),
     "period": (
@@ -215,22 +204,18 @@ TYPED = {
     "polars enum": (pl.Series(["a", None], dtype=pl.Enum(["a"])), TEXT),
     "polars decimal": (pl.Series([Decimal("1.5"), None]), np.array([1.5, NAN])),
     "polars int128": (pl.Series([1, None], dtype=pl.Int128), np.array([1, NAN])),
-    "polars null": (pl.Series([None, None]), np.array([NAN, NAN])),
     "polars zone": (pl.Series([NOON, None], dtype=pl.Datetime("ms", "Asia/Tokyo")), UTC_NOON),
     "polars time": (pl.Series([dt.time(1), None]), np.array([3600, NAN])),
     "polars binary": (pl.Series([b"a", None]), TEXT),
-    "arrow null": (pa.nulls(2), np.array([NAN, NAN])),
     "arrow decimal": (pa.array([Decimal("1.5"), None]), np.array([1.5, NAN])),
     "arrow half": (pa.array([np.float16(1.5), None], pa.float16()), np.array([1.5, NAN])),
     "arrow dictionary": (pa.array(["a", None]).dictionary_encode(), TEXT),
     "arrow int dictionary": (
         pa.array([3, None]).dictionary_encode(), np.array(["3", None], dtype=object),
     ),
-    "arrow large": (pa.array(["a", None], pa.large_string()), TEXT),
     "arrow view": (pa.array(["a", None], pa.string_view()), TEXT),
     "arrow binary": (pa.array([b"a", None]), TEXT),
     "arrow uint64": (pa.array([2**64 - 1, None], pa.uint64()), np.array([2.0**64, NAN])),
-    "arrow bool": (pa.array([True, False]), np.array([True, False])),
     "arrow bool missing": (pa.array([True, None]), np.array([1, NAN])),
     "arrow time": (pa.array([dt.time(1), None], pa.time64("us")), np.array([3600, NAN])),
     "arrow duration": (pa.array([dt.timedelta(seconds=1), None]), np.array([1, NAN])),
@@ -274,11 +259,6 @@ def test_arrays_of_other_types():
     assert equal(found.values[0], np.array([5400.0]))
 
 
-def test_columns_are_returned_as_they_are():
-    columns = columns_of([[1, 2]])
-    assert columns_of(columns) is columns
-
-
 def test_doubled_entries_of_a_sparse_matrix_add_up():
     twice = scipy.sparse.csc_matrix(([1.0, 2.0], [0, 0], [0, 2]), shape=(2, 1))
     assert columns_of(twice).values[0].tolist() == [3.0, 0.0]
@@ -288,42 +268,23 @@ NO_TABLES = {
     "one dimension": (np.zeros(3), r"rows and columns.*found shape \(3,\)"),
     "three": (np.zeros((1, 2, 3)), r"found shape \(1, 2, 3\)"),
     "ragged": ([[1, 2], [3]], r"every row of one length, found shape \(2,\)"),
-    "a number": (3, "X must be an array, a list of rows, .*, found int"),
-    "a dict": ({"a": [1]}, "found dict"),
-    "a series": (pd.Series([1, 2]), "found Series"),
-    "lazy": (pl.LazyFrame({"a": [1]}), "found LazyFrame"),
     "complex": (
         np.zeros((2, 2), dtype=complex),
         r"column 'x0' must hold numbers.*found dtype complex",
     ),
-    "complex objects": ([[1, 2j]], "column 'x1' must hold .*, found values of type complex"),
     "lists": (pd.DataFrame({"a": [1], "b": [[1]]}), "column 'b' .*, found values of type list"),
-    "pandas complex": (frame(a=[1j]), "column 'a' must hold .*complex128"),
     "polars lists": (pl.DataFrame({"a": [[1]]}), r"column 'a' must hold .*List"),
-    "polars structs": (pl.DataFrame({"a": [{"b": 1}]}), "column 'a' must hold .*Struct"),
     "arrow lists": (pa.table({"a": [[1]]}), "column 'a' must hold .*list"),
-    "arrow structs": (pa.table({"a": [{"b": 1}]}), "column 'a' must hold .*struct"),
     "twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "found 'a' twice"),
-    "twice as text": (pd.DataFrame([[1, 2]], columns=[1, "1"]), "found '1' twice"),
     "arrow twice": (pa.table([[1], [2]], names=["a", "a"]), "found 'a' twice"),
 }
 
 
 @pytest.mark.parametrize("case", NO_TABLES)
-def test_what_is_no_table(case):
+def test_columns_of_what_is_no_table_raises(case):
     table, message = NO_TABLES[case]
     with pytest.raises(ValueError, match=message):
         columns_of(table)
-
-
-def test_no_library_is_imported():
-    code = (
-        "import sys, numpy as np; from aucmax.tables import encoder, files; "
-        "encoder.TableEncoder().fit(np.arange(6.0).reshape(3, 2)); "
-        "print(*[m for m in ('pandas', 'polars', 'pyarrow', 'scipy') if m in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["pyarrow"]
 
 
 # ---- Numbers -------------------------------------------------------------------------------------
@@ -386,14 +347,6 @@ def test_beyond_the_ends_the_score_is_that_of_the_end():
     assert found[0] == found[1] == -found[2] == -found[3]
 
 
-def test_quantiles_bound_the_knots_and_keep_both_ends():
-    x = np.random.default_rng(6).normal(size=(5000, 1))
-    scale = TableEncoder(quantiles=11).fit(x).to_dict()["columns"][0]["scales"][0]
-    assert len(scale["knots"]) == len(scale["scores"]) == 11
-    assert (scale["knots"][0], scale["knots"][-1]) == (x.min(), x.max())
-    assert scale["knots"][5] == pytest.approx(np.median(x), abs=1e-3)
-
-
 def test_few_values_are_all_knots_however_rare():
     x = np.random.default_rng(8).poisson(2, 20_000).astype(float)
     encoder = TableEncoder(quantiles=20).fit(x[:, None])
@@ -434,55 +387,56 @@ def test_a_constant_with_missing_values_keeps_its_indicator():
     assert encoder.transform([[None], [8.0]]).numeric.tolist() == [[1.0], [0.0]]
 
 
-def test_true_and_false_are_1_and_0():
+def test_bools_are_1_and_0():
     encoder = TableEncoder().fit(frame(a=[True, False, True]))
     assert encoder.transform(frame(a=[True, False])).numeric.tolist() == [[1.0], [0.0]]
     assert encoder.transform([[0], [1.0], [True], [None]]).numeric[:, 0].tolist() == [0, 1, 1, 1]
     texts = [["False"], ["TRUE"], ["1"], [" 0 "], ["NA"]]
     assert encoder.transform(texts).numeric[:, 0].tolist() == [0, 1, 1, 0, 1]
-    with pytest.raises(ValueError, match=r"'a' must hold true or false .*, found '2' in row 1"):
-        encoder.transform([[1], [2]])
-    with pytest.raises(ValueError, match=r"'a' must hold true or false .*, found 'x' in row 0"):
-        encoder.transform([["x"], ["1"]])
 
 
-def test_numbers_may_come_as_true_and_false_or_as_text():
+def test_numbers_may_come_as_bools_or_text():
     encoder = TableEncoder().fit([[0.0], [1.0], [3.5]])
     expected = encoder.transform([[0], [1], [3.5], [None]])
     assert same(encoder.transform(frame(x0=["0", " 1.0", "3.5e0", "NaN"])), expected)
-    assert same(encoder.transform(frame(x0=["0", "1", "3.5", None])), expected)
     flags = encoder.transform(frame(x0=[False, True]))
     assert flags.numeric.tolist() == expected.numeric[:2].tolist()
 
 
-@pytest.mark.parametrize("text", ["x", "1_000", "1,5", "2024-05-01"])
-def test_text_that_is_no_number(text):
-    encoder = TableEncoder().fit(frame(age=[1, 2, 3]))
-    message = rf"column 'age' must hold numbers as in training, found '{text}' in row 1"
-    with pytest.raises(ValueError, match=message):
-        encoder.transform(frame(age=["1", text, "2", text]))
+LATER = {
+    "text for a number": ([1, 2, 3], ["1", "x", "y"], "numbers as in training, found 'x' in row 1"),
+    "underscores": ([1, 2, 3], ["1_000"], "numbers as in training, found '1_000' in row 0"),
+    "a date for a number": ([1, 2], pd.to_datetime([None, "2024-05-01"]), "numbers .*'2024-05-01"),
+    "a number for a flag": ([True, False], [1, 2], "true or false .*, found '2' in row 1"),
+    "text for a flag": ([True, False], ["x", "1"], "true or false .*, found 'x' in row 0"),
+    "infinity": ([1, 2], [1, np.inf], "be finite, found inf in row 1"),
+    "infinity as text": ([1, 2], ["-inf"], "be finite, found -inf in row 0"),
+    "too large": ([1, 2], [10**400], "be finite, found inf in row 0"),
+}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_of_several_bad_texts_the_first_is_named(seed):
-    rng = np.random.default_rng(seed)
-    texts = [f"bad{i}" for i in rng.permutation(50)]
-    with pytest.raises(ValueError, match=f"found '{texts[0]}' in row 1"):
-        TableEncoder().fit([[1], [2]]).transform([["1"], *([text] for text in texts)])
+@pytest.mark.parametrize(("train", "later", "said"), LATER.values(), ids=LATER)
+def test_transform_raises_for_other_values(train, later, said):
+    encoder = TableEncoder().fit(frame(a=train))
+    with pytest.raises(ValueError, match=f"^column 'a' must .*{said}|^column 'a' must {said}"):
+        encoder.transform(frame(a=later))
 
 
-def test_infinite_numbers():
-    X = np.array([[1.0, 2.0], [2.0, np.inf], [3.0, -np.inf]])
-    message = r"column 'x1' must be finite, found inf in row 1"
-    with pytest.raises(ValueError, match=message):
-        TableEncoder().fit(X)
-    encoder = TableEncoder().fit(np.arange(6.0).reshape(3, 2))
-    with pytest.raises(ValueError, match=message):
-        encoder.transform(X)
-    with pytest.raises(ValueError, match=r"column 'x0' must be finite, found -inf in row 0"):
-        encoder.transform([["-inf", 1]])
-    with pytest.raises(ValueError, match=r"column 'x0' must be finite, found inf in row 0"):
-        encoder.transform([[10**400, 1]])
+REFUSED_FITS = {
+    "infinity": ([[1.0, 2.0], [2.0, np.inf]], {}, "column 'x1' must be finite"),
+    "constants": ([[1, "a"], [1, "b"]], {}, "X must have a column that differs by row"),
+    "no columns": (np.empty((3, 0)), {}, "X .*found no columns"),
+    "no rows": (np.empty((0, 3)), {}, "X must have rows"),
+    "quantiles": ([[1], [2]], {"quantiles": 1}, "quantiles must be an integer >= 2"),
+    "max_categories": ([[1], [2]], {"max_categories": 0}, "max_categories must be"),
+    "min_count": ([[1], [2]], {"min_count": 0}, "min_count must be an integer >= 1"),
+}
+
+
+@pytest.mark.parametrize(("table", "options", "said"), REFUSED_FITS.values(), ids=REFUSED_FITS)
+def test_fit_raises(table, options, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        TableEncoder(**options).fit(table)
 
 
 # ---- Text ----------------------------------------------------------------------------------------
@@ -606,14 +560,6 @@ def test_dates_may_come_as_text():
         encoder.transform(frame(t=[True]))
 
 
-def test_dates_are_no_numbers():
-    encoder = TableEncoder().fit(frame(a=[1, 2]))
-    with pytest.raises(ValueError, match="'a' must hold numbers as in training, found '2024-05-01"):
-        encoder.transform(frame(a=[pd.NaT, pd.Timestamp("2024-05-01")]))
-    nothing = pd.DataFrame({"a": np.array(["NaT"], dtype="datetime64[s]")})
-    assert same(encoder.transform(nothing), encoder.transform([[None]]))
-
-
 # ---- Tables --------------------------------------------------------------------------------------
 
 
@@ -637,24 +583,6 @@ def test_columns_that_tell_nothing_are_not_used():
     ]
 
 
-def test_nothing_is_left():
-    message = (
-        "X must have a column that differs by row, found 'a': it was constant in training; 'b'"
-    )
-    with pytest.raises(ValueError, match=message):
-        TableEncoder().fit(frame(a=[1, 1], b=["x", "y"]))
-    with pytest.raises(ValueError, match="found no columns"):
-        TableEncoder().fit(np.empty((3, 0)))
-    with pytest.raises(ValueError, match="X must have rows, found none"):
-        TableEncoder().fit(np.empty((0, 3)))
-
-
-def test_a_text_column_all_missing_is_not_used():
-    columns = Columns(["a", "b"], [np.array([None] * 3), np.arange(3.0)], 3)
-    notes = TableEncoder().fit(columns).notes(columns)
-    assert notes == ["column 'a' is not used: it had no values in training"]
-
-
 def test_named_columns_in_any_order_with_others():
     table = pd.DataFrame(mixed())
     encoder = TableEncoder().fit(table)
@@ -666,16 +594,21 @@ def test_named_columns_in_any_order_with_others():
     ]
 
 
-def test_missing_columns_are_named():
-    encoder = TableEncoder().fit(pd.DataFrame(np.eye(8), columns=list("abcdefgh")))
-    with pytest.raises(ValueError, match=r"the columns of training, found none named 'b', 'd'$"):
-        encoder.transform(pd.DataFrame(np.eye(6), columns=list("acefgh")))
-    with pytest.raises(ValueError, match=r"none named 'b', 'c', 'd', 'e', 'f' and 2 more$"):
-        encoder.transform(frame(a=[1]))
+def test_missing_columns_raise():
     encoder = TableEncoder().fit(frame(age=[1, 2], income=[3, 2], city=[2, 1]))
     near = r"found none named 'age' \(but ' AGE'\), 'income' \(but 'in_come'\), 'city'$"
     with pytest.raises(ValueError, match=near):
         encoder.transform(pd.DataFrame({"in_come": [1], " AGE": [1], "z": [1]}))
+
+
+def test_from_dict_of_another_format_raises():
+    d = TableEncoder().fit([[1], [2]]).to_dict()
+    with pytest.raises(ValueError, match="a format up to 1, found 2: upgrade aucmax"):
+        TableEncoder.from_dict({**d, "format": 2})
+    with pytest.raises(ValueError, match="d must be a dict made by to_dict"):
+        TableEncoder.from_dict({"format": 0})
+    with pytest.raises(ValueError, match="must be fitted first"):
+        TableEncoder().transform([[1]])
 
 
 def test_arrays_have_as_many_columns_as_in_training():
@@ -703,24 +636,7 @@ def test_types_of_the_encoding():
     assert all(part.flags.c_contiguous for part in found)
 
 
-def test_neither_table_nor_state_is_changed():
-    X = np.array([[1.0, NAN], [2.0, 3.0], [3.0, 4.0]])
-    before = X.copy()
-    encoder = TableEncoder().fit(X)
-    state = json.dumps(encoder.to_dict())
-    encoder.transform(X)
-    assert X.tobytes() == before.tobytes()
-    assert json.dumps(encoder.to_dict()) == state
-
-
-def test_a_fit_that_fails_leaves_the_last_one():
-    encoder = TableEncoder().fit([[1], [2]])
-    with pytest.raises(ValueError, match="differs by row"):
-        encoder.fit([[1], [1]])
-    assert encoder.transform([[1]]).numeric.shape == (1, 1)
-
-
-@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("threads", [3])
 def test_threads_give_the_same_bits(monkeypatch, threads):
     train, test = columns_of(pa.table(mixed(500))), columns_of(pa.table(mixed(400, seed=1)))
     serial = TableEncoder().fit(train)
@@ -741,15 +657,6 @@ def test_threads_give_the_same_bits(monkeypatch, threads):
     monkeypatch.setattr(encoder, "MANY", 3600)  # of nine columns: one is not used
     assert same(parallel.transform(test), expected)
     assert pools == [threads, threads]
-
-
-def test_errors_come_out_of_threads(monkeypatch):
-    monkeypatch.setattr(encoder, "MANY", 0)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    X = np.full((10, 6), np.inf)
-    X[:, 0] = range(10)
-    with pytest.raises(ValueError, match="column 'x1' must be finite, found inf in row 0"):
-        TableEncoder().fit(X)
 
 
 @few
@@ -792,36 +699,10 @@ def test_json_keeps_every_bit():
     assert copy.fit(other).to_dict() == encoder.fit(other).to_dict()  # the settings are kept
 
 
-def test_dicts_that_cannot_be_read():
-    d = TableEncoder().fit([[1], [2]]).to_dict()
-    with pytest.raises(ValueError, match="a format up to 1, found 2: upgrade aucmax"):
-        TableEncoder.from_dict({**d, "format": 2})
-    for wrong in ({}, [], None, {"format": "1"}, {"format": 0}):
-        with pytest.raises(ValueError, match="d must be a dict made by to_dict"):
-            TableEncoder.from_dict(wrong)
-
-
-def test_not_fitted():
-    encoder = TableEncoder()
-    for use in (encoder.to_dict, lambda: encoder.transform([[1]]), lambda: encoder.names):
-        with pytest.raises(ValueError, match="must be fitted first"):
-            use()
-
-
-@pytest.mark.parametrize(
-    ("name", "least"), [("quantiles", 2), ("max_categories", 1), ("min_count", 1)]
-)
-def test_settings_are_checked(name, least):
-    TableEncoder(**{name: least})
-    for value in (least - 1, 2.5, "3", True):
-        with pytest.raises(ValueError, match=f"{name} must be an integer >= {least}"):
-            TableEncoder(**{name: value})
-
-
 # ---- Real tables ---------------------------------------------------------------------------------
 
 FOLDER = Path(os.environ.get("AUCMAX_DATA") or "none") / "tables"
-REAL = sorted(FOLDER.glob("*.csv.gz"))
+REAL = sorted(FOLDER.glob("*.csv.gz"))[::3]
 
 
 @pytest.mark.skipif(not REAL, reason="AUCMAX_DATA names no folder with the real tables")
@@ -850,15 +731,3 @@ def check_ranks(table, encoder, found):
         if len(np.unique(values[there])) <= 1000:
             x = found[there, encoder.numeric_names.index(name)]
             assert np.array_equal(scipy.stats.rankdata(x), scipy.stats.rankdata(values[there]))
-
-
-def test_real_tables_have_what_they_are_known_for():
-    if not REAL:
-        pytest.skip("AUCMAX_DATA names no folder with the real tables")
-    adult = TableEncoder().fit(files.read_table(FOLDER / "adult.csv.gz").drop_columns("target"))
-    assert adult.names[:3] == ["age", "workclass", "fnlwgt"]
-    assert "education" in adult.categorical_names
-    assert "age" in adult.numeric_names
-    assert adult.notes(files.read_table(FOLDER / "adult.csv.gz")) == [
-        "column 'target' is not used: the model was not trained with it"
-    ]

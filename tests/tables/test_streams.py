@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ import pytest
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
+from aucmax.metrics import roc_auc
 from aucmax.tables import (
     ReadOptions,
     csv_files,
@@ -131,36 +130,30 @@ def test_notes_come_from_the_sample(tmp_path):
     assert sum(part.rows for part in fitted.evaluation.parts.values()) == 550
 
 
-def test_killed_it_goes_on(tmp_path, small_batches):
-    """A real SIGKILL in the middle; the same call then ends as if nothing had been."""
-    pattern = write_parts(tmp_path, rows=9000)
-    script = (
-        "import sys; from aucmax.tables import streaming;"
-        "streaming.BATCH = 100; streaming.EVALUATIONS = 12;"
-        "streaming.fit_stream(sys.argv[1], 'y', drop=['row'], out=sys.argv[2], members=2, width=16,"
-        " n_jobs=1, progress=False)"
-    )
-    command = [sys.executable, "-c", script, str(pattern), str(tmp_path / "killed")]
-    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    records = []
-    while len(records) <= 3:
-        assert process.poll() is None
-        time.sleep(0.02)
-        for history in tmp_path.glob("killed.unfinished/*/history.jsonl"):
-            records = history.read_text().splitlines()
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed").exists()
-    steps = json.loads(records[-1])["step"]
-    assert steps < 72
+CALLS = []
+
+
+def interrupted(scores, labels, weights):
+    """A metric at whose last call somebody presses Ctrl-C."""
+    if CALLS and CALLS.pop():
+        raise KeyboardInterrupt
+    return roc_auc(scores, labels, weights)
+
+
+def test_interrupted_stream_resumes_bit_for_bit(tmp_path, small_batches):
+    pattern = write_parts(tmp_path)
+    given = {"drop": ["row"], "metric": interrupted, **QUICK}
+    CALLS[:] = [True, *10 * [False]]
+    with pytest.raises(KeyboardInterrupt):
+        fit_stream(pattern, "y", out=tmp_path / "m", **given)
+    assert not (tmp_path / "m").exists()
+    (history,) = tmp_path.glob("m.unfinished/*/history.jsonl")
+    assert 2 < len(history.read_text().splitlines()) < 12
     one, two = (
-        fit_stream(pattern, "y", drop=["row"], out=tmp_path / name, **QUICK).model
-        for name in ("killed", "whole")
+        fit_stream(pattern, "y", out=tmp_path / name, **given).model for name in ("m", "whole")
     )
-    values = {"x": np.linspace(-3, 3, 50), "city": ["Oslo", "Rome"] * 25}
-    assert np.array_equal(
-        one.decision_function(pa.table(values)), two.decision_function(pa.table(values))
-    )
+    values = pa.table({"x": np.linspace(-3, 3, 50), "city": ["Oslo", "Rome"] * 25})
+    assert np.array_equal(one.decision_function(values), two.decision_function(values))
 
 
 def test_several_classes(tmp_path, small_batches):
