@@ -1,4 +1,4 @@
-"""Small pictures of two classes that brightness tells apart, and networks and runs short for them."""
+"""Small pictures that brightness tells apart, and networks and trainings short for them."""
 
 import numpy as np
 from PIL import Image

@@ -1,6 +1,7 @@
 """The commands for tables, from files to predictions and a report."""
 
 import csv
+import importlib
 import json
 import re
 import shutil
@@ -305,6 +306,7 @@ def test_one_label_in_several_spellings_raises(tmp_path):
 def test_demo(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["aucmax", "demo"])
+    importlib.import_module("aucmax.cli._main")  # which knows the fit that is not replaced
     monkeypatch.setattr("aucmax.cli._tables.fit", partial(fit, models=("logistic",)))
     main(["demo"])
     out = capsys.readouterr().out
@@ -375,7 +377,8 @@ def test_model_is_replaced_and_other_files_kept(folder, capsys, tmp_path):
     copy = tmp_path / "model"
     shutil.copytree(place / "model", copy)
     (copy / "thesis.txt").write_text("years of work")
-    command = ["fit", place / "train.csv", "--target", "churned", "--models", "logistic"]
+    command = ["fit", place / "train.csv", "--target", "churned", "--quality", "fast"]
+    command += ["--time-limit", "0.01"]
     said = refused(capsys, *command, "--out", copy)
     assert "'thesis.txt'" in said
     assert (copy / "thesis.txt").exists()

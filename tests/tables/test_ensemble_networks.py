@@ -1,7 +1,6 @@
 """Networks of folds, and the classifier's several models."""
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -119,12 +118,11 @@ def test_a_network_that_diverges_is_left_out_with_a_word():
         AUCClassifier(models=["network"], **options).fit(NUMERIC, CLASSES)
 
 
-def test_what_no_longer_fits_in_the_time_is_said():
-    began = time.monotonic()
-    with pytest.warns(UserWarning, match=r"models are left out \(.*logistic: .*seconds more"):
-        model = AUCClassifier(**SMALL | {"max_steps": 9999}, time_limit=1e-3).fit(NUMERIC, CLASSES)
-    assert time.monotonic() - began < 10
-    assert model.weights_["network"] == 1.0
+def test_models_beyond_the_time_limit_are_left_out():
+    with pytest.warns(UserWarning, match=r"models are left out \("):
+        model = AUCClassifier(**SMALL, time_limit=1e-3).fit(NUMERIC, CLASSES)
+    assert sum(model.weights_.values()) == pytest.approx(1)
+    assert any(x.left_out for x in model.standings_)
 
 
 def test_time_that_models_took_before_a_kill_counts(tmp_path):

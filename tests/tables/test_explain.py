@@ -11,7 +11,7 @@ from reference.shapley import shapley
 from aucmax import AUCClassifier
 from aucmax.cli import main
 from aucmax.tables import explain as module
-from aucmax.tables import explain_rows, fit_file, predict_file
+from aucmax.tables import explain_rows, fit_file
 
 pytestmark = pytest.mark.xdist_group("explain")
 
@@ -134,16 +134,6 @@ def test_of_a_sum_of_columns_any_sample_is_exact():
     np.testing.assert_allclose(found.values, slope * (encoded - other), atol=1e-9)
 
 
-def test_a_column_that_is_not_used_is_not_named_and_one_alone_says_all():
-    X = np.random.default_rng(1).normal(size=(200, 2))
-    X[:, 1] = 7
-    model = AUCClassifier(**QUICK).fit(X, X[:, 0] > 1)
-    found = explain_rows(model, X[:20])
-    assert found.names == ["x0"]
-    assert found.scorings == 0
-    np.testing.assert_allclose(found.values[:, 0], found.scores - found.base, atol=1e-9)
-
-
 @pytest.mark.parametrize("most", [{"BLOCK": 50, "FIRST": 7}, {"VALUES": 90}, {"VALUES": 25}])
 def test_the_same_call_gives_the_same_values_in_blocks_of_any_size(fitted, monkeypatch, most):
     model, table = fitted
@@ -187,19 +177,6 @@ def test_many_rows_get_fewer_walks_and_too_many_are_refused():
         module._walks(65_790, 20, None)
 
 
-def test_what_takes_long_is_said_before(fitted, monkeypatch):
-    model, table = fitted
-    monkeypatch.setattr(module, "LONG", 0.0)
-    with pytest.warns(UserWarning, match=r"explaining 30 rows takes 720 scorings, about \d+ sec"):
-        explain_rows(model, table[:30], samples=8)
-
-
-def test_one_row_has_none_to_be_compared_with(fitted):
-    model, table = fitted
-    with pytest.raises(ValueError, match="explain must have other rows to compare with"):
-        explain_rows(model, table[:1])
-
-
 # ---- The shell -----------------------------------------------------------------------------------
 
 
@@ -236,11 +213,3 @@ def test_predictions_say_why(folder, capsys):
     assert {said.split(" ")[0] for said in town} <= {"town=north", "town=south"}
     main([*call, "--explain", "2"])
     assert capsys.readouterr().out == out
-
-
-def test_more_columns_than_there_are_and_none(folder):
-    text, _ = predict_file(folder / "model", folder / "new.csv", explain=99)
-    header = text.splitlines()[0]
-    assert header.count("because") == 4
-    with pytest.raises(ValueError, match="explain must be an integer >= 1, found -1"):
-        predict_file(folder / "model", folder / "new.csv", explain=-1)
