@@ -355,7 +355,7 @@ def test_dicom_files_are_to_be_converted(tmp_path, capsys):
 
 
 def test_killed_fit_resumes_bit_for_bit(fitted, scans, tmp_path):
-    """SIGKILL when the second phase is first saved; what a kill while the model is written leaves is put right."""
+    """SIGKILL in the second phase; what a kill leaves of a model being written is removed."""
     out = tmp_path / "model"
     options = [scans, "--out", out, "--store", tmp_path / "store", *SMALL]
     script = [sys.executable, HELPERS / "killed_command.py", "/2/", "1"]

@@ -57,7 +57,7 @@ def log_odds(model, table):
 # ---- The values ----------------------------------------------------------------------------------
 
 
-def test_sampled_values_approach_those_over_all_sets_of_columns(fitted):
+def test_sampled_values_approach_shapley_values(fitted):
     model, table = fitted
     few = table[:6]
     found = explain_rows(model, few, samples=4800)
@@ -77,7 +77,7 @@ def test_sampled_values_approach_those_over_all_sets_of_columns(fitted):
     assert np.abs(found.values[:3] - exact).max() < error < 0.5
 
 
-def test_of_two_columns_an_order_and_its_opposite_are_all_orders():
+def test_two_columns_are_exact():
     X = np.random.default_rng(2).normal(size=(200, 2))
     model = AUCClassifier(**QUICK).fit(X, X[:, 0] * X[:, 1] > 0.3)
     found = explain_rows(model, X[:9], samples=2)
@@ -86,7 +86,7 @@ def test_of_two_columns_an_order_and_its_opposite_are_all_orders():
     np.testing.assert_allclose(found.values, exact, atol=1e-9)
 
 
-def test_they_add_up_whatever_the_sample(fitted):
+def test_values_add_up(fitted):
     model, table = fitted
     some = table[:40]
     scores = log_odds(model, some)
@@ -99,7 +99,7 @@ def test_they_add_up_whatever_the_sample(fitted):
     assert others.mean() == pytest.approx(scores.mean(), abs=0.05)
 
 
-def test_of_several_classes_they_add_up_to_the_predicted_one():
+def test_values_of_several_classes_add_up():
     random = np.random.default_rng(0)
     kind = random.integers(0, 3, 240)
     X = np.stack([random.normal(kind, 0.5), random.normal(size=240)], axis=1)
@@ -122,7 +122,7 @@ class Linear(torch.nn.Module):
         return self.inner(x[0])[:, 0]
 
 
-def test_of_a_sum_of_columns_any_sample_is_exact():
+def test_linear_model_is_exact():
     """There no order matters: a column adds its own term less the mean of the others' terms."""
     X = np.random.default_rng(1).normal(size=(200, 3))
     given = {**QUICK, "backbone": lambda *_: Linear(), "max_steps": 5}
@@ -135,7 +135,7 @@ def test_of_a_sum_of_columns_any_sample_is_exact():
 
 
 @pytest.mark.parametrize("most", [{"BLOCK": 50, "FIRST": 7}, {"VALUES": 90}, {"VALUES": 25}])
-def test_the_same_call_gives_the_same_values_in_blocks_of_any_size(fitted, monkeypatch, most):
+def test_blocks_change_no_value(fitted, monkeypatch, most):
     model, table = fitted
     whole = explain_rows(model, table[:6], samples=4)
     for name, value in most.items():
@@ -148,7 +148,7 @@ def test_the_same_call_gives_the_same_values_in_blocks_of_any_size(fitted, monke
 # ---- What it costs -------------------------------------------------------------------------------
 
 
-def test_the_scorings_are_counted(fitted, monkeypatch):
+def test_scorings_are_counted(fitted, monkeypatch):
     model, table = fitted
     seen, score = [], AUCClassifier.score_encoded
 
@@ -169,7 +169,7 @@ def test_the_scorings_are_counted(fitted, monkeypatch):
         assert max(seen[1:]) == {8: 6, 2: 2}[values // width]
 
 
-def test_many_rows_get_fewer_walks_and_too_many_are_refused():
+def test_walks_by_number_of_rows():
     assert module._walks(100, 20, None) == 32
     assert module._walks(2_000, 20, None) == 12
     assert module._walks(50_000, 20, None) == 8
@@ -191,7 +191,7 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_predictions_say_why(folder, capsys):
+def test_predict_explains(folder, capsys):
     call = ["predict", str(folder / "model"), str(folder / "new.csv")]
     main([*call, "--explain", "2"])
     out, err = capsys.readouterr()

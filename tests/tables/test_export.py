@@ -95,7 +95,7 @@ def inputs_of(path, rows):
 
 @pytest.mark.parametrize("run", [by_reference, by_runtime])
 @pytest.mark.parametrize("rows", [1, 30])
-def test_two_classes(model, file, run, rows):
+def test_onnx_of_two_classes(model, file, run, rows):
     new = table(np.random.default_rng(2).integers(0, 3, rows), seed=3).assign(zone="west")
     inputs, _ = inputs_of(file, new)
     assert sorted(inputs) == ["codes", "numeric"]
@@ -112,7 +112,7 @@ def test_two_classes(model, file, run, rows):
         (["plan", "zone"], {"models": ["logistic", "forest"]}, ["codes"]),
     ],
 )
-def test_three_classes_from_the_shell(model, tmp_path, capsys, columns, options, inputs):
+def test_onnx_of_three_classes(model, tmp_path, capsys, columns, options, inputs):
     several = classifier(KIND, columns, **options)
     several.save(tmp_path / "model")
     path = tmp_path / "m.onnx"
@@ -127,7 +127,7 @@ def test_three_classes_from_the_shell(model, tmp_path, capsys, columns, options,
         np.testing.assert_allclose(found, expected[:rows], rtol=0, atol=1e-6)
 
 
-def test_what_the_file_says_of_itself(model, file):
+def test_onnx_metadata(model, file):
     some = TABLE[:30]
     inputs, about = inputs_of(file, some)
     assert about["aucmax"] == __version__
@@ -139,7 +139,7 @@ def test_what_the_file_says_of_itself(model, file):
     assert (np.array(["no", "yes"])[said.astype(int)] == model.predict(some)).all()
 
 
-def test_the_pages_example(model, file, monkeypatch):
+def test_example_of_the_docs(model, file, monkeypatch):
     pytest.importorskip("onnxruntime")
     block = re.search(
         r"code-block:: python\n    :name: serving\n\n((?:    .*\n|\n)+)", PAGE.read_text()
@@ -155,7 +155,7 @@ def test_the_pages_example(model, file, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["onnx", "onnxscript"])
-def test_without_the_packages_it_says_what_to_install(tmp_path, monkeypatch, name):
+def test_missing_package_raises(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, "onnx", sys)  # as if it were there
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r"pip install 'aucmax\[onnx\]'"):

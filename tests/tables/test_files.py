@@ -119,12 +119,12 @@ def test_numbers_too_large_for_integers(read):
     assert column(read("a\n99999999999999999999\nx\n")) == ["99999999999999999999", "x"]
 
 
-def test_a_byte_order_mark_is_removed(read):
+def test_byte_order_mark(read):
     table = read("a,b\n1,é\n".encode("utf-8-sig"))
     assert table.to_pydict() == {"a": [1], "b": ["é"]}
 
 
-def test_other_names_of_text_files(read):
+def test_tsv_and_gzip(read):
     expected = {"a": [1, 2], "b": ["x,y", "z"]}
     assert read("a\tb\n1\tx,y\n2\tz\n", "a.tsv").to_pydict() == expected
     assert read(gzip.compress(b"a\tb\n1\tx,y\n2\tz\n"), "a.tsv.gz").to_pydict() == expected
@@ -139,7 +139,7 @@ words = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(words, st.integers(-5, 5), words), min_size=1, max_size=8))
-def test_any_text_that_is_written_is_read(read, rows):
+def test_csv_round_trip(read, rows):
     file = io.StringIO(newline="")
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerows([("a", "b", "c"), *((f"t{a}", b, f"t{c}") for a, b, c in rows)])
@@ -207,11 +207,11 @@ OPEN = {
 
 
 @pytest.mark.parametrize("case", OPEN)
-def test_a_quote_that_is_never_closed(wrong, case):
+def test_unclosed_quote_raises(wrong, case):
     assert wrong(OPEN[case]) == "has a quote in line 3 that is never closed"
 
 
-def test_a_quote_that_is_closed_at_the_very_end(read):
+def test_quote_closed_at_the_end(read):
     assert column(read('a,b\n1,"x\ny"'), "b") == ["x\ny"]
     assert column(read('a,b\n1,"say ""x"""'), "b") == ['say "x"']
     assert column(read('a,b\n1,x\n2,""'), "b") == ["x", None]
@@ -307,7 +307,7 @@ REAL = sorted(FOLDER.glob("*.csv.gz"))[::3]
 
 @pytest.mark.skipif(not REAL, reason="AUCMAX_DATA names no folder with the real tables")
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name.partition(".")[0])
-def test_real_tables_are_read_as_pandas_does(path):
+def test_real_tables_match_pandas(path):
     table = read_table(path)
     peer = pd.read_csv(path, keep_default_na=False, na_values={})
     assert table.column_names == list(peer.columns)
@@ -325,7 +325,7 @@ def test_real_tables_are_read_as_pandas_does(path):
             assert mine[there].tolist() == theirs[there].tolist()
 
 
-def test_a_model_reads_files_that_are_written_in_another_way(tmp_path):
+def test_formats_of_training_read_another_file(tmp_path):
     """Learned from decimal commas, it reads points, and digits in groups or not."""
     ours = "x;n\n" + "".join(f"{k},5;{k}.{250 + k}\n" for k in range(1, 30))
     theirs = ours.replace(",", "#").replace(".", "").replace("#", ".").replace(";", ",")

@@ -104,7 +104,7 @@ READ = {
 
 
 @pytest.mark.parametrize("case", READ)
-def test_what_texts_stand_for(case):
+def test_understand(case):
     texts, expected, written = READ[case]
     values, found = understand(pa.array(texts))
     assert values.to_pylist() == expected
@@ -118,7 +118,7 @@ def test_what_texts_stand_for(case):
     assert understand(chunks)[0].to_pylist() == expected
 
 
-def test_what_could_be_meant_in_two_ways_is_said():
+def test_ambiguous_formats_are_noted():
     _, number = understand(pa.array(["1,234", "12,500"]))
     _, date = understand(pa.array(["01/02/2024", "03/04/2024"]))
     _, points = understand(pa.array(["01.02.2024", "03.04.2024"]))
@@ -134,14 +134,14 @@ def test_what_could_be_meant_in_two_ways_is_said():
     assert values.to_pylist() == [1.234, 12.5]
 
 
-def test_marks_of_ones_own():
+def test_na_values():
     values, written = understand(pa.array(["1", "-999", "x", "2"]), na_values=["-999", "x"])
     assert values.to_pylist() == [1, None, None, 2]
     assert written.marks == {"-999": 0, "x": 0}
     assert understand(pa.array(["a", "x", "b"]), na_values=["x"])[0].to_pylist() == ["a", None, "b"]
 
 
-def test_a_mark_that_comes_late():
+def test_late_mark():
     """Beyond the rows that are looked at first."""
     texts = [str(k / 7) for k in range(5000)]
     texts[1234] = "broken"
@@ -156,7 +156,7 @@ def test_a_mark_that_comes_late():
     st.sampled_from([(".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", "'")]),
     st.sampled_from(["", "$", "€", "%"]),
 )
-def test_numbers_written_in_any_way_are_read_back(numbers, signs, unit):
+def test_numbers_round_trip(numbers, signs, unit):
     decimal, thousands = signs
     numbers = [*numbers, 1234567.25]  # which has one meaning only
 
@@ -180,7 +180,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("library", FRAMES)
-def test_later_tables_are_read_as_training_was(library):
+def test_later_tables_are_read_as_in_training(library):
     make = FRAMES[library]
     train = {
         "age": [*DIGITS, "?"],
@@ -206,7 +206,7 @@ def test_later_tables_are_read_as_training_was(library):
         encoder.transform(make({**later, "paid": ["$1", "$2", "€3"]}))
 
 
-def test_what_pandas_has_changed_is_said():
+def test_lost_zeros_are_noted():
     codes = pa.table({"code": ["007", "7", "x7"] * 5, "x": range(15)})
     encoder = TableEncoder().fit(codes)
     later = pd.DataFrame({"code": [7, 7], "x": [1.0, 2.0]})
@@ -217,13 +217,13 @@ def test_what_pandas_has_changed_is_said():
     assert encoder.notes(later.astype({"code": str})) == []
 
 
-def test_the_usual_missing_words_are_those_of_pandas():
+def test_missing_words_match_pandas():
     from pandas._libs.parsers import STR_NA_VALUES
 
     assert set(MISSING) == STR_NA_VALUES
 
 
-def test_per_cent_that_comes_as_shares_is_said():
+def test_shares_for_per_cent_are_noted():
     encoder = TableEncoder().fit(pa.table({"rate": [f"{k}%" for k in range(20)]}))
     shares = pd.DataFrame({"rate": [0.03, 0.12]})
     assert encoder.notes(shares) == [
@@ -240,7 +240,7 @@ def test_true_among_0_and_1_is_no_mark():
     assert written.kind == "text"
 
 
-def test_categories_that_training_has_not_seen_are_said():
+def test_unseen_categories_are_noted():
     plans = pa.table({"plan": ["basic"] * 9 + ["gold"] * 9 + ["rare"], "x": range(19)})
     encoder = TableEncoder().fit(plans)
     later = pd.DataFrame({"plan": ["gold", "platinum", " Gold", "rare", None], "x": range(5)})
@@ -252,7 +252,7 @@ def test_categories_that_training_has_not_seen_are_said():
     assert encoder.notes(plans) == []
 
 
-def test_zeros_in_front_are_said_and_kept_if_asked(tmp_path):
+def test_leading_zeros(tmp_path):
     path = tmp_path / "codes.csv"
     path.write_text("code,x\n007,1\n070,2\n7,3\n")
     said = "column 'code' is read as numbers, without the zeros in front of '007'"

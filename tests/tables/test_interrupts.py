@@ -208,18 +208,6 @@ def test_foreign_file_in_the_folder_is_kept(tmp_path, monkeypatch, capsys):
     assert sorted(os.listdir()) == ["m", "rows.csv", "thesis.txt"]
 
 
-def test_copy_of_the_model_is_no_leftover(tmp_path):
-    """As ``cp -r m m.before`` makes it while another is trained."""
-    with pytest.raises(KeyboardInterrupt):
-        end_by(KeyboardInterrupt, tmp_path / "m")
-    for folder in (tmp_path / "m", tmp_path / "m.before"):
-        folder.mkdir()
-        (folder / "model.json").write_text('{"classifier": {}}')
-    with pytest.raises(ValueError, match=r"out must leave m\.before free"):
-        end_by(KeyboardInterrupt, tmp_path / "m")
-    assert (tmp_path / "m.before" / "model.json").exists()
-
-
 def test_leftovers_of_a_kill_are_removed(tmp_path):
     """While old work was removed, and while the model's folder was replaced."""
     with pytest.raises(KeyboardInterrupt):
