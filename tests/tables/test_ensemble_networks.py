@@ -153,9 +153,7 @@ def test_models_that_cannot_be_raise(models, message):
         AUCClassifier(models=models).fit(NUMERIC, CLASSES)
 
 
-def test_left_out_classifier_is_not_saved(
-    tmp_path, monkeypatch
-):
+def test_left_out_classifier_is_not_saved(tmp_path, monkeypatch):
     flipped = make_pipeline(RandomForestClassifier(3, max_depth=1))
     models = ["logistic", flipped, GaussianNB()]
     model = AUCClassifier(models=models, random_state=0).fit(NUMERIC, CLASSES)
