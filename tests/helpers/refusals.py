@@ -6,10 +6,13 @@ from aucmax.cli import main
 
 
 def refused(capsys, *arguments):
-    """The one line that a command says before it ends with 2."""
+    """Return the one line that a command says before it ends with code 2."""
+    capsys.readouterr()
     with pytest.raises(SystemExit) as end:
         main([str(x) for x in arguments])
     out, err = capsys.readouterr()
-    (line,) = err.strip().splitlines()
+    *before, line = err.strip().splitlines()
+    assert all(other.startswith(("decoding ", "note: ")) for other in before), err
     assert (end.value.code, out) == (2, "")
+    assert line.startswith("aucmax: error: ")
     return line.removeprefix("aucmax: error: ")

@@ -51,7 +51,7 @@ def sets_of(pixels, digests=None, **options):
 
 
 @pytest.mark.parametrize("size", [32, 96])
-def test_copies_are_found_and_other_photos_are_not_joined(photos, size):
+def test_edited_copies_are_found(photos, size):
     every = [photos, *([change(x) for x in photos] for change in COPIES.values())]
     found = np.array(sets_of(np.concatenate([at_size(images, size) for images in every])))
     of_copies = found.reshape(len(every), len(photos))
@@ -63,7 +63,7 @@ def test_copies_are_found_and_other_photos_are_not_joined(photos, size):
     assert missed == dict.fromkeys(COPIES, 0)
 
 
-def test_pictures_that_only_look_alike_are_not_joined():
+def test_similar_pictures_are_not_joined():
     """Digits of one hand after the other: hundreds of pairs have hashes like each other's."""
     digits = [Image.fromarray((x * 15).astype(np.uint8)) for x in load_digits().images]
     pixels = at_size([x.resize((32, 32), Image.Resampling.BICUBIC) for x in digits], 32)
@@ -74,13 +74,13 @@ def test_pictures_that_only_look_alike_are_not_joined():
     assert len(set(sets_of(pixels))) >= len(pixels) - 2
 
 
-def test_a_file_twice_is_one_picture_and_sets_are_numbered_as_they_come(photos):
+def test_sets_are_numbered_in_order(photos):
     pixels = at_size([photos[k] for k in (5, 9, 5, 20, 9)], 32)
     pixels[2:3] = 255 - pixels[2:3]  # whatever the pixels
     assert sets_of(pixels, [*"abacd"]) == [0, 1, 0, 2, 1]
 
 
-def test_pictures_of_one_colour_are_the_same_if_every_pixel_is():
+def test_flat_pictures_are_compared_by_pixel():
     random = np.random.default_rng(0)
     levels = [50, 50, 90, 90, 0, 0]
     pixels = np.stack([np.full((32, 32, 3), level, np.uint8) for level in levels])
@@ -90,7 +90,7 @@ def test_pictures_of_one_colour_are_the_same_if_every_pixel_is():
     assert sets_of(pixels, broken={4: "cut off", 5: "empty"}) == [0, 0, 1, 2, 3, 4]
 
 
-def test_every_pair_of_few_bits_is_compared():
+def test_pairs_within_few_bits_match_brute_force():
     """Against all pairs; pixels are the same, so hashes alone decide."""
     random = np.random.default_rng(0)
     hashes = random.integers(1, 2**63, 400, dtype=np.uint64)
@@ -107,7 +107,7 @@ def test_every_pair_of_few_bits_is_compared():
     assert 0 < joined.sum() < 400
 
 
-def test_the_same_pixels_are_found_among_many_pictures_of_one_hash():
+def test_same_pixels_among_many_of_one_hash():
     pixels = np.random.default_rng(0).integers(0, 256, (3000, 8, 8, 3), dtype=np.uint8)
     pixels[2000] = pixels[7]
     found = same_pictures(np.arange(3000).astype("S"), np.full(3000, 5, np.uint64), pixels)
@@ -115,7 +115,7 @@ def test_the_same_pixels_are_found_among_many_pictures_of_one_hash():
     assert len(set(found.tolist())) == 2999
 
 
-def test_a_hash_does_not_depend_on_the_pictures_around_it(photos):
+def test_hash_is_independent_of_the_batch(photos):
     pixels = at_size(photos, 50)
     whole = perceptual_hashes(pixels)
     assert whole.tolist() == [int(perceptual_hashes(x[None])[0]) for x in pixels]

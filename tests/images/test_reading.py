@@ -45,31 +45,6 @@ def with_exif(jpeg, content):
     return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content + jpeg[2:]
 
 
-def bmp(size, bits, data, palette=b"", compression=0, masks=b""):
-    start = 14 + 40 + len(masks) + len(palette)
-    used = len(palette) // 4
-    info = struct.pack(
-        "<IiiHHIIiiII", 40 + len(masks), *size, 1, bits, compression, len(data), 0, 0, used, 0
-    )
-    head = b"BM" + struct.pack("<IHHI", start + len(data), 0, 0, start)
-    return head + info + masks + palette + bytes(data)
-
-
-def gif(frames, transparent=None, colours=(0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255)):
-    """Frames of 2 x 2 pixels in 4 colours."""
-    out = b"GIF89a" + struct.pack("<HHBBB", 2, 2, 0x81, 0, 0) + bytes(colours)
-    for pixels in frames:
-        flag, which = (0, 0) if transparent is None else (1, transparent)
-        out += b"\x21\xf9\x04" + struct.pack("<BHBB", flag, 10, which, 0)
-        out += b"\x2c" + struct.pack("<HHHHB", 0, 0, 2, 2, 0) + b"\x02"
-        bits, place = 0, 0
-        for code in (4, pixels[0], pixels[1], 4, pixels[2], pixels[3], 5):  # 4 clears, 5 ends
-            bits, place = bits | code << place, place + 3
-        data = bits.to_bytes((place + 7) // 8, "little")
-        out += bytes([len(data)]) + data + b"\0"
-    return out + b"\x3b"
-
-
 SHORT, LONG = 3, 4
 
 
@@ -152,15 +127,6 @@ def trns(data):
     return chunk(b"tRNS", data)
 
 
-def animation():
-    control = struct.pack(">IIIIHHBB", 2, 2, 0, 0, 1, 10, 0, 0)
-    second = struct.pack(">I", 2) + zlib.compress(bytes(14))
-    before = chunk(b"acTL", struct.pack(">II", 2, 0))
-    before += chunk(b"fcTL", struct.pack(">I", 0) + control)
-    after = chunk(b"fcTL", struct.pack(">I", 1) + control) + chunk(b"fdAT", second)
-    return png((2, 2), 8, RGB, RGB_2X2, before, after=after)
-
-
 SIXTEEN = [words(0, 4095), words(32768, 65535)]
 SIXTEEN_LITTLE = struct.pack("<4H", 0, 4095, 32768, 65535)
 
@@ -174,7 +140,6 @@ READ = {
         grey([0] * 4, [0, 85, 170, 255], [0] * 4, [0] * 4),
         "L",
     ),
-    "PNG of 4 bits": Case(png((2, 2), 4, GREY, [b"\x0f", b"\x12"]), grey([0, 255], [17, 34]), "L"),
     "PNG of 8 bits": Case(png((2, 2), 8, GREY, [b"\1\2", b"\3\4"]), grey([1, 2], [3, 4]), "L"),
     "PNG of 16 bits": Case(
         png((2, 2), 16, GREY, SIXTEEN), grey([0, 16], [128, 255]), "I;16", brightest=65535
@@ -209,10 +174,6 @@ READ = {
         "I;16",
         brightest=65535,
     ),
-    "PNG in colours": Case(png((2, 2), 8, RGB, RGB_2X2), COLOURS, "RGB"),
-    "PNG in colours of 16 bits": Case(
-        png((1, 1), 16, RGB, [words(0x0A80, 0x0B00, 0xFF01)]), [[[10, 11, 255]]], "RGB"
-    ),
     "PNG, a colour transparent": Case(
         png((2, 2), 8, RGB, RGB_2X2, trns(words(13, 14, 15))),
         [[COLOURS[0, 0], W], COLOURS[1]],
@@ -222,14 +183,6 @@ READ = {
         png((1, 1), 16, RGB, [words(0x0A80, 0x0B00, 0xFF01)], trns(words(0x0A80, 0x0B00, 0xFF01))),
         [[W]],
         "RGB",
-    ),
-    "PNG with a palette": Case(
-        png((2, 2), 2, PALETTE, [b"\x40", b"\xb0"], PLTE), [[R, K], [G, B]], "P"
-    ),
-    "PNG with a palette, a colour transparent": Case(
-        png((2, 2), 2, PALETTE, [b"\x40", b"\xb0"], PLTE + trns(b"\xff\xff\0")),
-        [[R, K], [W, B]],
-        "P",
     ),
     "PNG with a palette, colours half transparent": Case(
         png((2, 2), 2, PALETTE, [b"\x40", b"\xb0"], PLTE + trns(b"\x33\xff\x33\0")),
@@ -246,69 +199,16 @@ READ = {
         [[R, W], [[204] * 3, [204, 204, 255]]],
         "RGBA",
     ),
-    "PNG in colours with alpha, of 16 bits": Case(
-        png((1, 1), 16, RGBA, [words(65535, 0, 0, 0x3333)]), [[[255, 204, 204]]], "RGBA"
-    ),
-    "PNG, interlaced": Case(
-        png((2, 2), 8, GREY, [b"\1", b"\2", b"\3\4"], interlace=1), grey([1, 2], [3, 4]), "L"
-    ),
-    "PNG, animated": Case(animation(), COLOURS, "RGB", frames=2),
     "PNG with EXIF that is none": Case(
         png((2, 2), 8, RGB, RGB_2X2, chunk(b"eXIf", b"II*\0\xff\xff\xff\xffoh")), COLOURS, "RGB"
     ),
     "PNG with an orientation that is none": Case(
         png((2, 2), 8, RGB, RGB_2X2, chunk(b"eXIf", exif(9))), COLOURS, "RGB"
     ),
-    "PNG whose animation is wrong": Case(
-        png((2, 2), 8, RGB, RGB_2X2, chunk(b"acTL", struct.pack(">II", 0, 0))), COLOURS, "RGB"
-    ),
-    # BMP
-    "BMP": Case(
-        bmp((2, 2), 24, [0, 0, 255, 0, 255, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0]),
-        [[B, K], [R, G]],
-        "RGB",
-    ),
-    "BMP from the top": Case(
-        bmp((2, -2), 24, [0, 0, 255, 0, 255, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0]),
-        [[R, G], [B, K]],
-        "RGB",
-    ),
-    "BMP with a palette": Case(
-        bmp((2, 2), 8, [0, 1, 0, 0, 1, 0, 0, 0], bytes([0, 0, 255, 0, 255, 0, 0, 0])),
-        [[B, R], [R, B]],
-        "P",
-    ),
-    "BMP of 1 bit": Case(
-        bmp((2, 2), 1, b"\x40\0\0\0\x80\0\0\0", bytes([0, 0, 0, 0, 255, 255, 255, 0])),
-        grey([255, 0], [0, 255]),
-        "1",
-    ),
-    "BMP of 5 bits a colour": Case(
-        bmp((2, 1), 16, struct.pack("<HH", 31 << 10, 31)), [[R, B], [K, K]], "RGB"
-    ),
-    "BMP, packed": Case(
-        bmp((2, 2), 8, b"\2\1\0\0\2\0\0\1", bytes([0, 0, 255, 0, 255, 0, 0, 0]), 1),
-        [[R, R], [B, B]],
-        "P",
-    ),
-    "BMP with alpha": Case(
-        bmp(
-            (1, 1), 32, bytes([0, 0, 255, 51]), b"", 3,
-            struct.pack("<IIII", 0xFF0000, 0xFF00, 0xFF, 0xFF000000),
-        ),
-        [[[255, 204, 204]]],
-        "RGBA",
-    ),
-    # GIF
-    "GIF": Case(gif([[0, 1, 2, 3]]), [[K, R], [G, B]], "P"),
-    "GIF, a colour transparent": Case(gif([[0, 1, 2, 3]], transparent=2), [[K, R], [W, B]], "P"),
-    "GIF, animated": Case(gif([[0, 1, 2, 3], [3, 3, 3, 3]]), [[K, R], [G, B]], "P", frames=2),
     # TIFF
-    "TIFF": Case(tiff((2, 2), 8, 1, b"\1\2\3\4"), grey([1, 2], [3, 4]), "L"),
     "TIFF where 0 is white": Case(
         tiff((2, 2), 8, 0, b"\1\2\3\4"), grey([254, 253], [252, 251]), "L"
     ),
-    "TIFF of 1 bit": Case(tiff((2, 2), 1, 1, b"\x40\x80"), grey([0, 255], [255, 0]), "1"),
     "TIFF of 16 bits, low byte first": Case(
         tiff((2, 2), 16, 1, SIXTEEN_LITTLE), grey([0, 16], [128, 255]), "I;16", brightest=65535
     ),
@@ -334,30 +234,6 @@ READ = {
         "I",
         brightest=65535,
     ),
-    "TIFF in colours": Case(
-        tiff((2, 2), 8, 2, BYTES, samples=3), COLOURS, "RGB"
-    ),
-    "TIFF with a palette": Case(
-        tiff(
-            (2, 1), 8, 3, b"\0\1",
-            tags={320: (SHORT, [65535, *[0] * 255, 0, 65535, *[0] * 254, 0, 65535, *[0] * 254])},
-        ),
-        [[R, [0, 255, 255]], [K, K]],
-        "P",
-    ),
-    "TIFF with alpha": Case(
-        tiff((1, 1), 8, 2, bytes([*R, 51]), samples=4, tags={338: (SHORT, [2])}),
-        [[[255, 204, 204]]],
-        "RGBA",
-    ),
-    "TIFF with alpha, multiplied by it": Case(
-        tiff((1, 1), 8, 2, bytes([51, 0, 0, 51]), samples=4, tags={338: (SHORT, [1])}),
-        [[[255, 204, 204]]],
-        "RGBA",
-    ),
-    "TIFF in four inks": Case(
-        tiff((1, 1), 8, 5, bytes([0, 255, 255, 0]), samples=4), [[R]], "CMYK"
-    ),
     "TIFF in L*a*b*": Case(
         tiff((2, 1), 8, 8, bytes([255, 0, 0, 0, 0, 0]), samples=3), [[W, K], [K, K]], "LAB", 2
     ),
@@ -369,7 +245,6 @@ READ = {
     ),
     # JPEG and WebP, which Pillow writes
     "JPEG": Case(saved(plain("RGB", (200, 100, 50)), "JPEG"), flat([200, 100, 50]), "RGB", 3),
-    "JPEG, grey": Case(saved(plain("L", 77), "JPEG"), flat([77] * 3), "L", 1),
     "JPEG in four inks, turned around as Adobe does": Case(
         saved(plain("CMYK", (0, 255, 255, 0)), "JPEG"), flat(R), "CMYK", 3
     ),
@@ -386,24 +261,14 @@ READ = {
         1,
         frames=2,
     ),
-    "WebP": Case(
-        saved(Image.fromarray(COLOURS.astype(np.uint8)), "WEBP", lossless=True), COLOURS, "RGB"
-    ),
     "WebP with alpha": Case(
         saved(plain("RGBA", (255, 0, 0, 51)), "WEBP", lossless=True), flat([255, 204, 204]), "RGBA"
-    ),
-    "WebP, animated": Case(
-        saved(plain("RGB", 255), "WEBP", save_all=True, append_images=[plain("RGB", 0)],
-              lossless=True),
-        flat(R),
-        "RGB",
-        frames=2,
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", READ.values(), ids=READ)
-def test_odd_files_look_as_they_should(case):
+def test_picture_has_the_pixels_of_its_format(case):
     expected = np.asarray(case.pixels)
     picture = read_picture(case.content, len(expected), depth=case.depth)
     assert picture.pixels.dtype == np.uint8
@@ -424,7 +289,7 @@ def test_odd_files_look_as_they_should(case):
         (8, lambda x: np.rot90(x, 1)),
     ],
 )
-def test_pictures_are_turned_as_exif_says(orientation, turn):
+def test_exif_orientation(orientation, turn):
     before = np.arange(1, 9).reshape(2, 4)
     rows = [row.astype(np.uint8).tobytes() for row in before]
     as_png = png((4, 2), 8, GREY, rows, chunk(b"eXIf", exif(orientation)))
@@ -452,22 +317,13 @@ DAMAGED = "damaged, or of an unknown kind"
 REFUSED = {
     "nothing": (b"", "empty"),
     "a text": (b"a picture of a cat", "not a picture"),
-    "zeros": (bytes(1000), "not a picture"),
-    "a vector graphic": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a picture"),
-    "a page of PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not a picture"),
-    "a page saved as a picture": (b"<!DOCTYPE html><html>404</html>", "not a picture"),
     "PNG that ends with its signature": (WHOLE[:8], DAMAGED),
     "PNG that ends in its header": (WHOLE[:20], "cut off"),
-    "PNG without width": (png((0, 2), 8, GREY, [b"", b""]), DAMAGED),
     "PNG without pixels": (WHOLE[:33] + chunk(b"IEND", b""), r"damaged \(.+\)"),
     "PNG cut off": (saved(NOISE, "PNG")[:5000], "cut off"),
     "PNG with a changed byte": (
         WHOLE[:20] + b"\1" + WHOLE[21:],
         DAMAGED,
-    ),
-    "PNG whose pixels are not compressed": (
-        WHOLE[:33] + chunk(b"IDAT", b"no zlib at all") + chunk(b"IEND", b""),
-        r"damaged \(.+\)",
     ),
     "PNG of 100 million pixels": (
         png((10_000, 10_000), 8, GREY, []), r"too large \(100,000,000 pixels\)",
@@ -475,18 +331,9 @@ REFUSED = {
     "PNG of 10 billion pixels": (
         png((100_000, 100_000), 8, GREY, []), r"too large \(10,000,000,000 pixels\)",
     ),
-    "JPEG that ends with its signature": (b"\xff\xd8\xff\xe0", DAMAGED),
     "JPEG cut off": (saved(NOISE, "JPEG")[:2000], "cut off"),
-    "GIF cut off": (saved(NOISE.convert("L"), "GIF")[:3000], "cut off"),
-    "GIF that ends with its signature": (b"GIF89a", DAMAGED),
-    "BMP cut off": (saved(NOISE, "BMP")[:5000], "cut off"),
-    "BMP without height": (bmp((2, 0), 24, b""), DAMAGED),
-    "TIFF cut off": (tiff((64, 64), 8, 1, bytes(4096))[:2000], "cut off"),
     "TIFF that ends before its table": (b"II*\0\xff\xff\xff\x7f", "cut off"),
     "TIFF that ends before its table, high byte first": (b"MM\0*\0\0\0\x0cdata", "cut off"),
-    "TIFF with an empty table": (b"II*\0\x08\0\0\0\0\0\0\0\0\0", DAMAGED),
-    "TIFF, compressed, cut off": (saved(NOISE, "TIFF", compression="tiff_lzw")[:2000], "cut off"),
-    "WebP cut off": (saved(NOISE, "WEBP", lossless=True)[:2000], "cut off"),
     "WebP that ends in its header": (saved(NOISE, "WEBP")[:14], "cut off"),
     "TIFF of floating point": (
         tiff((2, 2), 32, 1, FLOATS, tags={339: (SHORT, [3])}),
@@ -504,28 +351,32 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("content", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_picture_is_refused_with_the_reason(content, reason):
+def test_broken_picture_has_a_reason(content, reason):
     with pytest.raises(BrokenPicture, match=f"^{reason}$"):
         read_picture(content, 8)
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_file_is_read_by_its_content_and_not_its_name(tmp_path):
+    path = tmp_path / "picture.jpg"
+    path.write_bytes(WHOLE)
+    assert np.array_equal(read_picture(path, 2).pixels, COLOURS)
     with pytest.raises(BrokenPicture, match=r"^no such file$"):
         read_picture(tmp_path / "none.png", 8)
     with pytest.raises(BrokenPicture, match=r"^cannot be read \(Is a directory\)$"):
         read_picture(tmp_path, 8)
 
 
-def test_a_file_is_read_as_its_content_is_whatever_its_name(tmp_path):
-    path = tmp_path / "picture.jpg"
-    path.write_bytes(WHOLE)
-    assert np.array_equal(read_picture(path, 2).pixels, COLOURS)
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "GIF", "TIFF", "WEBP"])
+def test_every_format_is_read(kind):
+    image = Image.fromarray(COLOURS.astype(np.uint8))
+    content = saved(image, kind, **({"lossless": True} if kind == "WEBP" else {}))
+    assert np.array_equal(read_picture(content, 2).pixels, COLOURS)
 
 
 # ---- Sizes ---------------------------------------------------------------------------------------
 
 
-def test_a_picture_of_that_size_keeps_its_bytes_and_can_be_changed():
+def test_picture_of_the_size_keeps_its_pixels():
     picture = read_picture(saved(NOISE, "PNG"), 64)
     assert np.array_equal(picture.pixels, np.asarray(NOISE))
     picture.pixels[0, 0] = 0
@@ -542,7 +393,7 @@ def test_a_picture_of_that_size_keeps_its_bytes_and_can_be_changed():
         ((4, 4), (0, 8), (0, 8)),
     ],
 )
-def test_the_longer_side_fits_and_the_rest_is_black(whole, rows, columns):
+def test_longer_side_fits_and_the_rest_is_black(whole, rows, columns):
     expected = np.zeros((8, 8), int)
     expected[slice(*rows), slice(*columns)] = 90
     picture = read_picture(saved(plain("L", 90, whole), "PNG"), 8)
@@ -550,12 +401,7 @@ def test_the_longer_side_fits_and_the_rest_is_black(whole, rows, columns):
     assert (picture.width, picture.height) == whole
 
 
-def test_scaling_down_averages():
-    board = (np.indices((320, 320)).sum(axis=0) % 2 * 255).astype(np.uint8)
-    assert np.abs(read_picture(saved(Image.fromarray(board), "PNG"), 32).pixels - 127.5).max() < 12
-
-
-def test_a_jpeg_decoded_to_an_eighth_is_close_to_the_whole_one_scaled():
+def test_jpeg_decoded_small_is_close_to_the_whole_scaled():
     across = np.linspace(0, 6, 1000)
     waves = 128 + 100 * np.sin(across[:, None] * 5) * np.cos(across[None, :905] * 7)
     image = Image.fromarray(waves.astype(np.uint8)).convert("RGB")
@@ -569,22 +415,22 @@ def test_a_jpeg_decoded_to_an_eighth_is_close_to_the_whole_one_scaled():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "name"),
     [
-        ({"size": 0}, "size must be an integer >= 1, found 0"),
-        ({"size": 8, "depth": 0}, "depth must be an integer from 1 to 16, found 0"),
-        ({"size": 8, "depth": 12.5}, r"depth must be an integer from 1 to 16, found 12\.5"),
+        ({"size": 0}, "size"),
+        ({"size": 8, "depth": 0}, "depth"),
+        ({"size": 8, "depth": 17}, "depth"),
     ],
 )
-def test_sizes_and_depths_that_are_none(options, message):
-    with pytest.raises(ValueError, match=message):
+def test_size_and_depth_out_of_range_raise(options, name):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
         read_picture(WHOLE, **options)
 
 
 # ---- What is left behind -------------------------------------------------------------------------
 
 
-def test_pillow_and_warnings_are_left_as_they_were():
+def test_threads_leave_pillow_and_warnings_as_they_were():
     before = ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS, list(warnings.filters)
     contents = [case.content for case in READ.values()] + [
         content for content, _ in REFUSED.values()

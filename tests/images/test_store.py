@@ -3,11 +3,6 @@
 import os
 import pickle
 import shutil
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,26 +18,13 @@ from aucmax.images.reading import read_picture
 from aucmax.images.store import StoredPictures, build_store
 
 SIZE = 16
-CHILD = """
-import sys
-from pathlib import Path
-from aucmax.images import store
-from aucmax.signals import raising
-
-if __name__ == "__main__":
-    store.STARTING = 0  # processes from the second chunk on, however few pictures
-    files = sorted(Path(sys.argv[2]).iterdir())
-    with raising():
-        store.build_store(Path(sys.argv[1]), files, 200, workers=int(sys.argv[3]))
-"""
 
 
 def write_pictures(folder, count, side=24, seed=0):
-    """Shapes of noise, no two alike; PNG, or JPEG if they are many."""
+    """Write shapes of noise, no two alike."""
     random = np.random.default_rng(seed)
     folder.mkdir(exist_ok=True)
-    kind = "png" if count < 50 else "jpg"
-    files = [folder / f"{number:03}.{kind}" for number in range(count)]
+    files = [folder / f"{number:03}.png" for number in range(count)]
     for path in files:
         coarse = Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=np.uint8))
         coarse.resize((side, side)).save(path)
@@ -75,7 +57,7 @@ def unfinish(folder, rows):
 # ---- What is in it -------------------------------------------------------------------------------
 
 
-def test_rows_are_the_pictures_and_broken_files_leave_zeros(tmp_path):
+def test_rows_are_pictures_and_broken_files_are_zeros(tmp_path):
     a, b, c = write_pictures(tmp_path / "pictures", 3)
     text, empty, copy, scan = (a.with_name(name) for name in ("text.png", "empty", "copy", "scan"))
     text.write_text("no picture")
@@ -102,7 +84,7 @@ def test_rows_are_the_pictures_and_broken_files_leave_zeros(tmp_path):
         store.pixels[0] = 1
 
 
-def test_files_must_be_there(tmp_path):
+def test_no_files_raise(tmp_path):
     with pytest.raises(ValueError, match="files must be those of pictures, found none"):
         make(tmp_path / "store", [])
     with pytest.raises(FileNotFoundError, match=r"absent\.png"):
@@ -113,86 +95,28 @@ def test_files_must_be_there(tmp_path):
 # ---- Interruptions -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    """Enough pictures, large enough, that decoding them takes a while."""
-    return write_pictures(tmp_path_factory.mktemp("many"), 200, side=700)
+def test_interrupted_store_goes_on(tmp_path, monkeypatch, capfd):
+    """Stopped in the second chunk of 16, it decodes the others and has the same bytes."""
+    files, decoded = write_pictures(tmp_path / "pictures", 40), []
+    whole = make(tmp_path / "whole", files)
+    read = store_module.read_picture
+
+    def interrupted(*given, **options):
+        decoded.append(0)
+        if len(decoded) == 20:
+            raise KeyboardInterrupt
+        return read(*given, **options)
+
+    monkeypatch.setattr(store_module, "read_picture", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "store", files)
+    store = make(tmp_path / "store", files, progress=True)
+    assert capfd.readouterr().err == "decoding 24 of 40 pictures\n"
+    assert (store.pixels == whole.pixels).all()
+    assert content(tmp_path / "store") == content(tmp_path / "whole")
 
 
-@pytest.fixture
-def child(tmp_path, many):
-    """Starts a process that makes the store in a folder."""
-    script, processes = tmp_path / "child.py", []
-    script.write_text(CHILD)
-
-    def start(folder, workers):
-        command = [sys.executable, script, folder, many[0].parent, str(workers)]
-        processes.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
-def logged(folder, lines):
-    """Wait until more lines are there; the first one is empty."""
-    deadline = time.monotonic() + 60
-    while True:
-        logs = [path.read_text() for path in folder.glob("*.log")]
-        if logs and len(logs[0].splitlines()) > lines:
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def test_stopped_killed_and_taken_over_by_one_that_waits(tmp_path, child, many, capfd):
-    """The same bytes as undisturbed, and nothing that was done is done again."""
-    folder = tmp_path / "store"
-    first = child(folder, 2)
-    logged(folder, 2)
-    first.send_signal(signal.SIGTERM)
-    said = first.communicate(timeout=60)[1]
-    assert first.returncode == 128 + signal.SIGTERM
-    assert said.splitlines() == [
-        "decoding 200 of 200 pictures",
-        "aucmax: stopped by SIGTERM; the same command goes on",
-    ]
-    before = len(file_of(folder, "log").read_text().splitlines())
-    second = child(folder, 2)
-
-    def kill():
-        logged(folder, before + 1)
-        second.kill()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    second.stderr.readline()  # it has begun
-    store = build_store(folder, many, 200, workers=1)
-    killer.join()
-    assert second.wait() == -signal.SIGKILL
-    waits, goes_on = capfd.readouterr().err.splitlines()
-    assert waits == f"another run decodes pictures to {folder}: waiting for it"
-    assert int(goes_on.split()[1]) <= 200 - 16 * before
-    build_store(tmp_path / "undisturbed", many, 200, workers=1, progress=False)
-    assert content(folder) == content(tmp_path / "undisturbed")
-    assert (store.pixels[77] == read_picture(many[77], 200).pixels).all()
-
-
-def test_two_at_once_decode_once(tmp_path, child, many, capfd):
-    folder = tmp_path / "store"
-    other = child(folder, 1)
-    assert other.stderr.readline() == "decoding 200 of 200 pictures\n"
-    store = build_store(folder, many, 200, workers=1)
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.endswith("waiting for it")
-    assert other.wait(60) == 0
-    assert store.pixels.shape == (200, 200, 200, 3)
-    assert not store.broken
-
-
-def test_lines_that_were_cut_off_or_lost_their_rows_do_not_count(tmp_path, capfd):
+def test_log_lines_without_rows_do_not_count(tmp_path, capfd):
     """As after a power failure; nor do they spoil the lines that come after them."""
     files = write_pictures(tmp_path / "pictures", 40)
     folder = tmp_path / "store"
@@ -211,7 +135,7 @@ def test_lines_that_were_cut_off_or_lost_their_rows_do_not_count(tmp_path, capfd
 # ---- Changes -------------------------------------------------------------------------------------
 
 
-def test_only_what_is_new_is_decoded(tmp_path, capfd):
+def test_only_new_files_are_decoded(tmp_path, capfd):
     a, b, c, _ = files = write_pictures(tmp_path / "pictures", 4)
     (new,) = write_pictures(tmp_path / "more", 1, seed=1)
     before = make(tmp_path / "store", files)
@@ -236,7 +160,7 @@ def test_only_what_is_new_is_decoded(tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_rows_of_an_unfinished_store_of_other_files_are_taken_over(tmp_path, capfd):
+def test_rows_of_an_unfinished_store_are_reused(tmp_path, capfd):
     files = write_pictures(tmp_path / "pictures", 5)
     folder = tmp_path / "store"
     rows = make(folder, files[:4]).pixels.copy()
@@ -246,7 +170,7 @@ def test_rows_of_an_unfinished_store_of_other_files_are_taken_over(tmp_path, cap
     assert (store.pixels[:4] == rows).all()
 
 
-def test_an_altered_row_is_not_taken_over(tmp_path):
+def test_altered_row_is_not_reused(tmp_path):
     files = write_pictures(tmp_path / "pictures", 3)
     rows = make(tmp_path / "store", files).pixels.copy()
     pixels = file_of(tmp_path / "store", "pixels")
@@ -261,7 +185,7 @@ def test_an_altered_row_is_not_taken_over(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["pixels", "index", "shorter"])
-def test_an_altered_store_is_an_error(tmp_path, kind):
+def test_altered_store_raises(tmp_path, kind):
     files, folder = write_pictures(tmp_path / "pictures", 3), tmp_path / "store"
     make(folder, files)
     path = file_of(folder, "pixels" if kind == "shorter" else kind)
@@ -272,7 +196,7 @@ def test_an_altered_store_is_an_error(tmp_path, kind):
         make(folder, files)
 
 
-def test_two_threads_make_one_store(tmp_path, monkeypatch):
+def test_two_threads_decode_once(tmp_path, monkeypatch):
     files, decoded = write_pictures(tmp_path / "pictures", 30), []
     read = store_module.read_picture
     monkeypatch.setattr(
@@ -284,7 +208,7 @@ def test_two_threads_make_one_store(tmp_path, monkeypatch):
     assert (one.pixels == other.pixels).all()
 
 
-def test_worker_processes_read_the_rows_of_a_store(tmp_path):
+def test_worker_processes_read_stored_pictures(tmp_path):
     made = make(tmp_path / "store", write_pictures(tmp_path / "pictures", 8))
     rows, targets = np.array([6, 1, 4]), np.array([0, 1, 1])
     data = StoredPictures(made.pixels, rows, targets, np.array([1.0, 2.0, 3.0]))
@@ -309,7 +233,7 @@ def full_disk(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2303))
 
 
-def test_without_room_pictures_are_decoded_whenever_they_are_used(tmp_path, monkeypatch, full_disk):
+def test_without_room_pictures_are_decoded_when_used(tmp_path, monkeypatch, full_disk):
     files = write_pictures(tmp_path / "pictures", 3)
     files[1].write_bytes(b"GIF89a")
     streamed = make(tmp_path / "store", files)
@@ -331,7 +255,7 @@ def test_without_room_pictures_are_decoded_whenever_they_are_used(tmp_path, monk
     assert pickle.loads(pickle.dumps(StoredPictures(streamed.pixels, rows, rows)))[2][1] == 1
 
 
-def test_a_file_that_was_changed_since_is_not_trained_on(tmp_path, full_disk):
+def test_changed_file_raises_when_streamed(tmp_path, full_disk):
     files = write_pictures(tmp_path / "pictures", 3)
     streamed = make(tmp_path / "store", files)
     files[0].write_bytes(files[1].read_bytes())

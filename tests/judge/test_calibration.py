@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from sklearn.calibration import _sigmoid_calibration
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import roc_auc_score
 
 from aucmax.judge import calibration
@@ -25,21 +27,35 @@ S = RANDOM.normal(size=500) + 1.5 * Y
 WEIGHT = RANDOM.uniform(0.2, 3, 500)
 
 
-def test_as_scikit_learn_scales():
-    """Its a and b are those of 1 / (1 + exp(a s + b)), with the same smoothed targets."""
-    a, b = _sigmoid_calibration(S, Y)
-    found = fit_platt(S, Y)
-    np.testing.assert_allclose([found.slope, found.shift], [-a, -b], rtol=1e-3)
+class Identity(ClassifierMixin, BaseEstimator):
+    """A classifier whose score is its only column."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X):
+        return X[:, 0]
+
+    def predict(self, X):
+        return self.classes_[1 * (X[:, 0] > 0)]
+
+
+def test_platt_scaling_matches_sklearn():
+    """Scikit-learn's sigmoid calibration of a model whose scores are the only column."""
+    model = CalibratedClassifierCV(FrozenEstimator(Identity().fit(S[:, None], Y)), method="sigmoid")
+    expected = model.fit(S[:, None], Y).predict_proba(S[:, None])[:, 1]
+    np.testing.assert_allclose(fit_platt(S, Y)(S), expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("shift", [0.0, 1e3])
-def test_the_scale_of_the_scores_is_nothing(scale, shift):
+def test_platt_is_invariant_to_scale_and_shift(scale, shift):
     p = fit_platt(S * scale + shift * scale, Y)(S * scale + shift * scale)
     np.testing.assert_allclose(p, fit_platt(S, Y)(S), rtol=1e-5)
 
 
-def test_a_weight_is_so_many_rows():
+def test_weights_repeat_rows():
     counts = np.where(Y, 3, 1 + (S > 0))
     repeated = fit_platt(np.repeat(S, counts), np.repeat(Y, counts))
     weighed = fit_platt(S, Y, counts * 1.0)
@@ -50,33 +66,33 @@ def test_a_weight_is_so_many_rows():
 
 
 @pytest.mark.parametrize("scores", [S, -S, S * 1e-8, np.round(S)])
-def test_the_ranking_stays(scores):
+def test_platt_keeps_the_ranking(scores):
     platt = fit_platt(scores, Y)
     assert platt.slope > 0
     assert roc_auc_score(Y, platt(scores)) == roc_auc_score(Y, scores)
 
 
-def test_scores_the_wrong_way_round_say_the_share():
+def test_platt_of_reversed_scores_is_the_base_rate():
     p = fit_platt(-S, Y)(-S)
     np.testing.assert_allclose(p, Y.mean(), atol=5e-3)
 
 
-def test_classes_apart_stay_finite():
+def test_platt_of_separated_classes_is_finite():
     platt = fit_platt(np.array([-1.0, -2.0, 1.0, 2.0]), np.array([0, 0, 1, 1]))
     assert np.isfinite([platt.slope, platt.shift]).all()
     assert 0.5 < platt(np.array([1.0]))[0] < 1
 
 
-def test_scores_all_alike():
+def test_platt_of_constant_scores():
     platt = fit_platt(np.ones(20), Y[:20] | (np.arange(20) == 0))
     assert 0 < platt(np.ones(1))[0] < 1
 
 
-def test_extreme_scores_neither_overflow_nor_warn():
+def test_platt_does_not_overflow():
     assert Platt(1.0, 0.0)(np.array([-1e6, 1e6])).tolist() == [0.0, 1.0]
 
 
-def test_probabilities_are_right_on_average():
+def test_probabilities_match_the_base_rate():
     """The mean of a maximum-likelihood fit with a shift is the share, but for the smoothing."""
     assert abs(fit_platt(S, Y)(S).mean() - Y.mean()) < 5e-3
     assert (
@@ -86,7 +102,7 @@ def test_probabilities_are_right_on_average():
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT])
-def test_the_temperature_and_the_shifts_are_the_likeliest(weight):
+def test_temperature_matches_scipy(weight):
     """Against scipy on the same smoothed likelihood."""
     scores = RANDOM.normal(size=(500, 3)) * 4
     truth = Temperature(0.3, (1.0, 0.0, -1.0))
@@ -105,14 +121,14 @@ def test_the_temperature_and_the_shifts_are_the_likeliest(weight):
     np.testing.assert_allclose([found.slope, shifts[2]], [0.3, -2.0], rtol=0.3)
 
 
-def test_classes_at_other_levels_are_told_apart():
+def test_temperature_shifts_classes():
     scores = np.eye(3)[np.arange(60) % 3] + [5.0, 0.0, -5.0]
     found = fit_temperature(scores, np.arange(60) % 3)
     assert (found(scores).argmax(axis=1) == np.arange(60) % 3).all()
     assert np.isfinite([found.slope, *found.shifts]).all()
 
 
-def test_ranked_the_wrong_way_round_the_slope_stays_positive():
+def test_temperature_slope_stays_positive():
     scores = np.eye(3)[np.arange(60) % 3]
     found = fit_temperature(-scores, np.arange(60) % 3)
     assert found.slope > 0
@@ -120,11 +136,11 @@ def test_ranked_the_wrong_way_round_the_slope_stays_positive():
 
 
 @pytest.mark.parametrize("kind", [Platt(0.1, 1 / 3), Temperature(2 / 3, (0.1, -0.1))])
-def test_through_json_and_back(kind):
+def test_json_round_trip(kind):
     assert from_dict(json.loads(json.dumps(kind.to_dict()))) == kind
 
 
-def test_several_labels_are_scaled_each_by_the_rows_that_know_it():
+def test_several_labels_are_calibrated_one_by_one():
     random = np.random.default_rng(0)
     scores, target = random.normal(size=(60, 2)), random.integers(0, 2, (60, 2)).astype(float)
     target[:20, 1] = np.nan
@@ -140,7 +156,7 @@ def test_several_labels_are_scaled_each_by_the_rows_that_know_it():
     assert calibration.PerLabel.from_dict(found.to_dict()) == found
 
 
-def test_probabilities_that_are_nearly_the_same_are_told():
+def test_are_alike():
     wrong = fit_platt(-S, Y)(-S)  # ranked the wrong way round
     assert np.ptp(wrong) > 0
     assert are_alike(wrong)

@@ -7,7 +7,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from aucmax.judge.multilabel import evaluate_labels, read_evaluation
 
 
-def test_each_label_is_judged_by_the_rows_that_know_it_by_weight(tmp_path):
+def test_labels_match_sklearn_on_known_rows(tmp_path):
     random = np.random.default_rng(0)
     target = (random.uniform(size=(60, 2)) < 0.4).astype(np.float32)
     target[random.uniform(size=(60, 2)) < 0.3] = np.nan

@@ -4,8 +4,6 @@ import datetime as dt
 import enum
 import json
 import os
-import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -114,7 +112,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_every_library_gives_the_same_columns(maker):
+def test_libraries_give_the_same_columns(maker):
     data = mixed()
     expected, found = columns_of(pa.table(data)), columns_of(MAKERS[maker](data))
     assert found.rows == expected.rows == 300
@@ -125,7 +123,7 @@ def test_every_library_gives_the_same_columns(maker):
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_every_library_gives_the_same_encoding(maker):
+def test_libraries_give_the_same_encoding(maker):
     train, test = mixed(), mixed(seed=1)
     expected = TableEncoder().fit(pa.table(train))
     encoder = TableEncoder().fit(MAKERS[maker](train))
@@ -171,7 +169,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("case", COLUMNS)
-def test_objects_become_what_they_have_in_common(case):
+def test_columns_of_objects(case):
     values, expected = COLUMNS[case]
     if isinstance(expected, list):
         dtype = object if any(isinstance(v, str) for v in expected) else None
@@ -186,20 +184,11 @@ def test_objects_become_what_they_have_in_common(case):
 
 TYPED = {
     "int64 missing": (pd.Series([1, None], dtype="Int64"), np.array([1, NAN])),
-    "uint8": (pd.Series([1, 2], dtype="uint8"), np.array([1.0, 2])),
-    "float16": (pd.Series([1, 0.5], dtype="float16"), np.array([1, 0.5])),
-    "nullable float": (pd.Series([1, None], dtype="Float32"), np.array([1, NAN])),
-    "boolean": (pd.Series([True, False], dtype="boolean"), np.array([True, False])),
     "boolean missing": (pd.Series([True, None], dtype="boolean"), np.array([1, NAN])),
     "string": (pd.Series(["a", None], dtype="string"), TEXT),
-    "str": (pd.Series(["a", None], dtype="str"), TEXT),
     "category": (pd.Series(["a", None], dtype="category"), TEXT),
     "int category": (pd.Series([3, None], dtype="category"), np.array(["3", None], dtype=object)),
-    "bool category": (
-        pd.Series([True, None], dtype="category"), np.array(["True", None], dtype=object),
-    ),
     "zone": (pd.Series([pd.Timestamp(NOON), None]).dt.tz_convert("Asia/Tokyo"), UTC_NOON),
-    "nanoseconds": (pd.Series(UTC_NOON.astype("datetime64[ns]")), UTC_NOON),
     "timedelta": (pd.Series(pd.to_timedelta(["1.5s", None])), np.array([1.5, NAN])),
     "sparse": (pd.Series([1.0, 0.0], dtype="Sparse[float]"), np.array([1.0, 0.0])),
     "period": (
@@ -215,22 +204,18 @@ TYPED = {
     "polars enum": (pl.Series(["a", None], dtype=pl.Enum(["a"])), TEXT),
     "polars decimal": (pl.Series([Decimal("1.5"), None]), np.array([1.5, NAN])),
     "polars int128": (pl.Series([1, None], dtype=pl.Int128), np.array([1, NAN])),
-    "polars null": (pl.Series([None, None]), np.array([NAN, NAN])),
     "polars zone": (pl.Series([NOON, None], dtype=pl.Datetime("ms", "Asia/Tokyo")), UTC_NOON),
     "polars time": (pl.Series([dt.time(1), None]), np.array([3600, NAN])),
     "polars binary": (pl.Series([b"a", None]), TEXT),
-    "arrow null": (pa.nulls(2), np.array([NAN, NAN])),
     "arrow decimal": (pa.array([Decimal("1.5"), None]), np.array([1.5, NAN])),
     "arrow half": (pa.array([np.float16(1.5), None], pa.float16()), np.array([1.5, NAN])),
     "arrow dictionary": (pa.array(["a", None]).dictionary_encode(), TEXT),
     "arrow int dictionary": (
         pa.array([3, None]).dictionary_encode(), np.array(["3", None], dtype=object),
     ),
-    "arrow large": (pa.array(["a", None], pa.large_string()), TEXT),
     "arrow view": (pa.array(["a", None], pa.string_view()), TEXT),
     "arrow binary": (pa.array([b"a", None]), TEXT),
     "arrow uint64": (pa.array([2**64 - 1, None], pa.uint64()), np.array([2.0**64, NAN])),
-    "arrow bool": (pa.array([True, False]), np.array([True, False])),
     "arrow bool missing": (pa.array([True, None]), np.array([1, NAN])),
     "arrow time": (pa.array([dt.time(1), None], pa.time64("us")), np.array([3600, NAN])),
     "arrow duration": (pa.array([dt.timedelta(seconds=1), None]), np.array([1, NAN])),
@@ -239,7 +224,7 @@ TYPED = {
 
 
 @pytest.mark.parametrize("case", TYPED)
-def test_types_of_the_libraries(case):
+def test_columns_of_typed_values(case):
     values, expected = TYPED[case]
     if isinstance(values, pa.Array):
         tables = [pa.table({"a": values}), pa.record_batch({"a": values})]
@@ -249,7 +234,7 @@ def test_types_of_the_libraries(case):
         assert equal(columns_of(table).values[0], expected)
 
 
-def test_arrays_of_other_types():
+def test_columns_of_arrays():
     expected = np.array([[1.0, 2.0], [3.0, 4.0]])
     masked = np.ma.array(expected, mask=[[0, 1], [0, 0]])
     sparse = scipy.sparse.csr_matrix(expected)
@@ -274,12 +259,7 @@ def test_arrays_of_other_types():
     assert equal(found.values[0], np.array([5400.0]))
 
 
-def test_columns_are_returned_as_they_are():
-    columns = columns_of([[1, 2]])
-    assert columns_of(columns) is columns
-
-
-def test_doubled_entries_of_a_sparse_matrix_add_up():
+def test_duplicate_entries_of_a_sparse_matrix():
     twice = scipy.sparse.csc_matrix(([1.0, 2.0], [0, 0], [0, 2]), shape=(2, 1))
     assert columns_of(twice).values[0].tolist() == [3.0, 0.0]
 
@@ -288,42 +268,23 @@ NO_TABLES = {
     "one dimension": (np.zeros(3), r"rows and columns.*found shape \(3,\)"),
     "three": (np.zeros((1, 2, 3)), r"found shape \(1, 2, 3\)"),
     "ragged": ([[1, 2], [3]], r"every row of one length, found shape \(2,\)"),
-    "a number": (3, "X must be an array, a list of rows, .*, found int"),
-    "a dict": ({"a": [1]}, "found dict"),
-    "a series": (pd.Series([1, 2]), "found Series"),
-    "lazy": (pl.LazyFrame({"a": [1]}), "found LazyFrame"),
     "complex": (
         np.zeros((2, 2), dtype=complex),
         r"column 'x0' must hold numbers.*found dtype complex",
     ),
-    "complex objects": ([[1, 2j]], "column 'x1' must hold .*, found values of type complex"),
     "lists": (pd.DataFrame({"a": [1], "b": [[1]]}), "column 'b' .*, found values of type list"),
-    "pandas complex": (frame(a=[1j]), "column 'a' must hold .*complex128"),
     "polars lists": (pl.DataFrame({"a": [[1]]}), r"column 'a' must hold .*List"),
-    "polars structs": (pl.DataFrame({"a": [{"b": 1}]}), "column 'a' must hold .*Struct"),
     "arrow lists": (pa.table({"a": [[1]]}), "column 'a' must hold .*list"),
-    "arrow structs": (pa.table({"a": [{"b": 1}]}), "column 'a' must hold .*struct"),
     "twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "found 'a' twice"),
-    "twice as text": (pd.DataFrame([[1, 2]], columns=[1, "1"]), "found '1' twice"),
     "arrow twice": (pa.table([[1], [2]], names=["a", "a"]), "found 'a' twice"),
 }
 
 
 @pytest.mark.parametrize("case", NO_TABLES)
-def test_what_is_no_table(case):
+def test_columns_of_no_table_raises(case):
     table, message = NO_TABLES[case]
     with pytest.raises(ValueError, match=message):
         columns_of(table)
-
-
-def test_no_library_is_imported():
-    code = (
-        "import sys, numpy as np; from aucmax.tables import encoder, files; "
-        "encoder.TableEncoder().fit(np.arange(6.0).reshape(3, 2)); "
-        "print(*[m for m in ('pandas', 'polars', 'pyarrow', 'scipy') if m in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["pyarrow"]
 
 
 # ---- Numbers -------------------------------------------------------------------------------------
@@ -336,7 +297,7 @@ def normal_scores(x):
 
 
 @pytest.mark.parametrize("kind", ["normal", "counts", "rare", "few"])
-def test_scores_are_normal_quantiles_of_mid_ranks(kind):
+def test_scores_match_scipy(kind):
     rng = np.random.default_rng(3)
     x = {
         "normal": rng.normal(size=900),
@@ -349,7 +310,7 @@ def test_scores_are_normal_quantiles_of_mid_ranks(kind):
     np.testing.assert_array_equal(scipy.stats.rankdata(found), scipy.stats.rankdata(x))
 
 
-def test_a_value_with_much_of_the_mass_is_in_its_middle():
+def test_frequent_value_is_in_its_middle():
     x = np.r_[np.zeros(40), np.arange(1, 61)]
     scale = TableEncoder().fit(x[:, None]).to_dict()["columns"][0]["scales"][0]
     middle = scale["scores"][0] / scale["scores"][-1]
@@ -359,7 +320,7 @@ def test_a_value_with_much_of_the_mass_is_in_its_middle():
 
 
 @pytest.mark.parametrize("draw", ["normal", "lognormal", "standard_cauchy"])
-def test_scores_agree_with_scikit_learn(draw):
+def test_scores_match_sklearn(draw):
     rng = np.random.default_rng(4)
     train, test = getattr(rng, draw)(size=(20_000, 1)), getattr(rng, draw)(size=(5_000, 1))
     peer = QuantileTransformer(output_distribution="normal", n_quantiles=1000, subsample=None)
@@ -371,7 +332,7 @@ def test_scores_agree_with_scikit_learn(draw):
     assert (np.diff(found[np.argsort(test[:, 0])]) >= 0).all()
 
 
-def test_training_columns_are_about_unit():
+def test_columns_have_unit_deviation():
     rng = np.random.default_rng(5)
     columns = [rng.normal(size=5000), rng.lognormal(size=5000), rng.poisson(1, 5000)]
     columns += [rng.random(5000) < 0.3, rng.random(5000) < 0.001]
@@ -380,41 +341,20 @@ def test_training_columns_are_about_unit():
     assert encoded.numeric[:, 4].max() == 5  # a rare value is not let further out
 
 
-def test_beyond_the_ends_the_score_is_that_of_the_end():
+def test_scores_are_clipped():
     x = np.linspace(-1, 1, 50)[:, None]
     found = TableEncoder().fit(x).transform([[-1], [-1e300], [1], [1e300]]).numeric[:, 0]
     assert found[0] == found[1] == -found[2] == -found[3]
 
 
-def test_quantiles_bound_the_knots_and_keep_both_ends():
-    x = np.random.default_rng(6).normal(size=(5000, 1))
-    scale = TableEncoder(quantiles=11).fit(x).to_dict()["columns"][0]["scales"][0]
-    assert len(scale["knots"]) == len(scale["scores"]) == 11
-    assert (scale["knots"][0], scale["knots"][-1]) == (x.min(), x.max())
-    assert scale["knots"][5] == pytest.approx(np.median(x), abs=1e-3)
-
-
-def test_few_values_are_all_knots_however_rare():
-    x = np.random.default_rng(8).poisson(2, 20_000).astype(float)
-    encoder = TableEncoder(quantiles=20).fit(x[:, None])
-    np.testing.assert_allclose(numeric(encoder, x[:, None])["x0"], normal_scores(x), atol=1e-6)
-
-
-def test_the_smallest_numbers_do_not_overflow():
+def test_extreme_numbers_do_not_overflow():
     encoder = TableEncoder().fit([[0.0], [1e-323], [2.0], [1e308], [-1e308]])
     found = numeric(encoder, [[-1e308], [0], [5e-324], [1e-323], [1], [1e308]])["x0"]
     assert (np.diff(found) >= 0).all()
     assert np.abs(found).max() <= 5
 
 
-def test_scores_of_knots_are_exact_in_single_precision():
-    """So that no rounding can put a value that is just below a knot above it."""
-    scale = TableEncoder().fit(np.random.default_rng(9).normal(size=(300, 1))).to_dict()
-    scores = scale["columns"][0]["scales"][0]["scores"]
-    assert scores == np.float32(scores).tolist()
-
-
-def test_missing_numbers_are_medians_with_an_indicator():
+def test_missing_numbers():
     encoder = TableEncoder().fit([[1.0, 1], [2.0, 2], [50.0, 3], [None, 4]])
     assert encoder.numeric_names == ["x0", "x0 is missing", "x1"]
     found = encoder.transform([[None, None], [2, 2.5]]).numeric
@@ -422,67 +362,62 @@ def test_missing_numbers_are_medians_with_an_indicator():
     assert found[1, 1] == 0
 
 
-def test_an_even_number_of_values_has_its_median_between():
+def test_median_of_an_even_number():
     encoder = TableEncoder().fit([[0.0], [0.0], [1.0], [1.0], [None]])
     found = numeric(encoder, [[None], [0.5], [0]])["x0"]
     assert found[0] == found[1] > found[2]
 
 
-def test_a_constant_with_missing_values_keeps_its_indicator():
-    encoder = TableEncoder().fit([[7.0], [None], [7.0]])
-    assert encoder.numeric_names == ["x0 is missing"]
-    assert encoder.transform([[None], [8.0]]).numeric.tolist() == [[1.0], [0.0]]
-
-
-def test_true_and_false_are_1_and_0():
+def test_bools_are_1_and_0():
     encoder = TableEncoder().fit(frame(a=[True, False, True]))
     assert encoder.transform(frame(a=[True, False])).numeric.tolist() == [[1.0], [0.0]]
     assert encoder.transform([[0], [1.0], [True], [None]]).numeric[:, 0].tolist() == [0, 1, 1, 1]
     texts = [["False"], ["TRUE"], ["1"], [" 0 "], ["NA"]]
     assert encoder.transform(texts).numeric[:, 0].tolist() == [0, 1, 1, 0, 1]
-    with pytest.raises(ValueError, match=r"'a' must hold true or false .*, found '2' in row 1"):
-        encoder.transform([[1], [2]])
-    with pytest.raises(ValueError, match=r"'a' must hold true or false .*, found 'x' in row 0"):
-        encoder.transform([["x"], ["1"]])
 
 
-def test_numbers_may_come_as_true_and_false_or_as_text():
+def test_numbers_may_come_as_bools_or_text():
     encoder = TableEncoder().fit([[0.0], [1.0], [3.5]])
     expected = encoder.transform([[0], [1], [3.5], [None]])
     assert same(encoder.transform(frame(x0=["0", " 1.0", "3.5e0", "NaN"])), expected)
-    assert same(encoder.transform(frame(x0=["0", "1", "3.5", None])), expected)
     flags = encoder.transform(frame(x0=[False, True]))
     assert flags.numeric.tolist() == expected.numeric[:2].tolist()
 
 
-@pytest.mark.parametrize("text", ["x", "1_000", "1,5", "2024-05-01"])
-def test_text_that_is_no_number(text):
-    encoder = TableEncoder().fit(frame(age=[1, 2, 3]))
-    message = rf"column 'age' must hold numbers as in training, found '{text}' in row 1"
-    with pytest.raises(ValueError, match=message):
-        encoder.transform(frame(age=["1", text, "2", text]))
+LATER = {
+    "text for a number": ([1, 2, 3], ["1", "x", "y"], "numbers as in training, found 'x' in row 1"),
+    "underscores": ([1, 2, 3], ["1_000"], "numbers as in training, found '1_000' in row 0"),
+    "a date for a number": ([1, 2], pd.to_datetime([None, "2024-05-01"]), "numbers .*'2024-05-01"),
+    "a number for a flag": ([True, False], [1, 2], "true or false .*, found '2' in row 1"),
+    "text for a flag": ([True, False], ["x", "1"], "true or false .*, found 'x' in row 0"),
+    "infinity": ([1, 2], [1, np.inf], "be finite, found inf in row 1"),
+    "infinity as text": ([1, 2], ["-inf"], "be finite, found -inf in row 0"),
+    "too large": ([1, 2], [10**400], "be finite, found inf in row 0"),
+}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_of_several_bad_texts_the_first_is_named(seed):
-    rng = np.random.default_rng(seed)
-    texts = [f"bad{i}" for i in rng.permutation(50)]
-    with pytest.raises(ValueError, match=f"found '{texts[0]}' in row 1"):
-        TableEncoder().fit([[1], [2]]).transform([["1"], *([text] for text in texts)])
+@pytest.mark.parametrize(("train", "later", "said"), LATER.values(), ids=LATER)
+def test_transform_raises_for_other_values(train, later, said):
+    encoder = TableEncoder().fit(frame(a=train))
+    with pytest.raises(ValueError, match=f"^column 'a' must .*{said}|^column 'a' must {said}"):
+        encoder.transform(frame(a=later))
 
 
-def test_infinite_numbers():
-    X = np.array([[1.0, 2.0], [2.0, np.inf], [3.0, -np.inf]])
-    message = r"column 'x1' must be finite, found inf in row 1"
-    with pytest.raises(ValueError, match=message):
-        TableEncoder().fit(X)
-    encoder = TableEncoder().fit(np.arange(6.0).reshape(3, 2))
-    with pytest.raises(ValueError, match=message):
-        encoder.transform(X)
-    with pytest.raises(ValueError, match=r"column 'x0' must be finite, found -inf in row 0"):
-        encoder.transform([["-inf", 1]])
-    with pytest.raises(ValueError, match=r"column 'x0' must be finite, found inf in row 0"):
-        encoder.transform([[10**400, 1]])
+REFUSED_FITS = {
+    "infinity": ([[1.0, 2.0], [2.0, np.inf]], {}, "column 'x1' must be finite"),
+    "constants": ([[1, "a"], [1, "b"]], {}, "X must have a column that differs by row"),
+    "no columns": (np.empty((3, 0)), {}, "X .*found no columns"),
+    "no rows": (np.empty((0, 3)), {}, "X must have rows"),
+    "quantiles": ([[1], [2]], {"quantiles": 1}, "quantiles must be an integer >= 2"),
+    "max_categories": ([[1], [2]], {"max_categories": 0}, "max_categories must be"),
+    "min_count": ([[1], [2]], {"min_count": 0}, "min_count must be an integer >= 1"),
+}
+
+
+@pytest.mark.parametrize(("table", "options", "said"), REFUSED_FITS.values(), ids=REFUSED_FITS)
+def test_fit_raises(table, options, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        TableEncoder(**options).fit(table)
 
 
 # ---- Text ----------------------------------------------------------------------------------------
@@ -492,7 +427,7 @@ def texts(**counts):
     return [[None if name == "missing" else name] for name in counts for _ in range(counts[name])]
 
 
-def test_codes_go_from_the_most_frequent():
+def test_codes_are_ordered_by_frequency():
     encoder = TableEncoder(min_count=2).fit(texts(b=2, missing=1, c=5, rare=1, a=2))
     assert encoder.categorical_names == ["x0"]
     assert encoder.cardinalities == [5]
@@ -502,26 +437,20 @@ def test_codes_go_from_the_most_frequent():
     assert encoder.transform([["c"]]).numeric.shape == (1, 0)
 
 
-def test_only_the_most_frequent_categories_are_kept():
-    encoder = TableEncoder(min_count=1, max_categories=2).fit(texts(a=1, b=3, c=1, d=2))
-    assert encoder.cardinalities == [3]
-    assert codes(encoder, [["b"], ["d"], ["a"], ["c"], [None]]) == [1, 2, 0, 0, 0]
-
-
-def test_a_missing_text_is_a_category_beyond_the_others():
+def test_missing_text_is_a_category():
     encoder = TableEncoder(min_count=1, max_categories=2).fit(texts(a=1, b=3, missing=1))
     assert encoder.cardinalities == [4]
     assert codes(encoder, [["b"], ["a"], [None]]) == [1, 2, 3]
 
 
-def test_defaults_keep_254_categories_of_5_rows():
+def test_default_number_of_categories():
     rows = [[f"c{i}"] for i in range(300) for _ in range(5)] + [["four"]] * 4 + [[None]]
     encoder = TableEncoder().fit(rows)
     assert encoder.cardinalities == [256]
     assert codes(encoder, [["four"], [None]]) == [0, 255]
 
 
-def test_numbers_in_a_text_column_are_read_as_text():
+def test_numbers_in_a_text_column():
     encoder = TableEncoder(min_count=1).fit(texts(**{"3": 3, "2.5": 2, "True": 1, "x": 1}))
     assert codes(encoder, np.array([[3.0], [2.5], [4.0], [NAN]])) == [1, 2, 0, 0]
     assert codes(encoder, np.array([[3], [4]])) == [1, 0]
@@ -556,7 +485,7 @@ def test_codes_of_any_texts(values):
 # ---- Dates ---------------------------------------------------------------------------------------
 
 
-def test_dates_are_numbers_of_the_calendar():
+def test_dates_match_pandas():
     rng = np.random.default_rng(7)
     seconds = rng.integers(-3e9, 3e9, 400)  # before 1970 too
     dates = pd.Series(pd.to_datetime(seconds, unit="s"))
@@ -575,7 +504,7 @@ def test_dates_are_numbers_of_the_calendar():
         np.testing.assert_allclose(found[name], normal_scores(values), atol=1e-6, err_msg=name)
 
 
-def test_parts_of_dates_that_never_change_are_dropped():
+def test_constant_parts_of_dates_are_dropped():
     days = [dt.date(2024, 5, day) for day in range(1, 29)]
     encoder = TableEncoder().fit(frame(t=days))
     assert encoder.numeric_names == ["t: days", "t: day", "t: weekday"]
@@ -586,7 +515,7 @@ def test_parts_of_dates_that_never_change_are_dropped():
     assert found.numeric[:, 3].tolist() == [1, 0]
 
 
-def test_dates_may_come_as_text():
+def test_dates_as_text():
     encoder = TableEncoder().fit(frame(t=[dt.datetime(2024, 5, d, d) for d in range(1, 20)]))
     moments = [dt.datetime(2024, 5, 3), dt.datetime(2024, 5, 3, 10, 30), None]
     written = ["2024-05-03", " 2024-05-03T12:30:00+02:00", "null"]
@@ -606,18 +535,10 @@ def test_dates_may_come_as_text():
         encoder.transform(frame(t=[True]))
 
 
-def test_dates_are_no_numbers():
-    encoder = TableEncoder().fit(frame(a=[1, 2]))
-    with pytest.raises(ValueError, match="'a' must hold numbers as in training, found '2024-05-01"):
-        encoder.transform(frame(a=[pd.NaT, pd.Timestamp("2024-05-01")]))
-    nothing = pd.DataFrame({"a": np.array(["NaT"], dtype="datetime64[s]")})
-    assert same(encoder.transform(nothing), encoder.transform([[None]]))
-
-
 # ---- Tables --------------------------------------------------------------------------------------
 
 
-def test_columns_that_tell_nothing_are_not_used():
+def test_constant_columns_are_not_used():
     table = frame(
         constant=[1] * 6, empty=[None] * 6, no=[False] * 6, day=[dt.date(2024, 1, 1)] * 6,
         one=["a"] * 6, rare=list("abcdef"), x=range(6),
@@ -637,25 +558,7 @@ def test_columns_that_tell_nothing_are_not_used():
     ]
 
 
-def test_nothing_is_left():
-    message = (
-        "X must have a column that differs by row, found 'a': it was constant in training; 'b'"
-    )
-    with pytest.raises(ValueError, match=message):
-        TableEncoder().fit(frame(a=[1, 1], b=["x", "y"]))
-    with pytest.raises(ValueError, match="found no columns"):
-        TableEncoder().fit(np.empty((3, 0)))
-    with pytest.raises(ValueError, match="X must have rows, found none"):
-        TableEncoder().fit(np.empty((0, 3)))
-
-
-def test_a_text_column_all_missing_is_not_used():
-    columns = Columns(["a", "b"], [np.array([None] * 3), np.arange(3.0)], 3)
-    notes = TableEncoder().fit(columns).notes(columns)
-    assert notes == ["column 'a' is not used: it had no values in training"]
-
-
-def test_named_columns_in_any_order_with_others():
+def test_columns_are_matched_by_name():
     table = pd.DataFrame(mixed())
     encoder = TableEncoder().fit(table)
     other = table[table.columns[::-1]].assign(extra=1)
@@ -666,19 +569,24 @@ def test_named_columns_in_any_order_with_others():
     ]
 
 
-def test_missing_columns_are_named():
-    encoder = TableEncoder().fit(pd.DataFrame(np.eye(8), columns=list("abcdefgh")))
-    with pytest.raises(ValueError, match=r"the columns of training, found none named 'b', 'd'$"):
-        encoder.transform(pd.DataFrame(np.eye(6), columns=list("acefgh")))
-    with pytest.raises(ValueError, match=r"none named 'b', 'c', 'd', 'e', 'f' and 2 more$"):
-        encoder.transform(frame(a=[1]))
+def test_missing_columns_raise():
     encoder = TableEncoder().fit(frame(age=[1, 2], income=[3, 2], city=[2, 1]))
     near = r"found none named 'age' \(but ' AGE'\), 'income' \(but 'in_come'\), 'city'$"
     with pytest.raises(ValueError, match=near):
         encoder.transform(pd.DataFrame({"in_come": [1], " AGE": [1], "z": [1]}))
 
 
-def test_arrays_have_as_many_columns_as_in_training():
+def test_from_dict_of_another_format_raises():
+    d = TableEncoder().fit([[1], [2]]).to_dict()
+    with pytest.raises(ValueError, match="a format up to 1, found 2: upgrade aucmax"):
+        TableEncoder.from_dict({**d, "format": 2})
+    with pytest.raises(ValueError, match="d must be a dict made by to_dict"):
+        TableEncoder.from_dict({"format": 0})
+    with pytest.raises(ValueError, match="must be fitted first"):
+        TableEncoder().transform([[1]])
+
+
+def test_number_of_columns():
     encoder = TableEncoder().fit(frame(a=[1, 2], b=[1, 1], c=[3, 2]))
     assert same(encoder.transform([[1, 1, 2]]), encoder.transform(frame(c=[2], a=[1])))
     for count in (2, 4):
@@ -689,38 +597,21 @@ def test_arrays_have_as_many_columns_as_in_training():
     assert encoder.notes(np.ones((1, 3))) == ["column 'b' is not used: it was constant in training"]
 
 
-def test_no_rows_to_encode():
+def test_no_rows():
     encoder = TableEncoder(min_count=1).fit(pd.DataFrame(mixed()))
     found = encoder.transform(pd.DataFrame(mixed()).iloc[:0])
     assert found.numeric.shape == (0, len(encoder.numeric_names))
     assert found.categorical.shape == (0, 1)
 
 
-def test_types_of_the_encoding():
+def test_dtypes():
     found = TableEncoder().fit(pd.DataFrame(mixed())).transform(pd.DataFrame(mixed()))
     assert (found.numeric.dtype, found.categorical.dtype) == (np.float32, np.int64)
     assert np.isfinite(found.numeric).all()
     assert all(part.flags.c_contiguous for part in found)
 
 
-def test_neither_table_nor_state_is_changed():
-    X = np.array([[1.0, NAN], [2.0, 3.0], [3.0, 4.0]])
-    before = X.copy()
-    encoder = TableEncoder().fit(X)
-    state = json.dumps(encoder.to_dict())
-    encoder.transform(X)
-    assert X.tobytes() == before.tobytes()
-    assert json.dumps(encoder.to_dict()) == state
-
-
-def test_a_fit_that_fails_leaves_the_last_one():
-    encoder = TableEncoder().fit([[1], [2]])
-    with pytest.raises(ValueError, match="differs by row"):
-        encoder.fit([[1], [1]])
-    assert encoder.transform([[1]]).numeric.shape == (1, 1)
-
-
-@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("threads", [3])
 def test_threads_give_the_same_bits(monkeypatch, threads):
     train, test = columns_of(pa.table(mixed(500))), columns_of(pa.table(mixed(400, seed=1)))
     serial = TableEncoder().fit(train)
@@ -741,15 +632,6 @@ def test_threads_give_the_same_bits(monkeypatch, threads):
     monkeypatch.setattr(encoder, "MANY", 3600)  # of nine columns: one is not used
     assert same(parallel.transform(test), expected)
     assert pools == [threads, threads]
-
-
-def test_errors_come_out_of_threads(monkeypatch):
-    monkeypatch.setattr(encoder, "MANY", 0)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    X = np.full((10, 6), np.inf)
-    X[:, 0] = range(10)
-    with pytest.raises(ValueError, match="column 'x1' must be finite, found inf in row 0"):
-        TableEncoder().fit(X)
 
 
 @few
@@ -779,7 +661,7 @@ def test_scores_of_any_numbers(train, test, quantiles):
 # ---- What is kept --------------------------------------------------------------------------------
 
 
-def test_json_keeps_every_bit():
+def test_json_round_trip():
     table, other = pd.DataFrame(mixed()), pd.DataFrame(mixed(seed=2))
     encoder = TableEncoder(quantiles=50, max_categories=2).fit(table)
     copy = through_json(encoder)
@@ -792,36 +674,10 @@ def test_json_keeps_every_bit():
     assert copy.fit(other).to_dict() == encoder.fit(other).to_dict()  # the settings are kept
 
 
-def test_dicts_that_cannot_be_read():
-    d = TableEncoder().fit([[1], [2]]).to_dict()
-    with pytest.raises(ValueError, match="a format up to 1, found 2: upgrade aucmax"):
-        TableEncoder.from_dict({**d, "format": 2})
-    for wrong in ({}, [], None, {"format": "1"}, {"format": 0}):
-        with pytest.raises(ValueError, match="d must be a dict made by to_dict"):
-            TableEncoder.from_dict(wrong)
-
-
-def test_not_fitted():
-    encoder = TableEncoder()
-    for use in (encoder.to_dict, lambda: encoder.transform([[1]]), lambda: encoder.names):
-        with pytest.raises(ValueError, match="must be fitted first"):
-            use()
-
-
-@pytest.mark.parametrize(
-    ("name", "least"), [("quantiles", 2), ("max_categories", 1), ("min_count", 1)]
-)
-def test_settings_are_checked(name, least):
-    TableEncoder(**{name: least})
-    for value in (least - 1, 2.5, "3", True):
-        with pytest.raises(ValueError, match=f"{name} must be an integer >= {least}"):
-            TableEncoder(**{name: value})
-
-
 # ---- Real tables ---------------------------------------------------------------------------------
 
 FOLDER = Path(os.environ.get("AUCMAX_DATA") or "none") / "tables"
-REAL = sorted(FOLDER.glob("*.csv.gz"))
+REAL = sorted(FOLDER.glob("*.csv.gz"))[::3]
 
 
 @pytest.mark.skipif(not REAL, reason="AUCMAX_DATA names no folder with the real tables")
@@ -850,15 +706,3 @@ def check_ranks(table, encoder, found):
         if len(np.unique(values[there])) <= 1000:
             x = found[there, encoder.numeric_names.index(name)]
             assert np.array_equal(scipy.stats.rankdata(x), scipy.stats.rankdata(values[there]))
-
-
-def test_real_tables_have_what_they_are_known_for():
-    if not REAL:
-        pytest.skip("AUCMAX_DATA names no folder with the real tables")
-    adult = TableEncoder().fit(files.read_table(FOLDER / "adult.csv.gz").drop_columns("target"))
-    assert adult.names[:3] == ["age", "workclass", "fnlwgt"]
-    assert "education" in adult.categorical_names
-    assert "age" in adult.numeric_names
-    assert adult.notes(files.read_table(FOLDER / "adult.csv.gz")) == [
-        "column 'target' is not used: the model was not trained with it"
-    ]

@@ -60,7 +60,7 @@ def few_trees(monkeypatch):
 
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("weight", [None, WEIGHT])
-def test_scores_are_those_of_the_library(outputs, weight, monkeypatch):
+def test_scores_match_sklearn(outputs, weight, monkeypatch):
     monkeypatch.setattr(forest, "LEAVES", 60)  # which then decides in what order nodes are made
     found, classes = fitted(outputs, weight)
     for used, fold in ((np.full(ROWS, True), None), (~HELD[:, 0], 0), (~HELD[:, 1], 1)):
@@ -81,7 +81,7 @@ def test_scores_are_those_of_the_library(outputs, weight, monkeypatch):
     assert (loaded.score(NEW) == found.model.score(NEW)).all()
 
 
-def test_values_at_the_thresholds_go_where_the_library_sends_them():
+def test_values_at_thresholds_match_sklearn():
     numbers = np.nextafter(np.float32(1), [np.float32(0), np.float32(1), np.float32(2)])
     table = Encoded(np.repeat(numbers, 40)[:, None], np.empty((120, 0), np.int64))
     target = np.repeat([0, 1, 0], 40)
@@ -103,12 +103,12 @@ def test_threads_and_blocks_change_no_score(monkeypatch):
     assert (fitted(3)[0].model.score(NEW) == expected).all()  # and none is drawn otherwise
 
 
-def test_folds_that_are_cut_twice_share_the_trees(monkeypatch):
+def test_repeated_folds_share_the_trees(monkeypatch):
     monkeypatch.setattr(f"{__name__}.HELD", np.tile(HELD, 2))
     model = fitted(1)[0].model
     assert [len(fit.roots) for fit in (model.whole, *model.fits)] == [12, 6, 6, 6, 6]
 
 
-def test_what_no_longer_fits_is_left_out():
+def test_deadline_leaves_it_out():
     with pytest.raises(LeftOutError, match="seconds more than were left"):
         fitted(1, deadline=time.monotonic() + 1e-3)

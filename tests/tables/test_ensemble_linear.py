@@ -24,7 +24,7 @@ def table(rows, codes, seed=0):
 
 
 @pytest.mark.parametrize(("outputs", "codes"), [(1, [4, 6]), (3, [4]), (1, [])])
-def test_it_is_scikit_learns(outputs, codes, monkeypatch):
+def test_scores_match_sklearn(outputs, codes, monkeypatch):
     encoded, new = table(300, codes or [1]), table(50, codes or [1], seed=1)
     if not codes:
         encoded, new = (x._replace(categorical=x.categorical[:, :0]) for x in (encoded, new))
@@ -57,7 +57,7 @@ def test_it_is_scikit_learns(outputs, codes, monkeypatch):
     assert (loaded.score(new) == scores).all()
 
 
-def test_the_penalty_is_the_one_that_serves_rows_held_out():
+def test_penalty_is_chosen_out_of_fold():
     random = np.random.default_rng(0)
     noise = Encoded(random.normal(size=(120, 60)).astype(np.float32), np.empty((120, 0), np.int64))
     held = np.arange(120)[:, None] % 3 == np.arange(3)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
@@ -39,9 +39,9 @@ def fitted(estimator, outputs=1, weight=None):
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize(
     ("estimator", "outputs"),
-    [(LogisticRegression(), 1), (LogisticRegression(), 3), (LinearSVC(), 1), (LinearSVC(), 3)],
+    [(LogisticRegression(), 1), (LinearSVC(random_state=0), 3)],
 )
-def test_scores_are_of_copies_fitted_to_the_folds(estimator, outputs, wide, monkeypatch):
+def test_scores_match_copies_fitted_to_the_folds(estimator, outputs, wide, monkeypatch):
     monkeypatch.setattr(others, "WIDE", 1 if wide else 1000)
     found, classes = fitted(estimator, outputs, WEIGHT)
     assert not hasattr(estimator, "classes_")
@@ -62,23 +62,18 @@ def test_scores_are_of_copies_fitted_to_the_folds(estimator, outputs, wide, monk
     assert found.model.name == type(estimator).__name__
 
 
-def test_probabilities_of_zero_and_one_are_finite_scores():
+def test_scores_are_finite():
     found, _ = fitted(KNeighborsClassifier(1))
     assert np.isfinite(found.scores).all()
     assert len(np.unique(found.scores)) == 2
 
 
-def test_it_is_as_deterministic_as_its_seed():
-    scores = [fitted(SGDClassifier(loss="log_loss"))[0].scores for _ in range(2)]
-    assert (scores[0] == scores[1]).all()
-
-
-def test_weights_that_it_cannot_take_are_said():
+def test_ignored_weights_warn():
     with pytest.warns(UserWarning, match="KNeighborsClassifier takes no weights of rows"):
         fitted(KNeighborsClassifier(), weight=WEIGHT)
 
 
-def test_what_it_cannot_do_names_it():
+def test_errors_name_the_classifier():
     with pytest.raises(LeftOutError, match="KNeighborsClassifier cannot be fitted: The 'n_neigh"):
         fitted(KNeighborsClassifier(-1))
     classes = np.arange(120) // 60  # as a column says

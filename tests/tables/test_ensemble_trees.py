@@ -95,7 +95,7 @@ def grown(library, count, leaves, trees=12):
 
 @pytest.mark.parametrize("library", ["lightgbm", "scikit-learn"])
 @pytest.mark.parametrize(("count", "leaves"), [(2, 15), (3, 40), (2, 16)])
-def test_scores_are_those_of_the_library(library, count, leaves):
+def test_scores_match_the_library(library, count, leaves):
     expected, found = grown(library, count, leaves)
     expected = expected.reshape(len(expected), -1)
     assert len(np.unique(expected[:, 0])) > 2
@@ -109,7 +109,7 @@ def test_scores_are_those_of_the_library(library, count, leaves):
     assert (again.score(NEW) == found.score(NEW)).all()
 
 
-def test_values_at_the_thresholds_go_where_the_library_sends_them():
+def test_values_at_thresholds_match_sklearn():
     numbers = np.nextafter(np.float32(1), [np.float32(0), np.float32(1), np.float32(2)])
     table = Encoded(np.repeat(numbers, 40)[:, None], np.empty((120, 0), np.int64))
     for cut in (1, 2):
@@ -156,7 +156,7 @@ def boosting(request, monkeypatch):
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_each_row_is_scored_by_fits_that_have_not_seen_it(boosting, outputs, capfd):
+def test_scores_are_out_of_fold(boosting, outputs, capfd):
     rows, folds = rows_of(max(2, outputs), np.linspace(1, 2, ROWS, dtype=np.float32)), folds_of(3)
     folds.held[5] = False  # judged by none
     with warnings.catch_warnings():
@@ -184,14 +184,14 @@ def test_each_row_is_scored_by_fits_that_have_not_seen_it(boosting, outputs, cap
 
 
 @pytest.mark.parametrize("fit", [fit_boosting, fit_logistic])
-def test_what_no_longer_fits_is_left_out(fit):
+def test_deadline_leaves_it_out(fit):
     with pytest.raises(LeftOutError, match=r"seconds more than were left|a fit takes longer"):
         fit(rows_of(2), folds_of(4), setting(1, deadline=time.monotonic() + 1e-3))
     with pytest.raises(LeftOutError, match="1 of 3 classes have no rows"):
         fit(rows_of(2), folds_of(4), setting(3))
 
 
-def test_weights_count(boosting):
+def test_sample_weight(boosting):
     known = TABLE.numeric[:, 2] > 0
     classes = classes_of(TABLE, 2)
 

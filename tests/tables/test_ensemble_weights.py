@@ -31,7 +31,7 @@ def fitted_of(**scores):
 
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_weights_are_those_of_the_definition(outputs, is_weighted):
+def test_weights_match_the_reference(outputs, is_weighted):
     rows = 60
     classes = np.arange(rows) % max(2, outputs)
     signal = classes[:, None] if outputs == 1 else np.eye(3)[classes]
@@ -44,7 +44,7 @@ def test_weights_are_those_of_the_definition(outputs, is_weighted):
     assert found.sum() == pytest.approx(1)
 
 
-def test_few_rows_leave_weights_near_equal_and_many_move_them():
+def test_weights_shrink_to_equal_for_few_rows():
     def weight_of_noise(rows):
         classes = (np.arange(rows) % 4 == 0).astype(np.int64)
         good = 2 * classes + noise(rows)
@@ -54,12 +54,12 @@ def test_few_rows_leave_weights_near_equal_and_many_move_them():
     assert many < 0.04 < 0.4 < few < 0.5
 
 
-def test_where_every_model_ranks_the_wrong_way_round_all_count_alike():
+def test_reversed_models_have_equal_weights():
     wrong = -3.0 * (CLASSES[:, None] - 0.5) + 0.1 * noise(ROWS, 1)
     assert likeliest_weights([wrong, 2 * wrong], CLASSES).tolist() == [0.5, 0.5]
 
 
-def test_a_model_that_adds_nothing_is_left_out():
+def test_useless_model_is_left_out():
     good = CLASSES + 0.8 * noise(2, ROWS)
     found = fitted_of(a=good[0], b=noise(ROWS, seed=3), c=3 * good[1])
     for x in found.values():
@@ -73,7 +73,7 @@ def test_a_model_that_adds_nothing_is_left_out():
     assert metrics.roc_auc(total[:, 0], CLASSES[20:]) > best
 
 
-def test_equal_weights_are_taken_where_the_metric_is_better_by_them():
+def test_equal_weights_if_better_by_the_metric():
     found = fitted_of(a=CLASSES + 0.5 * noise(ROWS), b=CLASSES + 2 * noise(ROWS, seed=4))
     rows = Rows.of(ENCODED, CLASSES, None)
     by_auc, _ = combine(found, rows, AUC)
@@ -87,7 +87,7 @@ def test_equal_weights_are_taken_where_the_metric_is_better_by_them():
     assert standings[1].weight < 0.4  # for its log-odds differ less
 
 
-def test_models_of_several_classes_are_compared_on_the_scale_of_their_mean():
+def test_several_classes_are_compared_on_one_scale():
     """Else one as good as the best is left out, for an AUC depends on the classes' shifts."""
     classes = np.repeat([0, 1, 2], [140, 45, 15])
     scores = np.eye(3)[classes] + noise(ROWS, 3, seed=1) * [1.0, 1.0, 0.5]
@@ -100,7 +100,7 @@ def test_models_of_several_classes_are_compared_on_the_scale_of_their_mean():
     assert both < raw - 0.002
 
 
-def test_of_several_classes_a_model_that_knows_only_their_shares_is_left_out():
+def test_model_of_class_shares_is_left_out():
     classes = np.repeat([0, 1, 2], [140, 45, 15])
     good = 3 * np.eye(3)[classes] + noise(ROWS, 3, seed=1)
     found = {
@@ -116,7 +116,7 @@ def test_of_several_classes_a_model_that_knows_only_their_shares_is_left_out():
     assert standings[2].left_out
 
 
-def test_within_groups_the_best_model_may_be_alone():
+def test_single_best_model_within_groups():
     """The likelihood is that of one which knows how many positives a group has, and no more."""
     group = np.arange(ROWS) // 20
     rate = np.where(group % 2, 0.9, 0.1)

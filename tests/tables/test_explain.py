@@ -11,7 +11,7 @@ from reference.shapley import shapley
 from aucmax import AUCClassifier
 from aucmax.cli import main
 from aucmax.tables import explain as module
-from aucmax.tables import explain_rows, fit_file, predict_file
+from aucmax.tables import explain_rows, fit_file
 
 QUICK = {
     "quality": "fast",
@@ -55,7 +55,7 @@ def log_odds(model, table):
 # ---- The values ----------------------------------------------------------------------------------
 
 
-def test_sampled_values_approach_those_over_all_sets_of_columns(fitted):
+def test_sampled_values_approach_shapley_values(fitted):
     model, table = fitted
     few = table[:6]
     found = explain_rows(model, few, samples=4800)
@@ -75,7 +75,7 @@ def test_sampled_values_approach_those_over_all_sets_of_columns(fitted):
     assert np.abs(found.values[:3] - exact).max() < error < 0.5
 
 
-def test_of_two_columns_an_order_and_its_opposite_are_all_orders():
+def test_two_columns_are_exact():
     X = np.random.default_rng(2).normal(size=(200, 2))
     model = AUCClassifier(**QUICK).fit(X, X[:, 0] * X[:, 1] > 0.3)
     found = explain_rows(model, X[:9], samples=2)
@@ -84,7 +84,7 @@ def test_of_two_columns_an_order_and_its_opposite_are_all_orders():
     np.testing.assert_allclose(found.values, exact, atol=1e-9)
 
 
-def test_they_add_up_whatever_the_sample(fitted):
+def test_values_add_up(fitted):
     model, table = fitted
     some = table[:40]
     scores = log_odds(model, some)
@@ -97,7 +97,7 @@ def test_they_add_up_whatever_the_sample(fitted):
     assert others.mean() == pytest.approx(scores.mean(), abs=0.05)
 
 
-def test_of_several_classes_they_add_up_to_the_predicted_one():
+def test_values_of_several_classes_add_up():
     random = np.random.default_rng(0)
     kind = random.integers(0, 3, 240)
     X = np.stack([random.normal(kind, 0.5), random.normal(size=240)], axis=1)
@@ -120,7 +120,7 @@ class Linear(torch.nn.Module):
         return self.inner(x[0])[:, 0]
 
 
-def test_of_a_sum_of_columns_any_sample_is_exact():
+def test_linear_model_is_exact():
     """There no order matters: a column adds its own term less the mean of the others' terms."""
     X = np.random.default_rng(1).normal(size=(200, 3))
     given = {**QUICK, "backbone": lambda *_: Linear(), "max_steps": 5}
@@ -132,18 +132,8 @@ def test_of_a_sum_of_columns_any_sample_is_exact():
     np.testing.assert_allclose(found.values, slope * (encoded - other), atol=1e-9)
 
 
-def test_a_column_that_is_not_used_is_not_named_and_one_alone_says_all():
-    X = np.random.default_rng(1).normal(size=(200, 2))
-    X[:, 1] = 7
-    model = AUCClassifier(**QUICK).fit(X, X[:, 0] > 1)
-    found = explain_rows(model, X[:20])
-    assert found.names == ["x0"]
-    assert found.scorings == 0
-    np.testing.assert_allclose(found.values[:, 0], found.scores - found.base, atol=1e-9)
-
-
 @pytest.mark.parametrize("most", [{"BLOCK": 50, "FIRST": 7}, {"VALUES": 90}, {"VALUES": 25}])
-def test_the_same_call_gives_the_same_values_in_blocks_of_any_size(fitted, monkeypatch, most):
+def test_blocks_change_no_value(fitted, monkeypatch, most):
     model, table = fitted
     whole = explain_rows(model, table[:6], samples=4)
     for name, value in most.items():
@@ -156,7 +146,7 @@ def test_the_same_call_gives_the_same_values_in_blocks_of_any_size(fitted, monke
 # ---- What it costs -------------------------------------------------------------------------------
 
 
-def test_the_scorings_are_counted(fitted, monkeypatch):
+def test_scorings_are_counted(fitted, monkeypatch):
     model, table = fitted
     seen, score = [], AUCClassifier.score_encoded
 
@@ -177,25 +167,12 @@ def test_the_scorings_are_counted(fitted, monkeypatch):
         assert max(seen[1:]) == {8: 6, 2: 2}[values // width]
 
 
-def test_many_rows_get_fewer_walks_and_too_many_are_refused():
+def test_walks_by_number_of_rows():
     assert module._walks(100, 20, None) == 32
     assert module._walks(2_000, 20, None) == 12
     assert module._walks(50_000, 20, None) == 8
     with pytest.raises(ValueError, match=r"10,000,000 scorings, .* ask it of 65,789 rows"):
         module._walks(65_790, 20, None)
-
-
-def test_what_takes_long_is_said_before(fitted, monkeypatch):
-    model, table = fitted
-    monkeypatch.setattr(module, "LONG", 0.0)
-    with pytest.warns(UserWarning, match=r"explaining 30 rows takes 720 scorings, about \d+ sec"):
-        explain_rows(model, table[:30], samples=8)
-
-
-def test_one_row_has_none_to_be_compared_with(fitted):
-    model, table = fitted
-    with pytest.raises(ValueError, match="explain must have other rows to compare with"):
-        explain_rows(model, table[:1])
 
 
 # ---- The shell -----------------------------------------------------------------------------------
@@ -212,7 +189,7 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_predictions_say_why(folder, capsys):
+def test_predict_explains(folder, capsys):
     call = ["predict", str(folder / "model"), str(folder / "new.csv")]
     main([*call, "--explain", "2"])
     out, err = capsys.readouterr()
@@ -234,11 +211,3 @@ def test_predictions_say_why(folder, capsys):
     assert {said.split(" ")[0] for said in town} <= {"town=north", "town=south"}
     main([*call, "--explain", "2"])
     assert capsys.readouterr().out == out
-
-
-def test_more_columns_than_there_are_and_none(folder):
-    text, _ = predict_file(folder / "model", folder / "new.csv", explain=99)
-    header = text.splitlines()[0]
-    assert header.count("because") == 4
-    with pytest.raises(ValueError, match="explain must be an integer >= 1, found -1"):
-        predict_file(folder / "model", folder / "new.csv", explain=-1)

@@ -39,9 +39,9 @@ def said(tmp_path, data, target="sick", name="data.csv"):
     return hints(read_labeled(path, target), target)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("rows", [40, ROWS, 3000])
-def test_of_a_usual_table_nothing_is_said(tmp_path, rows, seed):
+def test_usual_table_has_no_hints(tmp_path, rows, seed):
     assert said(tmp_path, usual(rows, seed)) == []
 
 
@@ -56,7 +56,7 @@ def test_of_a_usual_table_nothing_is_said(tmp_path, rows, seed):
         (["3", "2.5", "low", "high", "x"], False),
     ],
 )
-def test_a_category_of_which_most_are_numbers(tmp_path, texts, hinted):
+def test_category_of_numbers(tmp_path, texts, hinted):
     data = usual().assign(grade=[texts[k % len(texts)] for k in range(ROWS)])
     notes = said(tmp_path, data)
     assert len(notes) == hinted
@@ -65,20 +65,11 @@ def test_a_category_of_which_most_are_numbers(tmp_path, texts, hinted):
         assert "--na-values says which" in notes[0]
 
 
-def test_a_category_with_many_values(tmp_path):
-    names = [f"n{k}" for k in range(ROWS)]
-    (note,) = said(tmp_path, usual().assign(name=[*names[:-20], *["n0"] * 20]))
-    assert note == (
-        "column 'name' is taken as a category and has 380 different values in 400 rows: those in "
-        "few rows count as one"
-    )
-
-
 # ---- Keys ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
-def test_row_numbers_and_keys_are_to_be_dropped(tmp_path, name):
+def test_row_numbers_and_keys(tmp_path, name):
     random = np.random.default_rng(0)
     data = usual().assign(
         **{
@@ -98,14 +89,14 @@ def test_row_numbers_and_keys_are_to_be_dropped(tmp_path, name):
 
 
 @pytest.mark.parametrize("gaps", [0, 20])
-def test_free_text_is_told(tmp_path, gaps):
+def test_free_text(tmp_path, gaps):
     texts = [f"called on day {k} about the bill" for k in range(ROWS)]
     texts = [*["asked again"] * 20, *texts[20:]] if not gaps else [*[None] * gaps, *texts[gaps:]]
     (note,) = said(tmp_path, usual().assign(text=texts))
     assert "it looks like free text, whose words are not read" in note
 
 
-def test_what_is_no_key(tmp_path):
+def test_columns_that_are_no_keys(tmp_path):
     data = usual()
     number, text = np.arange(ROWS).astype(float), [f"k{k}" for k in range(ROWS)]
     gap, repeat = number.copy(), number.copy()
@@ -113,12 +104,6 @@ def test_what_is_no_key(tmp_path):
     data = data.assign(gap=gap, repeat=repeat, half=number / 2, wide=1000 * number)
     data = data.assign(text=["k1", *text[1:]], empty=[None, *text[1:]])
     assert said(tmp_path, data) == []
-
-
-def test_rows_without_a_target_leave_gaps_in_a_key(tmp_path):
-    data = usual().assign(id=np.arange(ROWS))
-    data.loc[::7, "sick"] = None
-    assert "--drop id leaves it out" in said(tmp_path, data)[0]
 
 
 # ---- Columns that are known too late -------------------------------------------------------------
@@ -140,7 +125,7 @@ def late(data, kind):
 
 
 @pytest.mark.parametrize("kind", ["number", "falling", "flag", "missing", "date", "text", "reason"])
-def test_a_column_that_tells_the_target_is_suspected(tmp_path, kind):
+def test_leaking_column(tmp_path, kind):
     data = usual(share=0.1)
     (note,) = said(tmp_path, data.assign(late=late(data, kind)))
     assert note == (
@@ -149,7 +134,7 @@ def test_a_column_that_tells_the_target_is_suspected(tmp_path, kind):
     )
 
 
-def test_of_few_rows_or_few_positives_none_is_suspected(tmp_path):
+def test_few_rows_suspect_no_leak(tmp_path):
     data = usual(80, share=0.3)
     assert said(tmp_path, data.assign(late=late(data, "flag"))) == []
     data = usual(share=0.015)
@@ -157,7 +142,7 @@ def test_of_few_rows_or_few_positives_none_is_suspected(tmp_path):
     assert said(tmp_path, data.assign(late=late(data, "flag"))) == []
 
 
-def test_rare_positives_in_many_categories_are_no_suspicion(tmp_path):
+def test_rare_positives_suspect_no_leak(tmp_path):
     """Seen by itself, each category tells its few rows; on other rows it tells nothing."""
     random = np.random.default_rng(0)
     data = pd.DataFrame({"code": [f"c{k}" for k in random.integers(0, 900, 3000)]})
@@ -165,7 +150,7 @@ def test_rare_positives_in_many_categories_are_no_suspicion(tmp_path):
     assert said(tmp_path, data) == []
 
 
-def test_of_several_classes_all_must_be_told(tmp_path):
+def test_leak_of_several_classes(tmp_path):
     random = np.random.default_rng(0)
     kind = random.integers(0, 3, ROWS)
     data = pd.DataFrame(
@@ -181,35 +166,16 @@ def test_of_several_classes_all_must_be_told(tmp_path):
     assert note.startswith("columns 'whole', 'each' alone tell 'kind' almost perfectly")
 
 
-def test_a_key_is_not_suspected_too(tmp_path):
-    data = usual().sort_values("sick", ignore_index=True).assign(id=np.arange(ROWS))
-    (note,) = said(tmp_path, data)
-    assert "another value in every row" in note
-
-
 # ---- From the shell ------------------------------------------------------------------------------
 
 
-def test_fit_says_it(tmp_path, capsys):
+def test_dry_run_prints_hints(tmp_path, capsys):
     grade = [*"0123456789", "low", "high"]
     data = usual(200).assign(id=np.arange(200), grade=[grade[k % 12] for k in range(200)])
     data["dose"] = [*"abcdef", *(f"{k}.5" for k in range(194))]
     path = tmp_path / "data.csv"
     data.assign(late=late(data, "flag")).to_csv(path, index=False)
-    main(
-        [
-            "fit",
-            str(path),
-            "--target",
-            "sick",
-            "--quality",
-            "fast",
-            "--time-limit",
-            "0.1",
-            "--out",
-            f"{tmp_path}/m",
-        ]
-    )
+    main(["fit", str(path), "--target", "sick", "--dry-run"])
     notes = [x for x in capsys.readouterr().out.splitlines() if x.startswith("note: ")]
     for part in (
         "column 'grade' is taken as a category",
@@ -219,10 +185,9 @@ def test_fit_says_it(tmp_path, capsys):
     ):
         assert sum(part in note for note in notes) == 1
     assert sum("'dose'" in note for note in notes) == 1
-    assert part in (tmp_path / "m" / "report.html").read_text("utf-8")
 
 
-def test_repeats_that_make_up_another_share_than_was_wanted_are_told(tmp_path):
+def test_repeats_that_change_the_test_share(tmp_path):
     rng = np.random.default_rng(0)
     table = {"a": rng.normal(size=400), "b": rng.normal(size=400), "y": np.arange(400) % 3 == 0}
     for name in table:

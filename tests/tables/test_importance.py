@@ -48,7 +48,7 @@ def drops(judged, other=0):
     return sample.importances(encoder, 1, score, auc), sample, asked
 
 
-def test_columns_are_in_their_order_and_noise_is_none_out_of_fold(judged):
+def test_importance_of_noise_is_zero_out_of_fold(judged):
     found, sample, asked = drops(judged)
     noise, one, tells, also = found
     assert one == 0
@@ -61,7 +61,7 @@ def test_columns_are_in_their_order_and_noise_is_none_out_of_fold(judged):
     assert max(rows for _, rows in asked) <= 201  # of each fit those alone that it was judged by
 
 
-def test_a_sample_is_judged_by_the_fits_that_were_held_out_for_it(judged, monkeypatch):
+def test_sample_is_judged_out_of_fold(judged, monkeypatch):
     monkeypatch.setattr(importance, "MOST_JUDGED", 100)
     found, sample, _ = drops(judged)
     _, rows, folds, _ = judged
@@ -75,7 +75,7 @@ def test_a_sample_is_judged_by_the_fits_that_were_held_out_for_it(judged, monkey
 # --- of a classifier ------------------------------------------------------------------------------
 
 
-def test_a_classifier_has_them_till_it_is_saved_and_after_if_they_were_used(tmp_path):
+def test_feature_importances_of_a_saved_model(tmp_path):
     random = np.random.default_rng(0)
     y = np.where(random.random(300) < 0.3, "yes", "no")
     table = pd.DataFrame({"noise": random.normal(size=300), "one": 1.0})
@@ -94,7 +94,7 @@ def test_a_classifier_has_them_till_it_is_saved_and_after_if_they_were_used(tmp_
     assert len(model.feature_importances_) == 2
 
 
-def test_of_several_classes_the_same_seed_gives_the_same(tmp_path):
+def test_feature_importances_are_deterministic(tmp_path):
     random = np.random.default_rng(0)
     y = random.integers(0, 3, 240)
     X = np.c_[random.normal(size=240), y + random.normal(size=240)]

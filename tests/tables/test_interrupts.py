@@ -1,23 +1,26 @@
 """``aucmax fit`` stopped by a signal: it says how to go on, and the same command ends the same."""
 
 import os
+import signal
+import subprocess
 import sys
+import warnings
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from experiment_helpers import Command
-from fit_commands import COMMAND, SIGNALS, FitCommand, outcome_of, write_rows
+from fit_commands import COMMAND, SIGNALS, outcome_of, write_rows
 
 from aucmax.cli import main
+from aucmax.metrics import roc_auc
 from aucmax.report.unfinished import work_folder
 from aucmax.signals import Stopped
 from aucmax.tables import fit_file
 from aucmax.tables.ensemble.kinds import FITS
 
-pytestmark = pytest.mark.xdist_group("shell")
+HELPERS = Path(__file__).parents[1] / "helpers"
 
 
 def left_alone(folder):
@@ -28,51 +31,56 @@ def left_alone(folder):
     return outcome_of(folder)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """The model of a command that nobody stopped."""
-    folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    write_rows(folder)
-    return left_alone(folder)
-
-
-@pytest.mark.parametrize("how", ["Ctrl-C", "SIGKILL"])
-def test_the_same_command_goes_on(undisturbed, tmp_path, capsys, how):
-    folder = tmp_path / "run"
-    write_rows(folder)
-    with FitCommand(folder) as command:
-        command.wait_until(lambda: command.records() >= 5)  # the fourth was saved
-        with pytest.raises(ValueError, match=r"found another at work in .*rows-model.unfinished"):
-            fit_file(folder / "rows.csv", "y", out=folder / "rows-model", seed=1)
-        command.stop(how)
-        command.assert_ended_by(how, "training")
-        assert command.process.returncode != 0, "it came too late"
+def test_killed_command_resumes_bit_for_bit(tmp_path, capsys):
+    for name in ("whole", "killed"):
+        write_rows(tmp_path / name)
+    folder = tmp_path / "killed"
+    script = [sys.executable, HELPERS / "killed_command.py", "/network/", "4"]
+    done = subprocess.run([*script, *COMMAND], cwd=folder, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (folder / "rows-model").exists()
-    assert left_alone(folder) == undisturbed
+    expected = left_alone(tmp_path / "whole")
+    capsys.readouterr()
+    assert left_alone(folder) == expected
     assert "aucmax: going on from step " in capsys.readouterr().err
 
 
-GOOD = {"quality": "good", "models": ["logistic", "boosting", "network"], "compare": False}
-GOOD |= {"max_steps": 20, "width": 8, "members": 1}
+def test_folder_is_for_one_process_at_a_time(tmp_path):
+    with work_folder(tmp_path / "m", {}, say=False), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python's own, of threads and forks
+        if (child := os.fork()) == 0:
+            try:
+                with work_folder(tmp_path / "m", {}, say=False):
+                    os._exit(1)
+            except ValueError as error:
+                os._exit("found another at work in" not in str(error))
+        assert os.waitpid(child, 0)[1] == 0
 
 
-def test_models_that_were_done_are_not_fitted_again(tmp_path, monkeypatch):
+NETWORK_IS_UNDER_WAY = []
+
+
+def interrupted(scores, labels, weights):
+    """A metric at whose call somebody presses Ctrl-C, if the network is under way."""
+    if NETWORK_IS_UNDER_WAY and any(Path().glob(NETWORK_IS_UNDER_WAY[0])):
+        raise KeyboardInterrupt
+    return roc_auc(scores, labels, weights)
+
+
+def test_finished_models_are_not_fitted_again(tmp_path, monkeypatch):
+    given = {"quality": "good", "models": ["logistic", "boosting", "network"], "compare": False}
+    given |= {"max_steps": 20, "width": 8, "members": 1, "metric": interrupted, "progress": False}
     for name in ("alone", "killed"):
         write_rows(tmp_path / name, 80)
     with chdir(tmp_path / "alone"):
-        fit_file("rows.csv", "y", **GOOD, progress=False)
+        fit_file("rows.csv", "y", **given)
     folder = tmp_path / "killed"
-    call = f"from aucmax.tables import fit_file; fit_file('rows.csv', 'y', **{GOOD})"
-    with Command([], program=(sys.executable, "-c", call), cwd=folder) as command:
-        done = "rows-model.unfinished/*/{}/done.json"
-        command.wait_until(
-            lambda: (
-                all([*folder.glob(done.format(name))] for name in ("boosting", "logistic"))
-                and any(folder.glob("rows-model.unfinished/*/network/history.jsonl"))
-            )
-        )
-        os.kill(command.process.pid, SIGNALS["SIGKILL"])
-        assert command.wait() == -SIGNALS["SIGKILL"], "it came too late"
+    NETWORK_IS_UNDER_WAY.append("rows-model.unfinished/*/network/history.jsonl")
+    with chdir(folder), pytest.raises(KeyboardInterrupt):
+        fit_file("rows.csv", "y", **given)
+    NETWORK_IS_UNDER_WAY.clear()
+    for name in ("boosting", "logistic"):
+        assert [*folder.glob(f"rows-model.unfinished/*/{name}/done.json")]
 
     def fit_again(*_):
         raise AssertionError("it was done")
@@ -80,7 +88,7 @@ def test_models_that_were_done_are_not_fitted_again(tmp_path, monkeypatch):
     for name in ("boosting", "logistic"):
         monkeypatch.setitem(FITS, name, fit_again)
     with chdir(folder):
-        fit_file("rows.csv", "y", **GOOD, progress=False)
+        fit_file("rows.csv", "y", **given)
     assert outcome_of(folder) == outcome_of(tmp_path / "alone")
 
 
@@ -111,7 +119,7 @@ def test_work_is_found_by_its_settings(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_has_not_begun_leaves_nothing(tmp_path):
+def test_work_that_has_not_begun_leaves_nothing(tmp_path):
     stopped = Stopped(SIGNALS["SIGTERM"])
     with pytest.raises(Stopped):
         end_by(stopped, tmp_path / "m", begin=False)
@@ -120,7 +128,7 @@ def test_what_has_not_begun_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("error", [ValueError, ArithmeticError, OSError])
-def test_an_error_leaves_what_was_begun(tmp_path, error):
+def test_error_keeps_the_work(tmp_path, error):
     """Though it would come again: another page, disk or version may mend it."""
     with pytest.raises(error):
         end_by(error, tmp_path / "m", begin=False, metric=max)
@@ -154,7 +162,7 @@ class Within:
         (max, max, min),
     ],
 )
-def test_settings_are_told_apart(tmp_path, one, same, other):
+def test_settings_of_every_type_are_told_apart(tmp_path, one, same, other):
     with pytest.raises(KeyboardInterrupt):
         end_by(KeyboardInterrupt, tmp_path / "m", setting=one)
     for value, found in ((other, False), (same, True)):
@@ -162,7 +170,7 @@ def test_settings_are_told_apart(tmp_path, one, same, other):
             assert work.exists() == found
 
 
-def test_what_has_no_name_is_never_gone_on_with(tmp_path):
+def test_lambda_is_never_resumed(tmp_path):
     """Not even by itself, for nothing tells it from another lambda."""
     metric, stopped = lambda *_: 0.5, Stopped(SIGNALS["Ctrl-C"])
     with pytest.raises(Stopped):
@@ -182,9 +190,7 @@ def meddling(scores, labels, weights):
     return float((scores[labels == 1].mean() > scores.mean()).item())
 
 
-def test_what_somebody_puts_there_during_training_is_kept_and_so_is_the_training(
-    tmp_path, monkeypatch, capsys
-):
+def test_foreign_file_in_the_folder_is_kept(tmp_path, monkeypatch, capsys):
     write_rows(tmp_path / "run", 60)
     monkeypatch.chdir(tmp_path / "run")
     given = {"max_steps": 4, "width": 8, "members": 1, "compare": False, "metric": meddling}
@@ -202,19 +208,7 @@ def test_what_somebody_puts_there_during_training_is_kept_and_so_is_the_training
     assert sorted(os.listdir()) == ["m", "rows.csv", "thesis.txt"]
 
 
-def test_a_copy_of_the_model_is_no_leftover(tmp_path):
-    """As ``cp -r m m.before`` makes it while another is trained."""
-    with pytest.raises(KeyboardInterrupt):
-        end_by(KeyboardInterrupt, tmp_path / "m")
-    for folder in (tmp_path / "m", tmp_path / "m.before"):
-        folder.mkdir()
-        (folder / "model.json").write_text('{"classifier": {}}')
-    with pytest.raises(ValueError, match=r"out must leave m\.before free"):
-        end_by(KeyboardInterrupt, tmp_path / "m")
-    assert (tmp_path / "m.before" / "model.json").exists()
-
-
-def test_what_a_kill_has_left_is_put_right(tmp_path):
+def test_leftovers_of_a_kill_are_removed(tmp_path):
     """While old work was removed, and while the model's folder was replaced."""
     with pytest.raises(KeyboardInterrupt):
         end_by(KeyboardInterrupt, tmp_path / "m", seed=0)
@@ -227,7 +221,7 @@ def test_what_a_kill_has_left_is_put_right(tmp_path):
         assert {path.name for path in tmp_path.iterdir()} == {"m", "m.unfinished"}
 
 
-def test_what_is_somebody_elses_is_left_alone(tmp_path):
+def test_foreign_unfinished_folder_raises(tmp_path):
     place = tmp_path / "m.unfinished"
     place.mkdir()
     (place / "thesis.txt").write_text("years of work")

@@ -86,7 +86,7 @@ def written(table, how):
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(tables(), WRITTEN)
-def test_a_table_is_read_as_it_was_meant(tmp_path, table, how):
+def test_written_tables_round_trip(tmp_path, table, how):
     table["size"] = [value and round(value, how["digits"]) for value in table["size"]]
     if how["missing"] not in USUAL:  # in a text they are texts
         table["text"] = ["word" if value is None else value for value in table["text"]]
@@ -158,7 +158,7 @@ def readings(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore:'[?]' is taken as missing")
-def test_every_reader_gives_the_same_bits(readings):
+def test_readers_give_the_same_bits(readings):
     expected = TableEncoder(min_count=1).fit(readings["CSV"]).transform(readings["CSV"])
     assert expected.numeric.shape[1] > 15
     for learned, table in readings.items():

@@ -37,7 +37,7 @@ def fitted(tmp_path_factory):
     return fit_file(place / "patients.csv", "sick", **given, **QUIET), table, changed
 
 
-def test_models_and_their_average_have_scikit_learns_auc_out_of_fold(fitted):
+def test_out_of_fold_auc_matches_sklearn(fitted):
     made, *_ = fitted
     model, found = made.model, made.evaluation
     path = made.folder.parent / "patients.csv"
@@ -54,13 +54,7 @@ def test_models_and_their_average_have_scikit_learns_auc_out_of_fold(fitted):
     assert "The models that it averages" in made.report.read_text("utf-8")
 
 
-def test_a_model_of_several_has_no_partial_fit_and_says_which_has(fitted):
-    with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as refused:
-        fitted[0].model.partial_fit([], [])
-    assert "quality='fast'" in str(refused.value.__cause__)
-
-
-def test_labels_that_were_changed_are_found_by_their_rows_in_the_file(fitted):
+def test_changed_labels_are_found(fitted):
     made, table, changed = fitted
     found = made.evaluation.doubtful
     assert np.isin([x.row - 1 for x in found], changed).sum() >= 3
@@ -73,7 +67,7 @@ def test_labels_that_were_changed_are_found_by_their_rows_in_the_file(fitted):
     assert said in summary(made.evaluation)
 
 
-def test_rows_that_were_given_to_stop_by_make_the_promise(tmp_path):
+def test_promise_of_a_valid_file(tmp_path):
     for name, seed in (("train.csv", 1), ("valid.csv", 2)):
         patients(160, seed).drop(columns=["key", "ward"]).to_csv(tmp_path / name, index=False)
     given = {"valid": tmp_path / "valid.csv", "out": tmp_path / "model", "models": ["logistic"]}
@@ -88,7 +82,7 @@ def test_rows_that_were_given_to_stop_by_make_the_promise(tmp_path):
     assert (found.doubtful, found.is_cross_fitted) == (None, False)
 
 
-def test_within_groups_the_promise_is_of_pairs_of_a_group(tmp_path):
+def test_promise_within_groups(tmp_path):
     table = patients().drop(columns="key")
     table["fever"] += table.ward  # which tells nothing within a ward
     table.to_csv(tmp_path / "a.csv", index=False)
@@ -102,7 +96,7 @@ def test_within_groups_the_promise_is_of_pairs_of_a_group(tmp_path):
     assert "AUC within groups" in summary(made.evaluation).partition("promised before: ")[2]
 
 
-def test_of_several_classes_the_promise_is_hand_and_tills(tmp_path):
+def test_promise_of_several_classes(tmp_path):
     table = patients().drop(columns=["key", "ward"])
     table.loc[(table.sick == "no") & (table.age > 50), "sick"] = "old"
     table.to_csv(tmp_path / "a.csv", index=False)

@@ -44,7 +44,7 @@ def understood(name):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_real_file(name):
+def test_file(name):
     expected = EXPECTED[name]
     if "error" in expected:
         with pytest.raises(ValueError, match=expected["error"]) as caught:
@@ -75,7 +75,7 @@ def test_a_real_file(name):
 
 
 @pytest.mark.parametrize("name", [name for name in EXPECTED if EXPECTED[name].get("command")])
-def test_a_real_file_by_the_command_line(name, capsys, tmp_path, monkeypatch):
+def test_file_by_the_command_line(name, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     expected = EXPECTED[name]
     arguments = ["fit", str(FOLDER / name), "--target", "y", "--dry-run"]

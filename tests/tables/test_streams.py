@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +15,8 @@ import pytest
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
+from aucmax.metrics import roc_auc
 from aucmax.tables import (
-    ReadOptions,
     csv_files,
     evaluate_file,
     fit_stream,
@@ -58,7 +56,7 @@ def write_parts(folder, rows=6000, parts=3, kind="parquet"):
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 @pytest.mark.parametrize("largest", [3000, 10**6])
-def test_every_row_is_trained_on_or_kept_apart(tmp_path, monkeypatch, kind, largest):
+def test_every_row_is_read_once(tmp_path, monkeypatch, kind, largest):
     monkeypatch.setattr(streaming, "LARGEST_SAMPLE", largest)
     monkeypatch.setattr(streaming, "BLOCK", 256)
     groups = RowGroups(write_parts(tmp_path, kind=kind))
@@ -79,7 +77,7 @@ def test_every_row_is_trained_on_or_kept_apart(tmp_path, monkeypatch, kind, larg
     assert sorted(flat) == sorted(other)
 
 
-def test_a_pass_after_the_other_in_another_order(tmp_path):
+def test_epochs_differ_in_order(tmp_path):
     def encode(block):
         return [block.values[0]], block.values[0]
 
@@ -98,7 +96,7 @@ def small_batches(monkeypatch):
     monkeypatch.setattr(streaming, "EVALUATIONS", 12)
 
 
-def test_a_model_from_disk(tmp_path, small_batches):
+def test_fit_stream(tmp_path, small_batches):
     pattern = write_parts(tmp_path)
     fitted = fit_stream(pattern, "y", drop=["row"], out=tmp_path / "model", **QUICK)
     assert fitted.evaluation.auc.value > 0.75
@@ -116,7 +114,7 @@ def test_a_model_from_disk(tmp_path, small_batches):
     )
 
 
-def test_notes_come_from_the_sample(tmp_path):
+def test_notes_of_the_sample(tmp_path):
     pattern = write_parts(tmp_path, 600)
     first = pa.parquet.read_table(tmp_path / "part-0.parquet")
     labels = [{0: "?", 1: None}.get(k % 8, y.upper()) for k, y in enumerate(first["y"].to_pylist())]
@@ -131,36 +129,30 @@ def test_notes_come_from_the_sample(tmp_path):
     assert sum(part.rows for part in fitted.evaluation.parts.values()) == 550
 
 
-def test_killed_it_goes_on(tmp_path, small_batches):
-    """A real SIGKILL in the middle; the same call then ends as if nothing had been."""
-    pattern = write_parts(tmp_path, rows=9000)
-    script = (
-        "import sys; from aucmax.tables import streaming;"
-        "streaming.BATCH = 100; streaming.EVALUATIONS = 12;"
-        "streaming.fit_stream(sys.argv[1], 'y', drop=['row'], out=sys.argv[2], members=2, width=16,"
-        " n_jobs=1, progress=False)"
-    )
-    command = [sys.executable, "-c", script, str(pattern), str(tmp_path / "killed")]
-    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    records = []
-    while len(records) <= 3:
-        assert process.poll() is None
-        time.sleep(0.02)
-        for history in tmp_path.glob("killed.unfinished/*/history.jsonl"):
-            records = history.read_text().splitlines()
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed").exists()
-    steps = json.loads(records[-1])["step"]
-    assert steps < 72
+CALLS = []
+
+
+def interrupted(scores, labels, weights):
+    """A metric at whose last call somebody presses Ctrl-C."""
+    if CALLS and CALLS.pop():
+        raise KeyboardInterrupt
+    return roc_auc(scores, labels, weights)
+
+
+def test_interrupted_stream_resumes_bit_for_bit(tmp_path, small_batches):
+    pattern = write_parts(tmp_path)
+    given = {"drop": ["row"], "metric": interrupted, **QUICK}
+    CALLS[:] = [True, *10 * [False]]
+    with pytest.raises(KeyboardInterrupt):
+        fit_stream(pattern, "y", out=tmp_path / "m", **given)
+    assert not (tmp_path / "m").exists()
+    (history,) = tmp_path.glob("m.unfinished/*/history.jsonl")
+    assert 2 < len(history.read_text().splitlines()) < 12
     one, two = (
-        fit_stream(pattern, "y", drop=["row"], out=tmp_path / name, **QUICK).model
-        for name in ("killed", "whole")
+        fit_stream(pattern, "y", out=tmp_path / name, **given).model for name in ("m", "whole")
     )
-    values = {"x": np.linspace(-3, 3, 50), "city": ["Oslo", "Rome"] * 25}
-    assert np.array_equal(
-        one.decision_function(pa.table(values)), two.decision_function(pa.table(values))
-    )
+    values = pa.table({"x": np.linspace(-3, 3, 50), "city": ["Oslo", "Rome"] * 25})
+    assert np.array_equal(one.decision_function(values), two.decision_function(values))
 
 
 def test_several_classes(tmp_path, small_batches):
@@ -201,7 +193,7 @@ def spark(tmp_path_factory):
         return folder, fit_stream(folder, "y", drop=["row"], **QUICK)
 
 
-def test_a_folder_is_a_table(spark):
+def test_folder_is_a_table(spark):
     folder, fitted = spark
     assert fitted.folder == folder.parent / "sales-model"
     assert sum(part.rows for part in fitted.evaluation.parts.values()) == 600
@@ -225,7 +217,7 @@ def test_a_folder_is_a_table(spark):
         predict_file(fitted.folder, folder / "part-*.parquet", out=folder / "part-1.parquet")
 
 
-def test_a_folder_without_files(tmp_path):
+def test_folder_without_files_raises(tmp_path):
     (tmp_path / "_SUCCESS").touch()
     said = rf"^data must name files that are there, found none in the folder {tmp_path} but '_SUC"
     for reads in (read, RowGroups):
@@ -233,14 +225,14 @@ def test_a_folder_without_files(tmp_path):
             reads(tmp_path)
 
 
-def test_a_name_that_looks_like_a_pattern(tmp_path):
+def test_name_that_looks_like_a_pattern(tmp_path):
     (tmp_path / "a[1].csv").write_text("x,y\n1,no\n2,yes\n")
     (tmp_path / "a1.csv").write_text("x,y\n1,no\n")
     assert read(tmp_path / "a[1].csv").table.num_rows == RowGroups(tmp_path / "a[1].csv").rows == 2
 
 
 @pytest.mark.ranks
-def test_each_rank_reads_files_of_its_own(tmp_path):
+def test_ranks_read_files_of_their_own(tmp_path):
     """Or row groups, where files are fewer; the first writes the model, and tells of it."""
     for name, parts in (("many", 3), ("one", 1)):
         (tmp_path / name).mkdir()
@@ -272,7 +264,7 @@ def test_each_rank_reads_files_of_its_own(tmp_path):
         ("notes.txt", "y", r"data must be files of one kind of .parquet, .*, found \['.txt'\]"),
     ],
 )
-def test_what_cannot_be_right(tmp_path, pattern, target, message):
+def test_stream_that_cannot_be_raises(tmp_path, pattern, target, message):
     write_parts(tmp_path)
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(ValueError, match=message):
@@ -281,7 +273,7 @@ def test_what_cannot_be_right(tmp_path, pattern, target, message):
     assert not (tmp_path / "model.unfinished").exists()
 
 
-def test_a_broken_file_is_named(tmp_path):
+def test_broken_file_is_named(tmp_path):
     write_parts(tmp_path)
     (tmp_path / "part-1.parquet").write_bytes(b"PAR1 nothing")
     with pytest.raises(ValueError, match=r"^file '.*part-1.parquet' cannot be read: Parquet magic"):
@@ -301,7 +293,7 @@ def understood(preview, path):
 
 
 @pytest.mark.parametrize("path", sorted(REAL_FILES.glob("*.csv")), ids=lambda path: path.name)
-def test_a_real_file_is_understood_as_without_streaming(path):
+def test_streaming_understands_files_alike(path):
     if path.name == "ctrl-z.csv":
         pytest.skip("only who holds all of a file sees what ends it")
     assert understood(preview_stream, path) == understood(preview_file, path)
@@ -326,7 +318,7 @@ def own_ways(tmp_path_factory):
     return fit_stream(folder / "part-*.csv", "y", **given), folder
 
 
-def test_files_written_in_ways_of_their_own(own_ways):
+def test_files_of_different_formats(own_ways):
     fitted, folder = own_ways
     assert fitted.model.encoder_.names == ["Unnamed: 0", "x\nof", "città"]
     kinds = {column.name: column.kind for column in fitted.evaluation.columns}
@@ -339,22 +331,14 @@ def test_files_written_in_ways_of_their_own(own_ways):
     assert len(predict_file(fitted.folder, paths)[0].splitlines()) == 401
 
 
-def test_the_encoder_knows_training_rows_only(own_ways):
+def test_encoder_sees_training_rows_only(own_ways):
     learned = json.dumps(own_ways[0].model.encoder_.to_dict())
     assert "Oslo" in learned
     assert "test" not in learned  # nor what stands in rows that weigh nothing
     assert "weightless" not in learned
 
 
-def test_words_that_are_said_to_be_no_label(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("x,y\n1,no\n2,yes\n3,later\n4,yes\n")
-    reading = ReadOptions(na_values=("later",))
-    for preview in (preview_file, preview_stream):
-        assert preview(path, "y", reading=reading).labels == {"no": 1, "yes": 2}
-
-
-def test_a_dry_run_of_a_pattern(own_ways, capsys, monkeypatch):
+def test_dry_run_of_a_pattern(own_ways, capsys, monkeypatch):
     monkeypatch.setattr(streaming, "LARGEST_SAMPLE", 200)
     pattern = str(own_ways[1] / "part-*.csv")
     main(["fit", pattern, "--target", "y", "--weight", "w", "--streaming", "--dry-run"])
@@ -367,7 +351,7 @@ def test_a_dry_run_of_a_pattern(own_ways, capsys, monkeypatch):
     ("late", "encoding"),
     [("é".encode(), None), (b"\xe9", "windows-1252"), (b"\xe9\x81", "latin-1")],
 )
-def test_letters_that_come_late(tmp_path, monkeypatch, late, encoding):
+def test_late_letters_of_another_encoding(tmp_path, monkeypatch, late, encoding):
     monkeypatch.setattr(csv_files, "HEAD", 64)
     path = tmp_path / "a.csv"
     path.write_bytes(b"x,y\n" + b"1,no\n" * 500 + late + b",yes\n")
@@ -377,16 +361,7 @@ def test_letters_that_come_late(tmp_path, monkeypatch, late, encoding):
     assert groups.sample()[0].values[0][-1] == late.decode(encoding or "utf-8")
 
 
-def test_letters_of_another_encoding_that_come_late(tmp_path, monkeypatch):
-    """They are found before the training, which they would end."""
-    monkeypatch.setattr(csv_files, "HEAD", 64)
-    (tmp_path / "a.csv").write_bytes("x,é\n".encode() + b"1,no\n" * 500 + b"\xe9,yes\n")
-    said = r"file '.*a.csv' must be text in utf-8, found byte 0xe9 in line 502: --encoding says"
-    with pytest.raises(ValueError, match=said):
-        RowGroups(tmp_path / "a.csv")
-
-
-def test_what_nobody_sees_is_left_out_of_every_block(tmp_path):
+def test_invisible_characters_are_left_out(tmp_path):
     (tmp_path / "a.csv").write_text("\ufeff\ufeffx,y\n" + "1\0,no\n\u200b2,yes\n" * 10)
     groups = RowGroups(tmp_path / "a.csv")
     assert groups.notes == [
@@ -399,7 +374,7 @@ def test_what_nobody_sees_is_left_out_of_every_block(tmp_path):
         assert {*block.values[0]} == {"1", "2"}
 
 
-def test_a_quote_that_is_never_closed(tmp_path):
+def test_unclosed_quote_raises(tmp_path):
     """Arrow gives all that follows as one value."""
     path, rows = tmp_path / "a.csv", "no,a\nyes,b\n" * 10
     for stray in ('no,5" pipe\n', 'no,"a\nb"\n', "yes,don't\n"):
@@ -413,32 +388,3 @@ def test_a_quote_that_is_never_closed(tmp_path):
     path.write_text(f'y,c\n{rows}no,"open\n{rows * 30_000}')
     with pytest.raises(ValueError, match=r"has a quote that is never closed$"):
         RowGroups(path)
-
-
-def test_files_must_have_the_same_columns(tmp_path):
-    (tmp_path / "part-0.csv").write_text("a,b,y\n1,2,yes\n")
-    (tmp_path / "part-1.csv").write_text("b,c,y\n1,2,yes\n")
-    with pytest.raises(ValueError, match=r"found '.*part-1.csv' without 'a' and with 'c'"):
-        RowGroups(tmp_path / "part-*.csv")
-
-
-def test_the_index_of_pandas_is_no_column(tmp_path):
-    table = pa.table({"x": [1.0, 2.0], "y": ["no", "yes"], "__index_level_0__": [5, 7]})
-    pa.parquet.write_table(table, tmp_path / "a.parquet")
-    assert RowGroups(tmp_path / "a.parquet").sample()[0].names == ["x", "y"]
-
-
-def test_a_few_lines_tell_how_a_file_is_written_whatever_ends_them(tmp_path, monkeypatch):
-    """As every separator is tried on them, a large file took seconds."""
-    looked_at = []
-    rows = csv_files._rows
-
-    def looked(head, *others, **more):
-        looked_at.append(len(head))
-        return rows(head, *others, **more)
-
-    monkeypatch.setattr(csv_files, "HEAD", 64)
-    monkeypatch.setattr(csv_files, "_rows", looked)
-    (tmp_path / "a.csv").write_text("x,y\r" + "1,no\r" * 500, newline="")
-    assert read(tmp_path / "a.csv").table.num_rows == 500
-    assert max(looked_at) == 64

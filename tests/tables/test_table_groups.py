@@ -1,18 +1,14 @@
 """Tables whose rows carry groups: only rows of the same one are compared, and none is cut."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
-from refusals import refused
 
 from aucmax import AUCClassifier, metrics
 from aucmax.cli import main
-from aucmax.cli._words import summary
 from aucmax.judge.evaluation import Evaluation
 from aucmax.judge.peers import compare
-from aucmax.tables import evaluate_file, fit_file, tune_file, write_report
+from aucmax.tables import evaluate_file, fit_file, tune_file
 from aucmax.tables.fit import TableFile
 from aucmax.tables.labeled import read_labeled
 from aucmax.tables.search import read_folds
@@ -43,7 +39,7 @@ GROUPS = np.array([f"ward {i % 12}" for i in range(120)])
         (GROUPS, {"loss_options": 3}, "loss_options must be a mapping .* or None, found 3"),
     ],
 )
-def test_groups_that_cannot_be(groups, options, message):
+def test_groups_that_cannot_be_raise(groups, options, message):
     with pytest.raises(ValueError, match=message):
         quick(**options).fit(X, Y, groups=groups)
 
@@ -67,7 +63,7 @@ def wards(rows=900, seed=0, numbers=range(80)):
 
 
 @pytest.mark.parametrize("objective", ["auc", "pairwise"])
-def test_training_within_groups_beats_cross_entropy_there(objective):
+def test_training_within_groups_beats_cross_entropy(objective):
     table, new = wards(), wards(600, seed=1, numbers=range(100, 150))
     within = {}
     for name in ("ce", objective):
@@ -87,7 +83,7 @@ def test_training_within_groups_beats_cross_entropy_there(objective):
     assert within[objective] > within["ce"] + 0.02
 
 
-def test_several_classes_rank_within_groups_by_pairs(tmp_path):
+def test_several_classes_within_groups(tmp_path):
     random = np.random.default_rng(0)
     y, group = random.integers(3, size=240), random.integers(20, size=240)
     x = random.normal(size=(240, 2)) + y[:, None]
@@ -98,19 +94,10 @@ def test_several_classes_rank_within_groups_by_pairs(tmp_path):
     assert AUCClassifier.load(model.save(tmp_path / "m")).metric_ == "grouped_auc"
 
 
-def test_where_no_group_may_be_held_out_it_is_said():
+def test_single_group_holds_nothing_out():
     with pytest.warns(UserWarning, match="no rows are held out: 1 groups, none of which may be"):
         model = quick(max_steps=4).fit(X, Y, groups=np.zeros(120))
     assert model.rows_["valid"] == [0, 0]
-
-
-def test_options_reach_the_loss_of_their_part():
-    model = quick(objective="ce+partial", metric="partial_auc@0.2,0.5", max_steps=4)
-    model.set_params(loss_options={"smoothing": 0.1, "partial": {"margin": 0.5}}).fit(X, Y)
-    of_partial = {"margin": 0.5, "link": "identity"}
-    assert model._recipe().options_of_loss(1) == {"smoothing": 0.1, "partial": of_partial}
-    with pytest.raises(ValueError, match="loss_options must fit PairwiseAUCLoss"):
-        quick(objective="pairwise", loss_options={"prior": 0.1}).fit(X, Y)
 
 
 # ---- the commands --------------------------------------------------------------------------------
@@ -140,7 +127,7 @@ def run(capsys, *arguments):
     return capsys.readouterr()
 
 
-def test_a_file_is_judged_within_groups(folder):
+def test_grouped_auc_of_a_file(folder):
     place, fitted = folder
     found = fitted.evaluation
     assert "ward" not in fitted.model.feature_names_in_
@@ -161,29 +148,7 @@ def test_a_file_is_judged_within_groups(folder):
     assert (model.metric, model.metric_) == (None, "grouped_auc")
 
 
-def test_what_is_said_of_groups(folder, capsys):
-    place, fitted = folder
-    text = summary(fitted.evaluation)
-    auc = fitted.evaluation.groups.auc
-    assert f"AUC within groups {auc.value:.4f}, 95% interval {auc.low:.4f} to" in text
-    assert "how often a 'yes' is ranked above a 'no' of the same 'ward'; " in text
-    assert "against logistic regression, AUC within groups 0." in text
-    assert "note: rows are compared with others of the same 'ward' alone: 80 groups, " in text
-    assert "too few" not in text
-    few = replace(fitted.evaluation.groups, compared=4)
-    few = summary(replace(fitted.evaluation, groups=few))
-    assert "have both labels, too few to compare models within groups: 10 would do" in few
-    page = write_report(place / "m").read_text()
-    assert "AUC within groups" in page
-    assert "those of the same “ward”" in " ".join(page.split())
-    out, err = run(capsys, "evaluate", place / "m", place / "new.csv")
-    assert "AUC within groups 0." in out
-    assert "'ward'" not in err
-    out, err = run(capsys, "predict", place / "m", place / "new.csv", "--out", place / "p.csv")
-    assert "'ward'" not in err + out
-
-
-def test_few_groups_compare_no_models():
+def test_few_groups_have_no_p_value():
     random = np.random.default_rng(0)
     ours, theirs, truth = random.normal(size=60), random.normal(size=60), np.arange(60) % 2
     assert compare("other", theirs, truth, ours, group=np.arange(60) // 10).p_value is None
@@ -193,7 +158,7 @@ def test_few_groups_compare_no_models():
     assert found.compared_auc.value == metrics.grouped_auc(theirs, truth, group)
 
 
-def test_groups_are_not_needed_later_and_may_be_called_otherwise(folder, capsys):
+def test_groups_are_optional_in_evaluate(folder, capsys):
     place, _ = folder
     new = pd.read_csv(place / "new.csv")
     new.drop(columns=["ward", "w"]).to_csv(place / "none.csv", index=False)
@@ -212,34 +177,7 @@ def test_groups_are_not_needed_later_and_may_be_called_otherwise(folder, capsys)
     assert "no group of 'ward' has rows of several labels" in " ".join(alone.notes)
 
 
-@pytest.mark.parametrize(
-    ("column", "options", "said"),
-    [
-        ("ill", (), "group must be another column than the target, found 'ill' for both"),
-        ("w", ("--weight", "w"), "group must be another column than the weight, found 'w'"),
-        ("key", ("--id", "key"), "id must be another column than the group, found 'key'"),
-        ("wrad", (), "group must be a column of "),
-        ("gaps", (), "group must be a column without missing values, found 2 in 'gaps', the first"),
-        ("marks", ("--na-values", "none"), "found 1 in 'marks', the first in row 4"),
-        ("key", (), "group must be a column with rows of several labels in one group, found 60"),
-        ("ill2", (), "found 2 groups, 0 of them with both labels in 'ill2'"),
-        ("one", (), "group must leave whole groups to keep apart"),
-        ("ward", ("--streaming",), "--group must not be given with --streaming"),
-    ],
-)
-def test_group_columns_that_cannot_be(tmp_path, capsys, column, options, said):
-    table = wards(60).assign(key=[f"k{k}" for k in range(60)], one="a")
-    table["ill2"] = table["ill"]
-    table["gaps"] = table["ward"].where(table.index % 40 != 5, None).replace("w1", "NA")
-    table.loc[table["gaps"] == "NA", "gaps"] = "w2"
-    table["marks"] = table["ward"].where(table.index != 3, "none")
-    table.to_csv(tmp_path / "a.csv", index=False)
-    call = "fit", tmp_path / "a.csv", "--target", "ill", "--out", tmp_path / "m"
-    assert said in refused(capsys, *call, "--group", column, *options)
-    assert not (tmp_path / "m").exists()
-
-
-def test_large_numbers_are_groups_as_they_are_written(tmp_path):
+def test_large_numbers_as_groups(tmp_path):
     """In double precision they would be one."""
     table = wards(60)
     table["ward"] = 2**60 + np.arange(60) % 30
@@ -249,7 +187,7 @@ def test_large_numbers_are_groups_as_they_are_written(tmp_path):
         assert len({*rows.group}) == 30
 
 
-def test_folds_do_not_cut_groups(folder):
+def test_tune_does_not_cut_groups(folder):
     place, _ = folder
     tuned = tune_file(
         place / "a.csv", "ill", out=place / "t", group="ward", trials=2, workers=1, compare=False,
@@ -264,14 +202,3 @@ def test_folds_do_not_cut_groups(folder):
     assert tuned.tuning.metric.name == "grouped_auc"
     assert "balanced" not in tuned.tuning.searched
     assert tuned.tuning.best.test_auc == tuned.fitted.evaluation.groups.auc.value
-
-
-def test_the_top_of_the_list_is_trained_for_as_it_is_judged(folder, capsys):
-    place, _ = folder
-    fitted = fit_file(
-        place / "a.csv", "ill", out=place / "top", objective="partial", metric="partial_auc@0.1",
-        compare=False, **QUICK | {"max_steps": 4},
-    )  # fmt: skip
-    assert "the objective 'partial' is trained for the metric's range, max_fpr 0.1" in (
-        fitted.evaluation.notes
-    )

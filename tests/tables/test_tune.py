@@ -3,16 +3,12 @@
 import json
 import re
 import shutil
-import sys
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import optuna
 import pandas as pd
 import pytest
-import torch
-from experiment_helpers import Command
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from aucmax import AUCClassifier
@@ -20,7 +16,7 @@ from aucmax.cli import main
 from aucmax.cli._words import in_words
 from aucmax.tables import evaluate_file, fit_file, predict_file, search, tune_file
 from aucmax.tables.fit import TableFile
-from aucmax.tables.search import Trial, Tuning
+from aucmax.tables.search import Tuning
 from aucmax.train import DivergedError
 
 pytestmark = pytest.mark.xdist_group("tune")
@@ -62,7 +58,7 @@ def timeless(trials):
 # ---- What is made --------------------------------------------------------------------------------
 
 
-def test_a_models_folder_with_its_trials(tuned):
+def test_tune_file_writes_model_and_trials(tuned):
     place, (fitted, tuning) = tuned
     assert sorted(p.name for p in (place / "model").iterdir()) == [
         "evaluation.json", "evaluation.safetensors", "model.json", "model.safetensors",
@@ -78,7 +74,7 @@ def test_a_models_folder_with_its_trials(tuned):
     assert len(predict_file(fitted.folder, place / "data.csv")[0].splitlines()) == 181
 
 
-def test_the_defaults_come_first_and_the_best_is_taken(tuned):
+def test_defaults_come_first_and_the_best_is_taken(tuned):
     _, (fitted, tuning) = tuned
     trials, own = tuning.trials, AUCClassifier(**SMALL).get_params()
     first = trials[0].options
@@ -94,7 +90,7 @@ def test_the_defaults_come_first_and_the_best_is_taken(tuned):
     assert {name: params[name] for name in first} == tuning.best.options
 
 
-def test_the_model_is_the_one_that_fit_makes_of_these_options(tuned, data, tmp_path):
+def test_model_equals_fit_file_with_its_options(tuned, data, tmp_path):
     _, (fitted, tuning) = tuned
     other = fit_file(
         data, "churned", out=tmp_path / "m", compare=False, progress=False,
@@ -105,33 +101,6 @@ def test_the_model_is_the_one_that_fit_makes_of_these_options(tuned, data, tmp_p
     np.testing.assert_array_equal(ours.classes, theirs.classes)
     assert ours.parts == theirs.parts
     assert tuning.best.test_auc == theirs.auc.value
-
-
-def test_the_defaults_are_judged_on_the_same_rows(tuned, data, tmp_path):
-    _, (_, tuning) = tuned
-    own = fit_file(data, "churned", out=tmp_path / "m", compare=False, progress=False, **SMALL)
-    assert tuning.defaults.test_auc == own.evaluation.auc.value
-    assert min(own.evaluation.rows.counts) < 10
-    assert tuning.defaults.p_value is None
-
-
-def test_what_is_said_of_it(tuned):
-    _, (_, tuning) = tuned
-    best, defaults = tuning.best, tuning.defaults
-    tested = replace(tuning, defaults=replace(defaults, p_value=0.25))
-    said = in_words(tested).splitlines()
-    assert re.match(r"the best of 3 trials: objective \S+, lr 0\.\d+, weight_decay ", said[0])
-    assert (
-        f"{best.validation_score:.4f}, of the defaults {defaults.validation_score:.4f}" in said[1]
-    )
-    assert said[2].startswith(f"against the defaults, AUC {defaults.test_auc:.4f}: ")
-    assert said[2].endswith("p = 0.25, no clear difference")
-    few = in_words(tuning).splitlines()
-    assert few == [*said[:2], f"the defaults: AUC {defaults.test_auc:.4f}"]
-    lost = replace(tuning, defaults=Trial(defaults.options, error="diverged"))
-    assert in_words(lost).endswith(
-        "the defaults diverged (the best of many looks better than it is)"
-    )
 
 
 def test_several_classes(tmp_path):
@@ -152,16 +121,6 @@ def test_several_classes(tmp_path):
 # ---- What it looks at ----------------------------------------------------------------------------
 
 
-def test_folds_are_of_the_training_rows_alone(data):
-    file = TableFile(str(data), "churned", None, (), 0.2, 0)
-    train, test, folds = search.read_folds(file, "first")
-    assert len(train.classes) + len(test.classes) == 180
-    assert np.array_equal(folds.judged, np.arange(len(train.classes)))
-    shares = [train.classes[held].mean() for held in folds.held.T]
-    assert max(shares) - min(shares) < 0.06
-    assert folds.count == search.FOLDS
-
-
 def test_repeats_of_a_row_are_in_one_fold(tmp_path):
     table = customers()
     pd.concat([table, table[:80]]).to_csv(tmp_path / "data.csv", index=False)
@@ -173,7 +132,7 @@ def test_repeats_of_a_row_are_in_one_fold(tmp_path):
     assert [a & b for a, b in combinations(seen, 2)] == [set()] * 3
 
 
-def test_a_trial_is_judged_by_folds_it_has_not_seen(data, monkeypatch):
+def test_trial_is_judged_out_of_fold(data, monkeypatch):
     file = TableFile(str(data), "churned", None, (), 0.2, 0)
     train, _, folds = search.read_folds(file, "")
     monkeypatch.setattr(search, "read_folds", lambda *_: (train, None, folds))  # no test rows
@@ -187,7 +146,7 @@ def test_a_trial_is_judged_by_folds_it_has_not_seen(data, monkeypatch):
         assert found.folds[k] == pytest.approx(roc_auc_score(train.classes[held], scores))
 
 
-def test_a_trial_that_diverges_is_none_to_choose(data, tmp_path, monkeypatch):
+def test_diverged_trial_is_not_chosen(data, tmp_path, monkeypatch):
     real = search.Fold.score
 
     def fold_auc(fold):
@@ -203,28 +162,6 @@ def test_a_trial_that_diverges_is_none_to_choose(data, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="none of 1 trials that ended well: the loss is nan"):
         tune_file(data, "churned", out=tmp_path / "n", **QUICK | {"trials": 1})
     assert [p.name for p in tmp_path.glob("n*")] == ["n.unfinished"]  # for more trials
-
-
-def in_turn(tasks, _, workers):
-    """As on a GPU, on the CPU."""
-    return search.validate_in_turn(tasks, torch.device("cpu"), 3 * workers)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_folds_that_take_turns_find_what_folds_alone_find(
-    tuned, data, tmp_path, monkeypatch, workers
-):
-    """With one trial at a time the very same trials, whose folds are under way together."""
-    _, (_, alone) = tuned
-    monkeypatch.setattr(search, "_results", in_turn)
-    options = QUICK | {"workers": workers, "trials": 2}
-    _, found = tune_file(data, "churned", out=tmp_path / "m", **options)
-    if workers == 1:
-        assert timeless(found.trials) == timeless(alone.trials[:2])
-    file = TableFile(str(data), "churned", None, (), 0.2, 0)
-    last = found.trials[-1]
-    assert search.validate(file, "", last.options).folds == last.folds
-    assert len(found.trials) == 2
 
 
 def test_trials_are_compared_by_the_metric(tmp_path):
@@ -249,33 +186,10 @@ def test_trials_are_compared_by_the_metric(tmp_path):
     assert Tuning.read(tmp_path / "m").best == tuning.best
 
 
-def test_folds_that_take_turns_may_diverge():
-    outcomes = [0.5, DivergedError("the loss\nis nan"), DivergedError("late")]
-    trial = search.trial_of({"lr": 1}, outcomes, began=0.0)
-    assert trial.seconds > 0
-    assert trial == Trial({"lr": 1}, error="the loss is nan", seconds=trial.seconds)
-    assert trial.validation_score is None
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"metric": lambda s, y, w: 0.5}, "metric must be one of roc_auc, average_precision"),
-        ({"threshold": "best"}, "threshold must be 'balanced', 'proba', a probability"),
-        ({"method": "ppd-sg", "hidden": [8]}, "found hidden, method"),
-        ({"lr": -1}, "lr must be"),
-    ],
-)
-def test_options_that_cannot_be_searched_with_leave_nothing(data, tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
-        tune_file(data, "churned", out=tmp_path / "m", **QUICK | options)
-    assert not list(tmp_path.iterdir())
-
-
 # ---- Stopped and killed --------------------------------------------------------------------------
 
 
-def test_stopped_it_goes_on_as_if_it_had_not_been(tuned, data, tmp_path, monkeypatch):
+def test_interrupted_search_resumes(tuned, data, tmp_path, monkeypatch):
     """Also past what a kill or a power cut leaves: half a line, a lock, half a model."""
     _, (_, whole) = tuned
     real, calls = search.validate, []
@@ -302,63 +216,10 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tuned, data, tmp_path, monkeyp
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
-def test_another_search_in_the_same_place_begins_beside_it(data, tmp_path, monkeypatch, capsys):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(search, "validate", stop)
-    for seed in (0, 1, 0):
-        with pytest.raises(KeyboardInterrupt):
-            tune_file(data, "churned", out=tmp_path / "m", seed=seed, **QUICK | {"progress": True})
-    said = "m.unfinished keeps unfinished work of other settings (seed), which is not gone on with"
-    assert capsys.readouterr().err.count(said) == 2
-    assert len(list((tmp_path / "m.unfinished").glob("*/study.log"))) == 2
-
-
-def in_journal(path, state):
-    """The trials in that state."""
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
-    study = optuna.load_study(study_name="tune", storage=storage)
-    return study.get_trials(states=(optuna.trial.TrialState[state],))
-
-
-def test_killed_with_its_workers_it_goes_on(data, tmp_path):
-    """SIGKILL: trials that are done stay, those at work are done again, no process is left."""
-    given = {**QUICK, "out": str(tmp_path / "m"), "trials": 1000, "workers": 2}
-    code = f"from aucmax.tables import tune_file; tune_file({str(data)!r}, 'churned', **{given!r})"
-
-    def done_so_far():
-        logs = tmp_path.glob("m.unfinished/*/study.log")
-        return sum(log.read_bytes().count(b'"values":[') for log in logs)
-
-    with Command([], program=(sys.executable, "-c", code)) as command:
-        command.wait_until(lambda: done_so_far() >= 1)
-        assert len(list(command.workers())) == 2
-        command.kill()
-        command.process.wait(20)
-        command.wait_for_the_end_of_all()
-    (log,) = tmp_path.glob("m.unfinished/*/study.log")
-    done, at_work = in_journal(log, "COMPLETE"), in_journal(log, "RUNNING")
-    assert done
-    assert at_work
-    trials = len(done) + len(at_work)
-    _, tuning = tune_file(data, "churned", **QUICK | {"out": tmp_path / "m", "trials": trials})
-    found = [{**trial.options, "seconds": trial.seconds} for trial in tuning.trials]
-    assert len(found) == trials
-    fixed = {**SMALL, "metric": "roc_auc"}
-    kept = [{**fixed, **trial.params, "seconds": trial.user_attrs["seconds"]} for trial in done]
-    assert [trial for trial in kept if trial not in found] == []
-    again = [{**fixed, **trial.params} for trial in at_work]
-    for options in again:  # of one that was killed while it was asked for, some
-        assert any(options.items() <= trial.items() for trial in found)
-    assert 2e-3 in [trial["lr"] for trial in found]
-    assert [p.name for p in tmp_path.iterdir()] == ["m"]
-
-
 # ---- The command ---------------------------------------------------------------------------------
 
 
-def test_in_a_shell_until_the_time_limit(tmp_path, capsys):
+def test_tune_command_stops_at_the_time_limit(tmp_path, capsys):
     """The defaults are tried whatever the limit, and so there is a model."""
     table = customers(60)
     table = table.drop(table.index[table.churned == "yes"][10:])
@@ -377,37 +238,3 @@ def test_in_a_shell_until_the_time_limit(tmp_path, capsys):
     assert AUCClassifier.load(tmp_path / "m").encoder_.names == ["age", "calls"]
     tuning = json.loads((tmp_path / "m" / "tuning.json").read_text())
     assert tuning["defaults"]["test_auc"] == tuning["best"]["test_auc"]
-
-
-FEW = "a,t\n" + "".join(f"{i},{int(i < 4)}\n" for i in range(40))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--target", "label"], "target must be a column of .*, found 'label', not in 'a', 't'"),
-        (["--target", "t"], "enough rows of every label to cut those to train on in 3, found 3 of"),
-        (["--target", "t", "--trials", "0"], "trials must be an integer >= 1, found 0"),
-        (["--target", "t", "--workers", "0"], "workers must be an integer >= 1, found 0"),
-        (["--target", "t", "--time-limit", "-1"], "time_limit must be a number > 0, found -1.0"),
-        (["--target", "t", "--test-share", "1"], "test_share must be a share"),
-        (["--target", "t", "--drop"], "--drop must have a value"),
-    ],
-)
-def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, capsys, options, message):
-    path = tmp_path / "data.csv"
-    path.write_text(FEW)
-    with pytest.raises(SystemExit) as end:
-        main(["tune", str(path), "--out", str(tmp_path / "m"), *options])
-    out, err = capsys.readouterr()
-    assert (end.value.code, out) == (2, "")
-    (line,) = err.splitlines()
-    assert re.search(message, line), line
-    assert [p.name for p in tmp_path.iterdir()] == ["data.csv"]
-
-
-def test_without_optuna_it_says_what_to_install(data, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ImportError, match=r"pip install 'aucmax\[tune\]'"):
-        tune_file(data, "churned", out=tmp_path / "m", **QUICK)
-    assert not list(tmp_path.iterdir())

@@ -1,19 +1,13 @@
 """Rows that are given to stop by, and rows in the order of time."""
 
-from typing import get_args
-
 import numpy as np
 import pandas as pd
 import pytest
-from refusals import refused
 
 from aucmax import AUCClassifier
-from aucmax.cli import main
-from aucmax.cli._options import Kinds
 from aucmax.judge.calibration import fit_platt
 from aucmax.judge.evaluation import Evaluation
 from aucmax.tables import evaluate_file, fit_file, predict_file
-from aucmax.tables.ensemble.kinds import FITS, NETWORKS
 from aucmax.tables.fit import TableFile
 from aucmax.tables.search import read_folds
 
@@ -49,7 +43,7 @@ def place(tmp_path_factory):
 # ---- rows to stop by -----------------------------------------------------------------------------
 
 
-def test_given_rows_stop_and_calibrate():
+def test_eval_set_stops_and_calibrates():
     table = visits()
     X, y, w = table[["x", "city"]], table.ill, np.arange(240) % 3
     train, valid = slice(0, 160), slice(160, None)
@@ -69,9 +63,11 @@ def test_given_rows_stop_and_calibrate():
     assert np.average(found, weights=w[valid][counted][y_valid]) >= 0.8
 
 
-def test_an_encoder_does_not_know_the_rows_to_stop_by():
+def test_encoder_does_not_see_the_eval_set():
     X = np.arange(80.0)[:, None]
-    model = AUCClassifier(**SMALL).fit(X, np.arange(80) % 2, eval_set=(1000 + X, np.arange(80) % 2))
+    model = AUCClassifier(**SMALL, random_state=0).fit(
+        X, np.arange(80) % 2, eval_set=(1000 + X, np.arange(80) % 2)
+    )
     assert model.encoder_.transform([[79.0]]).numeric == model.encoder_.transform([[5e3]]).numeric
 
 
@@ -87,12 +83,14 @@ def test_an_encoder_does_not_know_the_rows_to_stop_by():
         (([[1.0], [2.0]], [0, 1], None, [0, 0]), "eval_set: it must have groups if X has, found"),
     ],
 )
-def test_rows_to_stop_by_that_cannot_be(eval_set, message):
+def test_eval_set_that_cannot_be_raises(eval_set, message):
     with pytest.raises(ValueError, match=message):
-        AUCClassifier(**SMALL).fit(np.arange(8.0)[:, None], np.arange(8) % 2, eval_set=eval_set)
+        AUCClassifier(**SMALL, random_state=0).fit(
+            np.arange(8.0)[:, None], np.arange(8) % 2, eval_set=eval_set
+        )
 
 
-def test_rows_to_stop_by_have_groups_of_their_own():
+def test_eval_set_with_groups():
     table = visits()
     X, y, ward = table[["x"]], table.ill, table.ward
     given = X[160:], y[160:], None, ward[160:]
@@ -104,7 +102,7 @@ def test_rows_to_stop_by_have_groups_of_their_own():
         model.fit(X[:160], y[:160], groups=ward[:160], eval_set=given[:2])
 
 
-def test_a_file_of_rows_to_stop_by(place):
+def test_valid_file(place):
     given = {"out": place / "v", "id_column": "day", "drop": ["ward"], "group": None}
     fitted = fit_file(place / "a.csv", "ill", valid=place / "b.csv", **given, **QUICK)
     parts = fitted.evaluation.parts
@@ -117,10 +115,12 @@ def test_a_file_of_rows_to_stop_by(place):
     assert any("the model was fitted to" in note for note in again.notes)
 
 
-def test_models_are_judged_by_given_rows_which_none_of_them_knows():
+def test_models_are_judged_by_the_eval_set():
     table = visits()
     X, y = table[["x", "city"]], table.ill
-    model = AUCClassifier(**SMALL | {"quality": "good"}, models=["network", "logistic"])
+    model = AUCClassifier(
+        **SMALL | {"quality": "good"}, random_state=0, models=["network", "logistic"]
+    )
     model.fit(X[:160], y[:160], eval_set=(X[160:], y[160:]))
     assert model.rows_ == {
         "train": [(y[:160] == k).sum() for k in ("no", "yes")],
@@ -136,7 +136,7 @@ def test_models_are_judged_by_given_rows_which_none_of_them_knows():
 
 
 @pytest.mark.parametrize("as_text", [False, True])
-def test_the_latest_rows_are_held_out(as_text):
+def test_latest_rows_are_held_out(as_text):
     table = visits()
     days = table.day.astype(str) if as_text else table.day
     model = AUCClassifier(**SMALL, random_state=0, validation_fraction=0.25)
@@ -147,9 +147,11 @@ def test_the_latest_rows_are_held_out(as_text):
     assert model.validation_score_ == pytest.approx(expected, abs=1e-6)
 
 
-def test_folds_in_the_order_of_time():
+def test_folds_follow_time():
     table = visits()
-    model = AUCClassifier(**SMALL | {"quality": "good"}, models=["network", "logistic"])
+    model = AUCClassifier(
+        **SMALL | {"quality": "good"}, random_state=0, models=["network", "logistic"]
+    )
     model.fit(table[["x"]], table.ill, time=table.day)
     late = np.isfinite(model.oof_scores_["logistic"][:, 0])
     assert late.sum() == pytest.approx(120, abs=3)
@@ -165,19 +167,21 @@ def test_folds_in_the_order_of_time():
         ([1.0, np.nan, *range(6)], "time must have no missing values, found 1, the first in row 1"),
     ],
 )
-def test_times_that_cannot_be(time, message):
+def test_times_that_cannot_be_raise(time, message):
     with pytest.raises(ValueError, match=message):
-        AUCClassifier(**SMALL).fit(np.arange(8.0)[:, None], np.arange(8) % 2, time=time)
+        AUCClassifier(**SMALL, random_state=0).fit(
+            np.arange(8.0)[:, None], np.arange(8) % 2, time=time
+        )
 
 
-def test_without_rows_of_a_class_late_enough_nothing_is_held_out():
+def test_late_rows_of_one_class_hold_nothing_out():
     X, y = np.arange(40.0)[:, None], (np.arange(40) < 10).astype(int)
     with pytest.warns(UserWarning, match="no rows are held out: the latest rows and those before"):
-        model = AUCClassifier(**SMALL).fit(X, y, time=np.arange(40))
+        model = AUCClassifier(**SMALL, random_state=0).fit(X, y, time=np.arange(40))
     assert model.rows_["valid"] == [0, 0]
 
 
-def test_a_file_is_judged_by_its_future(place):
+def test_time_column_of_a_file(place):
     fitted = fit_file(place / "a.csv", "ill", out=place / "t", time="day", **QUICK)
     table = pd.read_csv(place / "a.csv", parse_dates=["day"])
     found = fitted.evaluation
@@ -194,50 +198,9 @@ def test_a_file_is_judged_by_its_future(place):
     assert not any("'day'" in note for note in notes)
 
 
-def test_folds_of_a_search_are_judged_by_their_future(place):
+def test_tune_folds_follow_time(place):
     file = TableFile((str(place / "a.csv"),), "ill", time="day")
     train, _, folds = read_folds(file, file.digest)
     for k in range(folds.count):
         used, held = folds.rows(k)
         assert train.time[used].max() < train.time[held].min()
-
-
-def test_what_cannot_be_is_one_line(place, capsys):
-    table = visits()
-    table.assign(day=np.where(np.arange(240) == 5, "", table.day.astype(str))).to_csv(
-        place / "gap.csv", index=False
-    )
-    table.assign(ill="no").to_csv(place / "well.csv", index=False)
-    table.assign(ill="maybe").to_csv(place / "other.csv", index=False)
-    fit = ["fit", place / "a.csv", "--target", "ill", "--out", place / "m"]
-    said = {
-        ("--time", "city"): "time, the column 'city', must hold numbers or dates, found text",
-        ("--time", "when"): "time must be a column of",
-        ("--time", "ill"): "time must be another column than the target, found 'ill' for both",
-        ("--time", "day", "--valid", place / "b.csv"): "valid must not be given with time",
-        ("--time", "day", "--streaming"): "--time must not be given with --streaming",
-        ("--valid", place / "b.csv", "--streaming"): "--valid must not be given with --streaming",
-        ("--quality", "good", "--streaming"): "--quality must not be given with --streaming",
-        ("--test-share", "0.3", "--streaming"): "--test-share must not be given with --streaming",
-        ("--quality", "great"): "invalid choice 'great'",
-        ("--models", "logistic", "--streaming"): "--models must not be given with --streaming",
-        ("--models", "neighbours"): "invalid choice 'neighbours'",
-        ("--valid", place / "none.csv"): f"{place / 'none.csv'}",
-        ("--valid", place / "well.csv"): "valid must have rows of every label, found none of 'yes'",
-        ("--valid", place / "other.csv"): "column 'ill' must hold 'no', 'yes', found 'maybe'",
-        ("--time", "day", "--test-share", "0.004"): "time must leave rows of every label before",
-    }
-    for more, message in said.items():
-        assert message in refused(capsys, *fit, *more)
-    gap = ["fit", place / "gap.csv", "--target", "ill", "--time", "day"]
-    assert "found 1, the first in row 6: leave these rows out" in refused(capsys, *gap)
-    assert not list(place.glob("m*"))
-
-
-def test_the_shell_chooses_from_all_models(place, capsys):
-    names = get_args(get_args(Kinds)[0])
-    assert {*names} == {*NETWORKS, *FITS}
-    chosen = ["--models", "logistic", "boosting", "--out", str(place / "chosen")]
-    main(["fit", str(place / "a.csv"), "--target", "ill", *chosen])
-    assert "aucmax: fitting 'boosting', model 2 of 2\n" in capsys.readouterr().err
-    assert {*AUCClassifier.load(place / "chosen").weights_} == {"logistic", "boosting"}
