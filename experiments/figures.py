@@ -93,7 +93,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 def by_step(rows: Rows, lines: Mapping[str, Any], title: str, pilot: Rows | None = None) -> Figure:
     """Draw test AUC of the iterate that each line returns, a panel for each ratio and protocol."""
-    panels = grouped(rows, "ratio", "protocol")
+    panels = settings_of(rows)
     columns, more = -(-len(panels) // 2), pilot is not None
     with mpl.rc_context(STYLE):
         figure = plt.figure(
@@ -115,7 +115,7 @@ def by_step(rows: Rows, lines: Mapping[str, Any], title: str, pilot: Rows | None
         grid = right.subplots(min(2, len(panels)), columns, squeeze=False)
         for axes, (panel, group) in zip(grid.flat, panels.items(), strict=False):
             curves(axes, group, lines)
-            axes.set_title(", ".join(panel))
+            axes.set_title(panel)
         right.suptitle(title, fontsize=9)
         handles, labels = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
@@ -142,23 +142,30 @@ def curves(axes: Axes, rows: Rows, lines: Mapping[str, Any]) -> None:
 
 def by_ratio(rows: Rows, lines: Mapping[str, Any], dataset: str) -> Figure:
     """Draw the final test AUC of each line by ratio: mean and standard deviation over seeds."""
-    ratios = list(dict.fromkeys(row["ratio"] for row in rows))
-    by_line = grouped([row for row in rows if not row.get("error")], "line")
+    settings = settings_of([row for row in rows if not row.get("error")])
+    names = [line for line in lines if line in {row["line"] for row in rows}]
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(5.6, 3.6), layout="constrained")
-        for number, (line, group) in enumerate(by_line.items()):
+        for number, line in enumerate(names):
             key = f"final_{lines[line]['returns']}"
-            values = [[row[key] for row in group if row["ratio"] == ratio] for ratio in ratios]
+            values = [[row[key] for row in x if row["line"] == line] for x in settings.values()]
             colour, style = LOOKS.get(line, ("#333333", ":"))
-            x = np.arange(len(ratios)) + 0.06 * (number - len(by_line) / 2)
+            x = np.arange(len(settings)) + 0.06 * (number - len(names) / 2)
             means = [np.mean(v) if v else np.nan for v in values]
             spread = [np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values]
             label = lines[line]["label"]
             axes.errorbar(x, means, spread, fmt=f"o{style}", color=colour, label=label, ms=3, lw=1)
-        axes.set_xticks(range(len(ratios)), ratios)
+        axes.set_xticks(range(len(settings)), list(settings))
         axes.set(title=f"{dataset}, end of training", xlabel="ratio", ylabel="test AUC")
         axes.legend(fontsize=7)
     return figure
+
+
+def settings_of(rows: Rows) -> dict[str, Rows]:
+    """Group rows by ratio, and by protocol where there are several."""
+    groups = grouped(rows, "ratio", "protocol")
+    several = len({protocol for _, protocol in groups}) > 1
+    return {f"{x}, {y}" if several else x: group for (x, y), group in groups.items()}
 
 
 def best_of_pilot(rows: Rows) -> Rows:

@@ -1,5 +1,6 @@
 """The rates of convergence, and the mathematics of the script that measures them."""
 
+import json
 import math
 
 import numpy as np
@@ -169,3 +170,14 @@ def test_rates(pl_rates):
     # What averaged() shows is always the average of one of the stages ended so far.
     for k in range(len(drawn)):
         assert (drawn[k] == pga_last.gaps[: k + 1]).all(axis=1).any()
+
+
+def test_the_script_writes_its_figure_and_its_rates(pl_rates, tmp_path, capsys):
+    json_file = tmp_path / "rates.json"
+    arguments = ["--iterations", "300", "--runs", "8", "--out", tmp_path, "--json", json_file]
+    pl_rates.main([str(argument) for argument in arguments])
+    assert "slope" in capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "pl_rates.png", "pl_rates.svg", "rates.json",
+    }  # fmt: skip
+    assert [rate["name"] for rate in json.loads(json_file.read_text())["rates"]]
