@@ -89,7 +89,7 @@ def test_every_option_changes_the_steps(method, option, unchanged, tmp_path):
 
 def test_every_option_is_tried():
     tried = {*SAME_FOR_ALL} | {name for own, changes in LINES.values() for name in (*own, *changes)}
-    labels = {"kind", "dataset", "ratio", "protocol", "line", "method"}
+    labels = {"kind", "dataset", "ratio", "protocol", "condition", "line", "method"}
     evaluations = {"eval_every", "probe"}
     for condition, names in plan.OPTIONS.items():
         if condition.startswith(("kind=image", "dataset=", "method=", "objective=", "schedule=")):
