@@ -19,7 +19,6 @@ from aucmax.models import resnet20
 network = pytest.importorskip("experiments.resnet20.network", reason="an sdist has none")
 from experiments.resnet20.model import FusedResNet20  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("fused_resnet")
 
 HERE = Path(__file__).parent
 needs_triton = pytest.mark.skipif(

@@ -16,7 +16,6 @@ DIFFERS = ("seconds", "seconds_per_step", "date")
 """What of a record two runs need not share."""
 
 pytestmark = [
-    pytest.mark.xdist_group("experiments"),
     pytest.mark.skipif(not (ROOT / "experiments").exists(), reason="an sdist has no experiments"),
 ]
 
