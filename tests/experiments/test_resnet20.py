@@ -19,7 +19,6 @@ from aucmax.models import resnet20
 network = pytest.importorskip("experiments.resnet20.network", reason="an sdist has none")
 from experiments.resnet20.model import FusedResNet20  # noqa: E402
 
-
 HERE = Path(__file__).parent
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="needs Triton's interpreter"

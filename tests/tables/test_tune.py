@@ -19,7 +19,6 @@ from aucmax.tables.fit import TableFile
 from aucmax.tables.search import Tuning
 from aucmax.train import DivergedError
 
-
 SMALL = {"quality": "fast", "max_steps": 6, "members": 2, "width": 8, "blocks": 1, "batch_size": 64}
 QUICK = {**SMALL, "workers": 1, "compare": False, "progress": False, "trials": 3}
 
