@@ -119,8 +119,8 @@ def test_command_takes_the_best_of_a_search_and_compares(data, tmp_path, capsys)
     options = ["--out", out, "--checkpoints", tmp_path / "checkpoints", "--data", data]
     run.main([str(x) for x in (STUDY, "tiny-search", "tiny", *options)])
     said = capsys.readouterr().out
-    assert "tiny-search: 0 of 4 runs are missing" in said
-    assert "tiny: 6 of 8 runs are missing" in said  # two are those of the search
+    assert "tiny-search: 0 runs are wanted" in said
+    assert "tiny: 6 runs are wanted" in said  # two are those of the search
     table.main([str(x) for x in (out, STUDY, "tiny", "--figure", tmp_path / "forest.svg")])
     said = capsys.readouterr().out
     assert "| ce | 0." in said
