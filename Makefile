@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test fast lint types unit core cov fuzz docs tutorials examples site soak demo paper bench peers dist \
+.PHONY: help test fast lint types unit core cov fuzz mutants docs tutorials examples site soak demo paper bench peers dist \
   compat oldest newest clean
 
 help:            ## Say what each target does
@@ -44,6 +44,9 @@ cov: $(READY)    ## The tests' coverage, line by line in htmlcov
 MINUTES ?= 10
 fuzz: $(READY)   ## The hypothesis tests on random examples for MINUTES=10; prints how to repeat a failure
 	$(BIN)/python tests/soak/fuzz.py --minutes $(MINUTES)
+
+mutants: $(READY)  ## What share of mutated lines the tests notice, package by package; resumes; hours
+	$(BIN)/python tests/mutants.py --out build/mutants
 
 docs: $(READY)   ## Run the tutorials and the examples of the API, then build the site in docs/_build/html
 	$(MAKE) --no-print-directory --jobs=2 tutorials examples
