@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     deadline = None if options.time_limit is None else time.monotonic() + options.time_limit
 
     plan = Plan.read(options.plan, code(), version("torch"))
+    if (wanted_code := plan.content.get("code", plan.code)) != plan.code:
+        raise SystemExit(f"{options.plan} is for code {wanted_code}, found {plan.code}")
     stamp = {"code": plan.code, "torch": plan.torch, "commit": commit()}
     out = options.out or Path("runs") / f"{options.plan.stem}.jsonl"
     with records_file(out) as (records, file):

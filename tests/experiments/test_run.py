@@ -94,6 +94,18 @@ def test_a_killed_command_resumes_with_the_same_records_and_leaves_no_process(tm
     assert "0 runs are wanted" in run(killed)
 
 
+def test_plan_for_other_code_is_refused(tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('code = "0123456789abcdef"\n' + PLAN.read_text())
+    arguments = [plan, "tiny", "--out", tmp_path / "r.jsonl"]
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.run", *map(str, arguments)],
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "is for code 0123456789abcdef" in done.stderr
+
+
 def test_the_time_limit_saves_runs_and_leaves_no_record(tmp_path):
     said = run(tmp_path, "--time-limit", 0)
     assert "4 runs are left" in said
