@@ -129,7 +129,7 @@ def validation(plan: Plan, run: Run, records: Records) -> float | None:
     if record is None:
         return None
     returned = plan.content["lines"][run.settings["line"]]["returns"]
-    found = record["final"][f"valid_auc_{returned}"] if record.get("final") else math.nan
+    found = record["final"][f"valid_{returned}"] if record.get("final") else math.nan
     return -math.inf if math.isnan(found) else float(found)
 
 

@@ -36,7 +36,7 @@ def record(run):
     return {"settings": run.settings, "final": dict.fromkeys(FINAL, value)}
 
 
-FINAL = ("valid_auc_last", "valid_auc_average")
+FINAL = ("valid_last", "valid_average")
 
 
 def finish(plan, batch):
