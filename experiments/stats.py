@@ -22,8 +22,6 @@ class Difference:
         high: upper end.
         p: two-sided p-value.
         n: number of differences.
-        level: of the interval.
-        test: "t", "resampled t" or "Wilcoxon".
     """
 
     value: float
@@ -31,8 +29,6 @@ class Difference:
     high: float
     p: float
     n: int
-    level: float
-    test: str
 
     @classmethod
     def paired(cls, differences: Sequence[float], level: float = 0.95) -> Difference:
@@ -42,7 +38,7 @@ class Difference:
             >>> Difference.paired([0.01, 0.02, 0.03]).p.__round__(4)
             0.0742
         """
-        return cls._from_t(differences, 0.0, level, "t")
+        return cls.resampled(differences, 0.0, level)
 
     @classmethod
     def resampled(
@@ -59,7 +55,17 @@ class Difference:
             ratio: :math:`\rho`, test rows per training row.
             level: of the interval.
         """
-        return cls._from_t(differences, ratio, level, "resampled t")
+        d = _finite(differences)
+        n = len(d)
+        mean = float(d.mean()) if n else math.nan
+        if n < 2:
+            return cls(mean, math.nan, math.nan, math.nan, n)
+        error = math.sqrt((1 / n + ratio) * d.var(ddof=1))
+        if error == 0:  # all differences are equal
+            return cls(mean, mean, mean, float(mean == 0), n)
+        half = error * float(stats.t.ppf((1 + level) / 2, n - 1))
+        p = 2 * float(stats.t.sf(abs(mean) / error, n - 1))
+        return cls(mean, mean - half, mean + half, p, n)
 
     @classmethod
     def signed_rank(cls, differences: Sequence[float], level: float = 0.95) -> Difference:
@@ -70,11 +76,10 @@ class Difference:
         difference. With fewer than six differences, p cannot be below 0.05 and a 95 % interval is
         unbounded.
         """
-        d = np.asarray(differences, dtype=float)
-        _check_finite(d)
+        d = _finite(differences)
         n = len(d)
         if n == 0:
-            return cls(math.nan, math.nan, math.nan, math.nan, 0, level, "Wilcoxon")
+            return cls(math.nan, math.nan, math.nan, math.nan, 0)
         walsh = np.sort(((d[:, None] + d) / 2)[np.triu_indices(n)])
         weights = np.ones(1)  # of the sum of the positive ranks: each rank counts or does not
         for rank in range(1, n + 1):
@@ -84,24 +89,7 @@ class Difference:
         p = min(1.0, 2 * float(tail[min(np.sum(walsh <= 0), np.sum(walsh >= 0))]))
         cut = int(np.searchsorted(tail, (1 - level) / 2, side="left"))
         low, high = (walsh[cut - 1], walsh[-cut]) if cut else (-math.inf, math.inf)
-        return cls(float(np.median(walsh)), float(low), float(high), p, n, level, "Wilcoxon")
-
-    @classmethod
-    def _from_t(
-        cls, differences: Sequence[float], ratio: float, level: float, test: str
-    ) -> Difference:
-        d = np.asarray(differences, dtype=float)
-        _check_finite(d)
-        n = len(d)
-        mean = float(d.mean()) if n else math.nan
-        if n < 2:
-            return cls(mean, math.nan, math.nan, math.nan, n, level, test)
-        error = math.sqrt((1 / n + ratio) * d.var(ddof=1))
-        if error == 0:  # all differences are equal
-            return cls(mean, mean, mean, float(mean == 0), n, level, test)
-        half = error * float(stats.t.ppf((1 + level) / 2, n - 1))
-        p = 2 * float(stats.t.sf(abs(mean) / error, n - 1))
-        return cls(mean, mean - half, mean + half, p, n, level, test)
+        return cls(float(np.median(walsh)), float(low), float(high), p, n)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -111,15 +99,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
         >>> holm([0.01, 0.04, 0.03])
         [0.03, 0.06, 0.06]
     """
-    corrected = [math.nan] * len(p_values)
-    order = sorted((p, k) for k, p in enumerate(p_values) if not math.isnan(p))
-    largest = 0.0
-    for rank, (p, k) in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p))
-        corrected[k] = largest
-    return corrected
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p)[: np.isfinite(p).sum()]  # nan comes last
+    corrected = np.full(len(p), math.nan)
+    corrected[order] = np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)).clip(max=1)
+    return corrected.tolist()
 
 
-def _check_finite(differences: np.ndarray) -> None:
-    if not np.isfinite(differences).all():
-        raise ValueError(f"differences must be finite, found {differences.tolist()}")
+def _finite(differences: Sequence[float]) -> np.ndarray:
+    d = np.asarray(differences, dtype=float)
+    if not np.isfinite(d).all():
+        raise ValueError(f"differences must be finite, found {d.tolist()}")
+    return d
