@@ -7,7 +7,7 @@ A number is a fault if it differs from the records at the digits quoted, or if n
 records have nothing. A quote, a row and a value may set these keys, the later winning:
 
     file      name of a file in results/
-    column    the column, or "settings.lr" for an entry of a column of JSON text
+    column    name of the column
     stat      n, mean, sd, median, min, max, sum, wins, losses (numbers above and below zero),
               low, high and p (t test), wilcoxon (its p), or value (of the only row)
     per       columns that make a unit: its rows are averaged first
@@ -16,8 +16,9 @@ records have nothing. A quote, a row and a value may set these keys, the later w
               the highest mean of ``by``, among rows that pass the filters ``among``
     level     of the interval from low to high (0.95); ``scale``: a factor, 100 for percents
 
-A filter is column = value, or a list of values. A quote has them in ``where``, a row and a value
-among these keys; those of a row do not hold for a file without the column.
+A filter is column = value, or a list of values; "settings.lr" is an entry of a column of JSON
+text. A quote has them in ``where``, a row and a value among these keys; those of a row do not hold
+for a file without the column.
 """
 
 from __future__ import annotations
@@ -58,19 +59,15 @@ def mean_over_steps(run: Any) -> float:
     return float(np.trapezoid(np.interp(grid, steps, auc), grid) / (grid[-1] - grid[0]))
 
 
-def column_of(rows: pd.DataFrame, name: str) -> Any:
-    """Return a column, or an entry of a column of JSON text ("settings.lr")."""
-    if name in rows or "." not in name:
-        return rows[name]
-    column, key = name.split(".", 1)
-    return rows[column].map(lambda text: json.loads(text).get(key))
-
-
 def select(rows: pd.DataFrame, filters: dict[str, Any]) -> pd.DataFrame:
     """Return the rows that have one of the values allowed in each column."""
     for name, wanted in filters.items():
         allowed = wanted if isinstance(wanted, list) else [wanted]
-        found = column_of(rows, name)
+        column, _, key = name.partition(".")
+        if key and name not in rows:  # an entry of a column of JSON text
+            found = rows[column].map(lambda text: json.loads(text).get(key))  # noqa: B023
+        else:
+            found = rows[name]
         if isinstance(next(iter(found), None), np.ndarray):
             found = found.map(lambda cell: next((x for x in cell if x in allowed), None))  # noqa: B023
         rows = rows[found.isin(allowed)]
@@ -85,46 +82,45 @@ def choose(rows: pd.DataFrame, rule: dict[str, Any]) -> pd.DataFrame:
     return rows.merge(pd.DataFrame([*best], columns=[*within, *of]), on=[*within, *of])
 
 
-@functools.cache
-def units(spec: str) -> Any:
-    """Return the values that a statistic is computed from, given as JSON."""
-    filters, file, column, rule, per = json.loads(spec)
-    rows = select(read(file), filters)
-    rows = choose(rows, rule) if rule else rows
-    values = column_of(rows, column)
-    if per:
-        values = values.groupby([rows[name] for name in per]).mean()
+def values_of(spec: dict[str, Any], filters: dict[str, Any]) -> Any:
+    """Return the values that a statistic is computed from, under more filters."""
+    rows = select(read(spec["file"]), spec["where"] | filters)
+    if "choose" in spec:
+        rows = choose(rows, spec["choose"])
+    values = rows[spec["column"]]
+    if "per" in spec:
+        values = values.groupby([rows[name] for name in spec["per"]]).mean()
     return values.dropna()
 
 
 def compute(spec: dict[str, Any]) -> float:
     """Return a value of the frozen records; nan if they have no row of it."""
-
-    def values(filters: dict[str, Any]) -> Any:
-        settings = [spec.get(key) for key in ("file", "column", "choose", "per")]
-        return units(json.dumps([spec["where"] | filters, *settings]))
-
-    x = values({})
+    x, stat, level = values_of(spec, {}), spec["stat"], spec.get("level", 0.95)
     if "minus" in spec:
-        x = (x - values(spec["minus"])).dropna()
-    if not len(x):
+        x = (x - values_of(spec, spec["minus"])).dropna()
+    if x.empty:
         return math.nan
-    return statistic(x, spec["stat"], spec.get("level", 0.95)) * float(spec.get("scale", 1))
-
-
-def statistic(x: Any, stat: str, level: float) -> float:
-    """Return a statistic of a column."""
-    if stat in ("wins", "losses"):
-        return float((x > 0 if stat == "wins" else x < 0).sum())
     if stat in ("low", "high", "p"):
-        return float(getattr(Difference.paired(list(x), level), stat))
-    if stat == "wilcoxon":
-        return Difference.signed_rank(list(x), level).p
-    return float(getattr(x, {"n": "count", "sd": "std", "value": "item"}.get(stat, stat))())
+        value = getattr(Difference.paired(x, level), stat)
+    elif stat == "wilcoxon":
+        value = Difference.signed_rank(x, level).p
+    elif stat in ("wins", "losses"):
+        value = (x > 0 if stat == "wins" else x < 0).sum()
+    else:
+        value = getattr(x, {"n": "count", "sd": "std", "value": "item"}.get(stat, stat))()
+    return float(value) * float(spec.get("scale", 1))
 
 
-def merged(quote: dict[str, Any], row: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a value: later ones win, filters add up."""
+def read_quotes() -> dict[str, Any]:
+    """Return what quotes.toml says of the numbers on the pages."""
+    return tomllib.loads((ROOT / "experiments" / "quotes.toml").read_text(encoding="utf-8"))
+
+
+def merged(
+    quote: dict[str, Any], row: dict[str, Any], value: str | dict[str, Any]
+) -> dict[str, Any]:
+    """Return the settings of a value, or of a statistic's name: later ones win, filters add up."""
+    value = {"stat": value} if isinstance(value, str) else value
     spec = {key: part[key] for part in (quote, row, value) for key in KEYS if key in part}
     columns = read(spec["file"]).columns
     of_row = {k: x for k, x in row.items() if k not in KEYS and k.split(".")[0] in columns}
@@ -154,8 +150,7 @@ def check_quote(quote: dict[str, Any], page: str, covered: set[int]) -> Iterator
         matches = [*re.finditer(pattern_of(quote["text"], row), page)]
         if not matches:
             yield f"{name} is not on the page"
-        values = [{"stat": x} if isinstance(x, str) else x for x in quote["values"]]
-        specs = [merged(quote, settings, value) for value in values]
+        specs = [merged(quote, settings, value) for value in quote["values"]]
         computed = [compute(spec) for spec in specs]
         for match in matches:
             covered.update(range(*match.span()))
@@ -191,7 +186,7 @@ def main() -> int:
     """Check the pages of this repository."""
     paths = [*sorted((ROOT / "docs" / "results").glob("*.rst")), ROOT / "README.md"]
     pages = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
-    quotes = tomllib.loads((ROOT / "experiments" / "quotes.toml").read_text(encoding="utf-8"))
+    quotes = read_quotes()
     faults = check(pages, quotes)
     print("\n".join(faults) or f"{len(quotes['quote'])} quotes agree with the frozen records")
     return len(faults) > 0

@@ -7,19 +7,15 @@ A forest plot shows the rows of its page's table, as quotes.toml defines them.
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
+import pandas as pd  # type: ignore[import-untyped]
 from matplotlib.figure import Figure
 
-from experiments.check import ROOT, compute, merged
-from experiments.figure_forest import forest
-from experiments.figures import LOOKS, STYLE
+from experiments.check import ROOT, compute, merged, read_quotes
+from experiments.figures import LOOKS, STYLE, curves
 
 RECORDS, PAGES = ROOT / "experiments" / "results", ROOT / "docs" / "results"
 LABELS = {
@@ -30,34 +26,47 @@ LABELS = {
     "sgd": "SGD on cross-entropy",
     "oauc": "OAUC",
 }
-LAST_ITERATE = ("sgd", "adagrad")
-"""Methods that return their last iterate; the others return an average."""
+AHEAD, BEHIND, LEVEL = "#0072B2", "#D55E00", "#777777"
 
 
-def curves(axes: Axes) -> None:
+def main() -> None:
+    """Write all figures."""
+    mpl.rcParams.update(STYLE | {"svg.fonttype": "none", "font.family": "sans-serif"})
+    when = [row for row in quoted("when", (0, 1, 2)) if "*" not in row["name"]]
+    figures = {
+        "paper-steps": by_step(),
+        "paper-pilot": by_step_size(),
+        "when": forest(when, xlabel="ranking loss minus likelihood", xlim=(-0.05, 0.05)),
+        "tables": forest(
+            quoted("tables", (2, 3, 4)),
+            xlabel="lead of AUCClassifier in test AUC",
+            xlim=(-0.01, 0.07),
+        ),
+    }
+    for name, figure in figures.items():
+        figure.savefig(PAGES / f"{name}.svg", facecolor="white", metadata={"Date": None})
+
+
+def by_step() -> Figure:
     """Draw test AUC by step on CIFAR-10 at 91/9 under the paper's protocol, 20,000 steps."""
     runs = pd.read_parquet(RECORDS / "figures.parquet")
     runs = runs[runs.figures.map(lambda names: "figure1" in names) & (runs.protocol == "paper")]
-    runs = runs[(runs.dataset == "cifar10") & (runs.ratio == "91/9")]
-    for line, label in LABELS.items():
-        chosen = runs[runs.line == line]
-        if chosen.empty:
-            continue
-        name = "history_test_auc_" + ("last" if line in LAST_ITERATE else "average")
-        step = np.unique(np.concatenate([*chosen.history_step]))
-        auc = [np.interp(step, run.history_step, run[name]) for _, run in chosen.iterrows()]
-        color, style = LOOKS[line]
-        axes.fill_between(step, np.min(auc, 0), np.max(auc, 0), color=color, alpha=0.12, lw=0)
-        axes.plot(step, np.mean(auc, 0), style, color=color, label=label)
+    figure = Figure(figsize=(7.6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    curves(axes, runs[(runs.dataset == "cifar10") & (runs.ratio == "91/9")], LABELS)
     axes.set(xlabel="training step", ylabel="test AUC", xticks=range(0, 20_001, 5_000))
     axes.set(xlim=(0, 20_000))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    figure.legend(loc="outside right center")
+    return figure
 
 
-def step_sizes(axes: Axes) -> None:
+def by_step_size() -> Figure:
     """Draw the pilot's final test AUC by first step size, at the best T0 of each, seed 3."""
     runs = pd.read_parquet(RECORDS / "pilot.parquet")
     runs = runs[(runs.seed == 3) & runs.error.isna() & (runs.gamma.isna() | (runs.gamma == 2000))]
+    figure = Figure(figsize=(7.6, 3.6), layout="constrained")
+    axes = figure.subplots()
     for line, label in LABELS.items():
         best = runs[runs.line == line].groupby("eta0").final.max()
         color, style = LOOKS[line]
@@ -66,47 +75,45 @@ def step_sizes(axes: Axes) -> None:
     axes.text(0.0055, 0.83, "grid printed in the paper", color="#555555")
     axes.set(xlabel="first step size", ylabel="final test AUC", xscale="log", ylim=(0.5, 0.85))
     axes.set(xlim=(0.005, 15), xticks=[0.01, 0.1, 1, 10], xticklabels=["0.01", "0.1", "1", "10"])
+    figure.legend(loc="outside right center")
+    return figure
 
 
 def quoted(page: str, which: tuple[int, int, int]) -> Iterator[dict[str, Any]]:
-    """Yield name, difference, low and high of each row of a page's table of differences.
+    """Yield name, difference, low, high and n of each row of a page's table of differences.
 
     Args:
         page: name of the page.
         which: places of mean, low and high among the values of a row.
     """
-    quotes = tomllib.loads((ROOT / "experiments" / "quotes.toml").read_text(encoding="utf-8"))
-    for quote in quotes["quote"]:
+    for quote in read_quotes()["quote"]:
         if quote["page"] != f"docs/results/{page}.rst" or "({} to {})" not in quote["text"]:
             continue
         first_cell = quote["text"].removeprefix("* - ").split(" - ")[0]
         for name, row in quote.get("rows", {first_cell: {}}).items():
-            values = [x if isinstance(x, dict) else {"stat": x} for x in quote["values"]]
-            specs = [merged(quote, row, values[k]) for k in which]
+            specs = [merged(quote, row, quote["values"][k]) for k in which]
             mean, low, high = map(compute, specs)
             n = int(compute({**specs[0], "stat": "n", "scale": 1}))
             yield {"name": name.strip("`"), "difference": mean, "low": low, "high": high, "n": n}
 
 
-def save(name: str, figure: Figure) -> None:
-    """Write docs/results/NAME.svg."""
-    figure.savefig(PAGES / f"{name}.svg", facecolor="white", metadata={"Date": None})
+def forest(rows: Iterable[dict[str, Any]], **axes_options: Any) -> Figure:
+    """Draw differences with their intervals around zero, one per row.
 
-
-def main() -> None:
-    """Write all figures."""
-    mpl.rcParams.update(STYLE | {"svg.fonttype": "none", "font.family": "sans-serif"})
-    for name, draw in {"paper-steps": curves, "paper-pilot": step_sizes}.items():
-        figure = Figure(figsize=(7.6, 3.6), layout="constrained")
-        draw(figure.subplots())
-        figure.legend(loc="outside right center")
-        save(name, figure)
-    figure = forest([row for row in quoted("when", (0, 1, 2)) if "*" not in row["name"]])
-    figure.axes[0].set(xlabel="ranking loss minus likelihood", xlim=(-0.05, 0.05))
-    save("when", figure)
-    figure = forest([*quoted("tables", (2, 3, 4))])
-    figure.axes[0].set(xlabel="lead of AUCClassifier in test AUC", xlim=(-0.01, 0.07))
-    save("tables", figure)
+    What excludes zero has a colour and a larger mark.
+    """
+    rows = list(rows)
+    figure = Figure(figsize=(7.0, 0.8 + 0.28 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    for y, row in enumerate(rows):
+        low, high = row["low"], row["high"]
+        color = AHEAD if low > 0 else BEHIND if high < 0 else LEVEL
+        axes.plot([low, high], [y, y], color=color, linewidth=1.5)
+        axes.plot([row["difference"]], [y], "o", color=color, markersize=4 if color == LEVEL else 6)
+    axes.axvline(0, color="#333333", linewidth=0.8, zorder=0)
+    axes.set_yticks(range(len(rows)), [f"{row['name']} (n = {row['n']})" for row in rows])
+    axes.set(ylim=(len(rows) - 0.5, -0.5), **axes_options)
+    return figure
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 freeze = pytest.importorskip("experiments.freeze", reason="an sdist has no experiments")
-from experiments.figures import by_ratio, by_step  # noqa: E402
+from experiments.check import read_quotes  # noqa: E402
+from experiments.figures import best_of_pilot, by_ratio, by_step, finished  # noqa: E402
 from experiments.plan import Plan  # noqa: E402
 from pyarrow import parquet  # noqa: E402
 
@@ -90,10 +92,18 @@ def test_figures_show_the_iterate_that_a_line_returns(plan, tmp_path):
     records, out = tmp_path / "r.jsonl", tmp_path / "p.parquet"
     write(records, plan, {"one": True})
     call(plan, records, out)
-    rows, lines = parquet.read_table(out).to_pylist(), {"sgd": {"label": "SGD", "returns": "last"}}
-    (axes,) = by_step(rows, lines, "title").axes
+    runs = finished(pd.read_parquet(out), {"sgd": {"returns": "last"}})
+    (axes,) = by_step(runs, {"sgd": "SGD"}, "title").axes
     (line,) = axes.lines
     assert list(line.get_xdata()) == [5, 10]
     assert list(line.get_ydata()) == pytest.approx([0.5, 0.75])
-    (axes,) = by_ratio(rows, lines, "digits").axes
+    (axes,) = by_ratio(runs, {"sgd": "SGD"}, "digits").axes
     assert axes.lines[0].get_ydata() == pytest.approx([0.75])
+
+
+def test_pilot_is_drawn_at_the_settings_that_the_page_quotes():
+    runs = best_of_pilot()
+    drawn = {line: set(own.eta0) for line, own in runs.groupby("line")}
+    quote = next(x for x in read_quotes()["quote"] if x["text"].startswith("* - {row} -[ {} ±"))
+    rows = quote["rows"].values()
+    assert drawn == {row["line"]: {row["eta0"]} for row in rows if row["line"] in drawn}

@@ -13,7 +13,7 @@ import torch
 table = pytest.importorskip("experiments.table", reason="the folder experiments is absent")
 
 from experiments import run, train_table  # noqa: E402
-from experiments.figure_forest import forest  # noqa: E402
+from experiments.draw_pages import forest  # noqa: E402
 from experiments.plan import Plan  # noqa: E402
 from experiments.provenance import code  # noqa: E402
 from experiments.stats import Difference  # noqa: E402
@@ -121,19 +121,21 @@ def test_command_takes_the_best_of_a_search_and_compares(data, tmp_path, capsys)
     said = capsys.readouterr().out
     assert "tiny-search: 0 runs are wanted" in said
     assert "tiny: 6 runs are wanted" in said  # two are those of the search
-    table.main([str(x) for x in (out, STUDY, "tiny", "--figure", tmp_path / "forest.svg")])
-    said = capsys.readouterr().out
-    assert "| ce | 0." in said
-    assert "| tiny | mlp | even-25 | " in said
-    assert (tmp_path / "forest.svg").exists()
+    table.main([str(x) for x in (out, STUDY, "tiny")])
+    said = capsys.readouterr().out.splitlines()
+    assert said.count("tiny, mlp") == 1
+    assert [line.split()[:3] for line in said[-2:]] == [
+        ["tiny", "mlp", "clean"],
+        ["tiny", "mlp", "even-25"],
+    ]
 
 
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def row(line, value, dataset="a", seed=0, valid=0.5, code="x"):
+def row(line, value, dataset="a", seed=0, valid=0.5):
     found = {"line": line, "value": value, "dataset": dataset, "seed": seed}
-    return {**found, "valid": valid, "code": code, "condition": "clean", "model": "mlp"}
+    return {**found, "valid": valid, "condition": "clean", "model": "mlp"}
 
 
 def test_compare_pairs_cells_and_averages_seeds():
@@ -141,52 +143,51 @@ def test_compare_pairs_cells_and_averages_seeds():
     rows += [row("theirs", v, d, s) for d, s, v in [("a", 0, 0.7), ("a", 1, 0.6), ("b", 0, 0.8)]]
     rows += [row("theirs", 0.1, "c")]  # nothing to pair it with
     expected = Difference.paired([0.2, -0.1])
-    found = table.compare(rows, "ours", "theirs")
+    found = table.compare(pd.DataFrame(rows), "ours", "theirs")
     assert (found.value, found.n) == (pytest.approx(expected.value), 2)
     assert found.p == pytest.approx(expected.p)
 
 
-def test_two_codes_are_not_mixed():
-    rows = [row("ours", 0.8), row("ours", 0.7, "b", code="y"), row("peer", 0.9, code="z")]
-    for mixed in (rows, rows[::2]):
-        with pytest.raises(ValueError, match="one version of the code"):
-            table.summarize(mixed)
-    with pytest.raises(ValueError, match="one version of the code"):
-        table.compare(rows, "ours", "peer", peers=["peer"])
-    assert table.compare(rows[::2], "ours", "peer", peers=["peer"]).value == pytest.approx(-0.1)
-
-
 def test_summaries_count_common_cells_only():
     rows = [row("a", 0.6), row("a", 0.8, "b"), row("b", 0.5), row("b", math.nan, "b")]
-    a, b = table.summarize(rows)
-    assert (a["mean"], b["mean"], a["n"], b["diverged"]) == (0.6, 0.5, 1, 1)
-    assert table.markdown([b]).splitlines()[2] == "| b | 0.5000 | nan | 1 | 1 | 1 |"
+    summary = table.summarize(pd.DataFrame(rows))
+    assert list(summary["mean"]) == [0.6, 0.5]
+    assert list(summary["n"]) == list(summary["runs"]) == [1, 1]
+    assert list(summary["diverged"]) == [0, 1]
 
 
 def test_validation_chooses_a_line_per_data_set():
     rows = [row("a", 0.1, "x", valid=0.9), row("b", 0.2, "x", valid=0.8)]
     rows += [row("a", 0.3, "y", valid=math.nan), row("b", 0.4, "y", valid=0.1)]
-    chosen = table.choose(rows, ["a", "b"], "best")
-    assert [(x["dataset"], x["value"], x["line"]) for x in chosen] == [
-        ("x", 0.1, "best"),
-        ("y", 0.4, "best"),
+    rows += [row("a", 0.5, "z"), row("b", 0.6, "z")]  # a tie goes to the first line given
+    chosen = table.choose_line(pd.DataFrame(rows), ["b", "a"], "best").sort_values("dataset")
+    assert chosen[["dataset", "value", "line"]].to_numpy().tolist() == [
+        ["x", 0.1, "best"],
+        ["y", 0.4, "best"],
+        ["z", 0.6, "best"],
     ]
 
 
 def test_a_line_has_one_row_of_a_cell():
-    with pytest.raises(ValueError, match="one row"):
-        table.by_cell([row("a", 0.1), row("a", 0.2)], "a")
+    with pytest.raises(ValueError, match="duplicate"):
+        table.by_cell(pd.DataFrame([row("a", 0.1), row("a", 0.2)]))
+
+
+def test_image_run_has_the_test_auc_of_the_chosen_weights():
+    settings = {"kind": "image", "line": "a"}
+    records = [{"settings": settings, "chosen": {"test_auc": 0.8}}, {"settings": settings}]
+    assert table.to_rows(records).value.to_list() == pytest.approx([0.8, math.nan], nan_ok=True)
 
 
 def test_forest_is_drawn(tmp_path):
     rows = [
-        {"part": "clean", "difference": d.value, "low": d.low, "high": d.high, "n": d.n}
-        for d in (Difference.paired([0.1, 0.2]), Difference.paired([0.1]))
+        {"name": name, "difference": d.value, "low": d.low, "high": d.high, "n": d.n}
+        for name, d in (("a", Difference.paired([0.1, 0.2])), ("b", Difference.paired([0.1])))
     ]
-    forest(rows).savefig(tmp_path / "forest.svg")
-    assert "clean (n = 2)" in (tmp_path / "forest.svg").read_text("utf-8")
-    with pytest.raises(ValueError, match="at least one"):
-        forest([])
+    figure = forest(rows)
+    figure.savefig(tmp_path / "forest.svg")
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["a (n = 2)", "b (n = 1)"]
 
 
 def test_hinge_on_pairs_ends_at_the_minimum(plan, data):
