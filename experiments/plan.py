@@ -72,7 +72,7 @@ OPTIONS = {
     "trainer=trees": "depth steps lr least surrogate? balanced?",
     "trainer=linear": "loss",
     "loss=auc": "link? alpha_min?",
-    "loss=pairwise": "surrogate? scale?",
+    "loss=pairwise": "surrogate?",
     "loss=gce": "q?",
     "loss=focal": "focus?",
     "loss=logistic": "C balanced",
@@ -181,8 +181,8 @@ class Plan:
 
 def validation_score(record: Mapping[str, Any]) -> float:
     """Return what validation rows say of a finished run, nan if it diverged."""
-    kept = record.get("kept", {})  # by image runs
-    return float(record.get("valid", kept.get("valid_auc", math.nan)))
+    chosen = record.get("chosen", {})  # by image runs
+    return float(record.get("valid", chosen.get("valid_auc", math.nan)))
 
 
 def check(settings: Mapping[str, Any]) -> None:

@@ -38,7 +38,7 @@ JUDGED = {
 BATCH, EVALUATIONS = 256, 20
 RARE = 0.1
 """When a table is cut, positives up to this share of the remaining rows are all kept."""
-LOSS_OPTIONS = ("link", "alpha_min", "q", "focus", "surrogate", "scale")
+LOSS_OPTIONS = ("link", "alpha_min", "q", "focus", "surrogate")
 
 
 class Part(NamedTuple):

@@ -95,7 +95,9 @@ def test_unseen_groups_are_held_out_whole(plan, data):
 
 def test_a_part_takes_the_best_points_of_its_searches(plan):
     searched = plan.runs("pictures-search")
-    records = {run.id: {"kept": {"valid_auc": -abs(run.settings["lr"] - 0.1)}} for run in searched}
+    records = {
+        run.id: {"chosen": {"valid_auc": -abs(run.settings["lr"] - 0.1)}} for run in searched
+    }
     diverged = [run for run in searched if run.settings["line"] == "picture-pairwise"]
     records |= {run.id: {} for run in diverged}
     runs = plan.runs("pictures", records)
