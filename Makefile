@@ -19,9 +19,10 @@ test: $(READY)   ## Lint, type-check, build the docs, run the tests
 	$(MAKE) --no-print-directory lint
 	$(MAKE) --no-print-directory --jobs=3 types site unit
 
+OURS := $(wildcard src tests docs examples experiments benchmarks)
 lint: $(READY)   ## ruff: style and formatting
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(OURS)
+	$(BIN)/ruff format --check $(OURS)
 
 types: $(READY)  ## mypy --strict on src
 	$(BIN)/mypy --strict src
@@ -31,7 +32,7 @@ unit: $(READY)   ## pytest on two cores, warnings are errors
 
 CORE := tests/loss tests/optim tests/metrics tests/stages tests/data tests/models \
   tests/test_reference.py tests/test_checks.py
-fast: $(READY)   ## Lint, type-check and test the core in about a minute
+fast: $(READY)   ## Lint, type-check and test the core in one or two minutes
 	$(MAKE) --no-print-directory lint
 	$(MAKE) --no-print-directory --jobs=2 types core
 
