@@ -10,7 +10,7 @@ READY  := $(VENV)/.ready
 help:            ## Say what each target does
 	@grep -E '^[a-z]+: .*## |^[a-z]+:  +## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt src/aucmax/version.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if out.exists():
         raise SystemExit(f"{out} is there: a frozen part is never rewritten")
     rows = part_records(options.plan, options.part, read_records(options.records), options.code)
-    table = pa.Table.from_pylist([as_row(row) for row in rows])
+    table = as_table(rows)
     parquet.write_table(table, out, compression="zstd")
     print(f"{out}: {len(rows)} runs of code {rows[0]['code']}")
 
@@ -63,6 +63,13 @@ def part_records(
             f"{len(complete)} among {sorted(known)}: finish it, or name the code"
         )
     return complete[0]
+
+
+def as_table(records: Sequence[dict[str, Any]]) -> pa.Table:
+    """Make a table of all columns that any record has: a run that diverged has fewer."""
+    rows = [as_row(record) for record in records]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def as_row(record: dict[str, Any]) -> dict[str, Any]:

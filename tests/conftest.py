@@ -68,9 +68,9 @@ def fresh_compiler():
 # --- several workers ------------------------------------------------------------------------------
 
 LONG = [
-    "test_fit_ranks.py", "test_fit_images.py", "test_fit_resume.py", "test_fit_signals.py",
-    "test_image_classifier.py", "test_fit.py", "test_streams.py", "test_interrupts.py",
-    "test_classifier.py", "test_documents.py", "test_tune.py",
+    "test_fit_ranks.py", "test_run.py", "test_fit_images.py", "test_fit_resume.py",
+    "test_fit_signals.py", "test_image_classifier.py", "test_fit.py", "test_streams.py",
+    "test_interrupts.py", "test_classifier.py", "test_documents.py", "test_tune.py",
 ]  # fmt: skip
 """Files to start with, the longest first, so that no worker is left with one at the end."""
 

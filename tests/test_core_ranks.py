@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import ranks_core
+from process import LIMIT
 from reference import auc as reference
 from reference import pairwise
 from reference.average_precision import RunningAveragePrecision, squared_hinge
@@ -23,7 +24,7 @@ def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, ranks_core.__file__, str(folder)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
 

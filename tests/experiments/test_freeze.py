@@ -72,6 +72,15 @@ def test_a_part_becomes_a_file_once(plan, tmp_path):
         call(plan, records, out)
 
 
+def test_a_run_that_diverged_hides_no_column_of_others(plan, tmp_path):
+    first, second = (record(run, "one", 0.7) for run in Plan.read(plan, "one", "2.13").runs("p"))
+    del first["final"]
+    records, out = tmp_path / "r.jsonl", tmp_path / "p.parquet"
+    records.write_text("".join(json.dumps(row) + "\n" for row in (first, second)))
+    call(plan, records, out)
+    assert parquet.read_table(out)["final_last"].to_pylist() == [None, 0.7]
+
+
 @pytest.mark.parametrize("codes", [{"one": False}, {"one": True, "other": True}])
 def test_an_unfinished_part_or_one_of_two_codes_raises(codes, plan, tmp_path):
     records, out = tmp_path / "r.jsonl", tmp_path / "p.parquet"

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 AUCMAX = Path(sys.executable).with_name("aucmax")
-LIMIT = 100
-"""Seconds after which a process is taken to hang."""
+LIMIT = 600
+"""Seconds after which a process is taken to hang, however busy the machine is."""
 
 
 # ---- Sessions ------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Scripts:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | more,
-            encoding="utf-8",
+            bufsize=0,  # select does not see what is read ahead
             start_new_session=True,
         )
 
@@ -112,8 +112,8 @@ class Scripts:
         """Begin a script; the variables ``env`` are added, or left out if they are None."""
         arguments = [str(script), *map(str, options)]
         order = {"arguments": arguments, "cwd": str(cwd), "env": env or {}}
-        print(json.dumps({**order, "files": list(map(str, self.files))}), file=self.process.stdin)
-        self.process.stdin.flush()
+        line = json.dumps({**order, "files": list(map(str, self.files))}) + "\n"
+        self.process.stdin.write(line.encode())
         return Started(self, int(self.process.stdout.readline()))
 
     def run(self, script, *options, cwd, env=None):

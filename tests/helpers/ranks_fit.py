@@ -457,7 +457,7 @@ def main():
         how, batch = os.environ["STOP"].split()
         Pace.left, Pace.at_the_end = int(batch), {x.__name__: x for x in ENDS}[how]
     if len(sys.argv) > 3:  # a single case leaves it to fit() to join the others
-        dist.init_process_group("gloo", timeout=timedelta(seconds=40))
+        dist.init_process_group("gloo", timeout=timedelta(minutes=5))
     for case in sys.argv[2:]:
         try:
             found = cut_short(folder, case, *STOPS[case]) if case in STOPS else run(folder, case)

@@ -25,6 +25,7 @@ from image_data import (
     write_scans,
 )
 from PIL import Image
+from process import LIMIT
 from refusals import refused
 from sklearn.metrics import roc_auc_score
 
@@ -376,7 +377,7 @@ def test_ranks_train_together_and_the_first_writes(tmp_path):
     folder = write_scans(tmp_path / "scans", healthy=160, sick=48)
     command = [sys.executable, HELPERS / "ranks_images.py", folder, tmp_path]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("The model is in") == 1
     assert sum(ImageClassifier.load(tmp_path / "model").counts_["train"]) // 8 == 17

@@ -12,6 +12,7 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from process import LIMIT
 
 from aucmax import AUCClassifier
 from aucmax.cli import main
@@ -239,7 +240,7 @@ def test_ranks_read_files_of_their_own(tmp_path):
         write_parts(tmp_path / name, rows=6000, parts=parts)
     command = [sys.executable, str(RANKS), str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("The model is in") == 1
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]

@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,3 +160,14 @@ def test_interrupted_choice_resumes_bit_for_bit(tmp_path):
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
     assert not (tmp_path / "m.unfinished").exists()
     assert len(fitted.model.candidates_) == 2
+
+
+def test_partial_metric_needs_no_network(tmp_path, capsys, monkeypatch):
+    write_rows(tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    command = ["fit", "rows.csv", "--target", "y", "--models", "logistic"]
+    main([*command, "--metric", "partial_auc@0.3"])
+    assert "the objective 'partial'" not in capsys.readouterr().out
+    evaluation = Evaluation.read(Path("rows-model"))
+    assert evaluation.metric == "partial_auc@0.3"
+    assert 0 <= evaluation.score <= 1

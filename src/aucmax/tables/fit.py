@@ -393,7 +393,8 @@ def judge(
     peers: list[Peer] = []
     notes = all_notes(train, encoder)
     bounds = metric_in_records(model.metric_).range
-    if bounds and not model.loss_options and "partial" in dict(parts_of(model.objective_)):
+    objectives = dict(parts_of(model.objective_)) if model.objective_ else {}  # without a network
+    if bounds and not model.loss_options and "partial" in objectives:
         said = " and ".join(f"{name} {value:g}" for name, value in bounds.items())
         notes.append(f"the objective 'partial' is trained for the metric's range, {said}")
     if compare:
