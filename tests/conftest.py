@@ -82,9 +82,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Run tests marked ``ranks`` one at a time, whichever workers have them."""
+    """Run tests marked ``ranks`` one at a time, whichever workers of this run have them."""
     if item.get_closest_marker("ranks") is None:
         return (yield)
-    with (Path(tempfile.gettempdir()) / f"aucmax-ranks-{os.getuid()}.lock").open("w") as lock:
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())  # another run may hang for ever
+    with (Path(tempfile.gettempdir()) / f"aucmax-ranks-{run}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return (yield)
