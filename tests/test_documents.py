@@ -47,11 +47,11 @@ def test_code_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_commands_in_the_readme_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    block = re.search(r"```\n(pip install.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[1]
-    install, *commands = [line.split("#")[0].split() for line in block.splitlines()]
-    assert install[:2] == ["pip", "install"]
+    block = re.search(r"```\n(\. \.venv.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[1]
+    _, *commands = [line.split("#")[0].split() for line in block.splitlines()]
+    assert [command for _, command, *_ in commands] == ["fit", "predict", "evaluate"]
     rows = [f"{n % 7},{'ab'[n % 2]},{'yes' if n % 7 > 4 else 'no'}" for n in range(70)]
-    for name in ("customers.csv", "new.csv"):
+    for name in ("customers.csv", "new.csv", "labelled.csv"):
         (tmp_path / name).write_text("\n".join(["calls,plan,churned", *rows]))
     with chdir(tmp_path):
         for program, command, *arguments in commands:
