@@ -24,7 +24,7 @@ def pytest_configure(config):
     from hypothesis import settings
 
     common = {"deadline": None, "database": None}
-    settings.register_profile("aucmax", max_examples=25, derandomize=True, **common)
+    settings.register_profile("aucmax", max_examples=40, derandomize=True, **common)
     settings.register_profile("fuzz", max_examples=500, print_blob=True, **common)
     settings.load_profile(config.getoption("--hypothesis-profile") or "aucmax")
     if getattr(config.option, "numprocesses", None):

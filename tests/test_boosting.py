@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from errors import assert_names
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference.boosting import gradient_and_curvature
 
@@ -44,7 +44,6 @@ def sizes_of(group):
 # ---- The definition ------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     n=st.integers(2, 12),

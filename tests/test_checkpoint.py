@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -135,7 +135,6 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(state=trees)
 def test_any_tree_comes_back(tmp_path_factory, state):
     assert_equal(round_trip(tmp_path_factory.mktemp("tree"), state), state)

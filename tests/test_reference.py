@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import oauc, pga, ppd_adagrad, ppd_sg
 from reference.objective import (
@@ -99,7 +99,6 @@ def test_batch_gradients(normalize, weighted, pq):
 
 
 @given(seed=st.integers(0, 10**6), margin=st.floats(0.1, 3.0), weighted=st.booleans())
-@settings(max_examples=50, deadline=None)
 def test_proposition_1(seed, margin, weighted):
     """At the saddle point m^2 + F / (p (1 - p)) is the pairwise risk, and so is its gradient."""
     h, y, weight = make_batch(seed=seed)

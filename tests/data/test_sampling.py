@@ -7,7 +7,7 @@ import pytest
 import torch
 from errors import assert_names
 from fit_data import binary, fit, linear
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -218,7 +218,6 @@ def test_the_two_classes_are_drawn_independently(replacement):
 # ---- Whole groups ------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
 @given(
     n=st.integers(2, 40),
     groups=st.integers(1, 8),

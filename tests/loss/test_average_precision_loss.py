@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference.average_precision import RunningAveragePrecision, logistic, squared_hinge
 
@@ -45,7 +45,6 @@ def assert_same(found, wanted, tolerance=1e-10):
 # ---- The definition ----------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10_000),
     n=st.integers(1, 12),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import grouped
 
@@ -75,7 +75,6 @@ ROWS = st.builds(
 )
 
 
-@settings(max_examples=25)
 @given(rows=ROWS, link=st.sampled_from(list(LINKS)), margin=st.floats(0.1, 3), sparse=st.booleans())
 def test_grouped_optimum_is_pairwise_risk_within_groups(rows, link, margin, sparse):
     loss, *_ = make_loss(rows, link=link, margin=margin, sparse=sparse)
@@ -96,7 +95,6 @@ def test_grouped_optimum_is_pairwise_risk_within_groups(rows, link, margin, spar
         near(found[paired], best[paired])
 
 
-@settings(max_examples=25)
 @given(
     rows=ROWS,
     batch=st.integers(0, 99),

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from reference import pairwise as reference
 
@@ -60,7 +60,6 @@ def close(found, wanted_):
 
 
 @pytest.mark.parametrize("name", SURROGATES)
-@settings(max_examples=20, deadline=None)
 @given(
     n=st.integers(1, 10),
     seed=st.integers(0, 999),
@@ -84,7 +83,6 @@ def test_pairwise_loss_matches_definition(name, n, seed, columns, ties, weighted
 @example(  # what rounding leaves of a full share is no pair
     name="squared_hinge", size=2, seed=357, columns=2, ties=False, grouped=True, shares=(0.4, 0.3)
 )
-@settings(max_examples=30, deadline=None)
 @given(
     name=st.sampled_from(SURROGATES),
     size=st.integers(1, 5),

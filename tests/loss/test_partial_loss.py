@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference.objective import sigmoid
 from reference.partial import centred, members, partial_risk, saddle
@@ -15,8 +15,6 @@ from sklearn.metrics import roc_auc_score
 import aucmax
 from aucmax import AUCLoss, PartialAUCLoss
 from aucmax.loss.cross_entropy import CrossEntropy
-
-few = settings(max_examples=25)
 
 
 def as_tensors(*arrays):
@@ -60,7 +58,6 @@ links = st.sampled_from(["centred", "sigmoid", "identity"])
 # ---- The mathematics ---------------------------------------------------------------------------
 
 
-@few
 @given(batches(), fprs, tprs, st.sampled_from([1.0, 0.3]), links)
 def test_partial_optimum_is_pairwise_risk_of_hardest_rows(batch, fpr, tpr, margin, link):
     scores, y, weight = batch
@@ -78,7 +75,6 @@ def test_partial_optimum_is_pairwise_risk_of_hardest_rows(batch, fpr, tpr, margi
     np.testing.assert_allclose(d_saddle, 0.0, atol=1e-10)
 
 
-@few
 @given(batches(), fprs, tprs, st.tuples(*[st.floats(-2, 2)] * 3), st.floats(0.05, 0.95))
 def test_partial_loss_matches_reference(batch, fpr, tpr, point, p):
     scores, y, weight = batch

@@ -8,7 +8,7 @@ import pytest
 import sklearn.metrics
 import torch
 from errors import assert_names
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import auc as reference
 
@@ -24,7 +24,6 @@ from aucmax.metrics import (
     roc_curve,
 )
 
-exactly = settings(deadline=None, max_examples=40)
 SCORES = [
     st.integers(-3, 3).map(float),  # many ties
     st.floats(-1, 1, width=32),
@@ -61,7 +60,6 @@ def close(value):
 # Against scikit-learn and the definition
 
 
-@exactly
 @given(rows())
 def test_roc_auc_matches_sklearn(case):
     x, y = case
@@ -70,7 +68,6 @@ def test_roc_auc_matches_sklearn(case):
     assert result == close(reference.auc(x, y))
 
 
-@exactly
 @given(weighted_rows())
 def test_weighted_roc_auc_matches_sklearn(case):
     (x, y), w = case
@@ -80,7 +77,6 @@ def test_weighted_roc_auc_matches_sklearn(case):
     assert result == close(reference.auc(x, y, w))
 
 
-@exactly
 @given(weighted_rows(), st.booleans())
 def test_average_precision_matches_sklearn(case, weighted):
     (x, y), w = case
@@ -89,7 +85,6 @@ def test_average_precision_matches_sklearn(case, weighted):
     assert average_precision(x, y, w) == close(expected)
 
 
-@exactly
 @given(weighted_rows(), st.booleans())
 def test_roc_curve_matches_sklearn(case, weighted):
     (x, y), w = case
@@ -102,7 +97,6 @@ def test_roc_curve_matches_sklearn(case, weighted):
     assert sklearn.metrics.auc(curve.fpr, curve.tpr) == pytest.approx(roc_auc(x, y, w), abs=1e-12)
 
 
-@exactly
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.booleans())
 def test_hand_till_matches_sklearn(seed, classes, ties):
     rng = np.random.default_rng(seed)
@@ -220,7 +214,6 @@ def test_large_inputs_are_exact(name):
     assert roc_auc_interval(x, y).auc == roc_auc(x, y)
 
 
-@exactly
 @given(
     rows(),
     st.sampled_from([2, 8, 64]),
@@ -238,7 +231,6 @@ def test_screen_settles_only_known_pairs(case, cells, block, dtype):
 # DeLong
 
 
-@exactly
 @given(rows(least=2))
 def test_roc_auc_interval_error_is_delongs(case):
     x, y = case
@@ -255,7 +247,6 @@ def test_delong_variance_has_relative_precision():
     assert roc_auc_interval(x, y).standard_error ** 2 == pytest.approx(expected, rel=1e-12)
 
 
-@exactly
 @given(rows(), st.floats(0.01, 0.999))
 def test_roc_auc_interval_holds_value(case, level):
     x, y = case
@@ -268,7 +259,6 @@ def test_roc_auc_interval_holds_value(case, level):
     assert wider.high >= result.high
 
 
-@exactly
 @given(rows())
 def test_roc_auc_interval_mirrors(case):
     x, y = case
@@ -319,7 +309,6 @@ def test_roc_auc_interval_coverage_with_few_positives(positives):
         assert min(x.high - x.low for x in intervals) > 0.1
 
 
-@exactly
 @given(rows(columns=2, least=2))
 def test_delong_test_matches_covariances(case):
     a, b, y = case
@@ -348,7 +337,6 @@ def test_delong_test_of_opposite_scores():
 # Laws
 
 
-@exactly
 @given(weighted_rows())
 def test_weighted_roc_auc_interval(case):
     (x, y), w = case
@@ -380,7 +368,6 @@ def test_weighted_errors_match_bootstrap():
     assert metrics.hand_till_test(*columns, y.astype(int), w) == close(test)
 
 
-@exactly
 @given(rows(), st.lists(st.integers(0, 32), max_size=4), st.booleans())
 def test_streaming_auc_equals_concatenation(case, cuts, weighted):
     x, y = case

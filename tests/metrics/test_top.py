@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import ranking as reference
 
@@ -22,7 +22,6 @@ from aucmax.metrics import (
     tpr_at_fpr,
 )
 
-few = settings(deadline=None, max_examples=25)
 RATES = st.one_of(st.sampled_from([0.05, 0.1, 0.25, 0.5, 1.0]), st.floats(0.01, 1))
 
 
@@ -47,7 +46,6 @@ def close(value):
     return pytest.approx(value, rel=1e-11, abs=1e-12)
 
 
-@few
 @given(cases(), RATES, st.booleans())
 def test_partial_auc_matches_sklearn(case, max_fpr, weighted):
     x, y, w = case
@@ -56,7 +54,6 @@ def test_partial_auc_matches_sklearn(case, max_fpr, weighted):
     assert partial_auc(x, y, max_fpr, weight=w, standardized=True) == close(expected)
 
 
-@few
 @given(cases(), RATES, st.one_of(st.just(0.0), st.floats(0, 0.99)))
 def test_partial_auc_matches_area_of_polygon(case, max_fpr, min_tpr):
     x, y, w = case
@@ -67,7 +64,6 @@ def test_partial_auc_matches_area_of_polygon(case, max_fpr, min_tpr):
     assert partial_auc(x, y, weight=w) == close(roc_auc(x, y, w))
 
 
-@few
 @given(cases(), st.one_of(st.sampled_from([0.0, 0.1, 0.3, 1.0]), st.floats(0, 1)), st.booleans())
 def test_tpr_at_fpr_matches_roc_curve(case, fpr, weighted):
     x, y, w = case
@@ -88,7 +84,6 @@ def test_tpr_at_fpr_reaches_exact_rates():
             assert tpr_at_fpr(-x, y, alarms / 10, w) == pytest.approx(expected)
 
 
-@few
 @given(cases(), RATES, st.integers(1, 4))
 def test_precision_at_averages_over_ties(case, share, rows):
     x, y, w = case
@@ -109,7 +104,6 @@ def test_precision_at_count_is_of_weight():
         assert precision_at(x, y, count, times) == close(repeated)
 
 
-@few
 @given(cases(group=True), st.booleans(), st.sampled_from(["numbers", "texts", "objects", "tensor"]))
 def test_grouped_auc_matches_pairs_within_groups(case, mean, form):
     x, y, w, g = case
@@ -138,7 +132,6 @@ def test_grouped_auc_of_small_weights():
     assert grouped_auc(x, y, g, w, mean=True) == pytest.approx(np.mean(aucs), rel=1e-12)
 
 
-@few
 @given(cases(group=True), st.booleans())
 def test_gpu_curves_and_groups_equal_cpu(case, weighted):
     x, y, w, g = map(torch.tensor, case)

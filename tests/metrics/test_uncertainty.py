@@ -7,14 +7,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from metric_infos import INFOS
 
 from aucmax import metrics
 from aucmax.metrics import delong_test, roc_auc_interval
 
-few = settings(deadline=None, max_examples=25)
 GROUPS = np.arange(480) // 12  # of the rows below
 METRICS = {info.name: info for info in INFOS if info.name not in ("roc_auc", "grouped_auc")}
 
@@ -137,7 +136,6 @@ def test_single_group_has_wide_interval(rows):
     assert metrics.grouped_auc_test(a, b, y, np.zeros(480)).p_value > 0.9
 
 
-@few
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
 def test_partial_auc_interval_of_full_range_is_delongs(seed, ties, weighted):
     random = np.random.default_rng(seed)

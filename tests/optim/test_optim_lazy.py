@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from optim_helpers import assert_same, everything, make_params
 from reference import ppd_sg
@@ -60,7 +60,6 @@ def walk(params, optimizer, steps, sparse, first=0):
 # ---- Equal to dense gradients ------------------------------------------------------------------
 
 
-@settings(max_examples=20)
 @given(
     plan=st.lists(
         st.tuples(

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 from errors import assert_names
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aucmax.stages import (
@@ -58,7 +58,6 @@ def test_geometric_rounds_up():
     steps=st.integers(1, 10_000),
     factor=st.sampled_from(["1.1", "1.2", "1.3", "1.7", "2.4", "3", "3.3", "10"]),
 )
-@settings(max_examples=60, deadline=None)
 def test_geometric_is_exact_where_decimals_are(steps, factor):
     """1.1 is not a binary fraction: 100 * 1.1**2 is 121.00000000000001 and must become 121."""
     exact = [math.ceil(steps * Fraction(factor) ** k) for k in range(5)]
@@ -175,7 +174,6 @@ def satisfies(K, noise, *, mu, L, epsilon, initial_gap):
     initial_gap=st.floats(0.01, 10.0),
     size=st.integers(1, 20),
 )
-@settings(max_examples=60, deadline=None)
 def test_theory_stages_is_the_smallest_that_satisfies_the_condition(
     mu, lr, epsilon, initial_gap, size
 ):

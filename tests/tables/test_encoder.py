@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse
 import scipy.stats
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import QuantileTransformer
 
@@ -27,7 +27,6 @@ from aucmax.tables.formats import Format
 
 NAN, NAT = np.nan, np.datetime64("NaT")
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
-few = settings(max_examples=25)
 
 
 def equal(a, b):
@@ -461,7 +460,6 @@ def test_numbers_in_a_text_column():
     assert codes(encoder, dates) == [1, 2, 0]
 
 
-@few
 @given(st.lists(st.none() | st.sampled_from("abcdef") | st.text(max_size=2), min_size=2))
 def test_codes_of_any_texts(values):
     texts = Format("text")
@@ -634,7 +632,6 @@ def test_threads_give_the_same_bits(monkeypatch, threads):
     assert pools == [threads, threads]
 
 
-@few
 @given(
     st.lists(
         st.none() | FINITE | st.integers(-3, 3).map(float), min_size=1, max_size=40,

@@ -137,7 +137,7 @@ def test_tsv_and_gzip(read):
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=5)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(words, st.integers(-5, 5), words), min_size=1, max_size=8))
 def test_csv_round_trip(read, rows):
     file = io.StringIO(newline="")

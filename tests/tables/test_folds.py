@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aucmax.data.groups import are_compared
@@ -41,7 +41,6 @@ def test_too_few_rows_of_a_class_hold_out_nothing():
         assert len(sides(table, classes, None, 0.225, 0)[1]) == held
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.integers(2, 3), st.sampled_from([0.15, 0.3]))
 def test_no_split_cuts_a_group(seed, groups, count, share):
     random = np.random.default_rng(seed)
@@ -112,7 +111,6 @@ def test_few_groups_are_held_out_if_half_the_rows_remain():
 # ---- folds ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(2, 7), st.integers(1, 3), st.integers(2, 3))
 def test_folds_are_parts_of_the_rows_with_every_class_in_each(seed, count, repeats, kinds):
     random = np.random.default_rng(seed)
@@ -160,7 +158,6 @@ def test_where_most_rows_are_repeats_rows_are_taken_one_by_one():
     assert folds.held.sum(axis=0).tolist() == [30, 30, 30]
 
 
-@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(1, 40))
 def test_no_fold_cuts_a_group(seed, groups):
     random = np.random.default_rng(seed)
@@ -178,7 +175,6 @@ def test_no_fold_cuts_a_group(seed, groups):
         assert {*classes[held]} == {0, 1}
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from([3, 40, 300]))
 def test_by_time_a_fit_knows_the_past_and_is_judged_by_what_follows(seed, count, times):
     random = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aucmax.tables import ReadOptions, TableEncoder
@@ -150,7 +150,6 @@ def test_late_mark():
     assert values.null_count == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(-1e6, 1e6).map(lambda x: round(x, 2)), min_size=3, max_size=30),
     st.sampled_from([(".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", "'")]),

@@ -82,9 +82,7 @@ def written(table, how):
     return file.getvalue().encode(how["encoding"])
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables(), WRITTEN)
 def test_written_tables_round_trip(tmp_path, table, how):
     table["size"] = [value and round(value, how["digits"]) for value in table["size"]]
