@@ -68,6 +68,8 @@ def compare_with_peers(
         "logistic regression": (logistic, partial(one_hot, cardinalities=cardinalities)),
         "gradient boosting": (boosting, columns),
     }
+    shares = np.bincount(classes, weights[0])
+    is_rare = shares.min() < RELIABLE_SHARE * shares.sum()
     peers, notes = [], []
     for name, (model, table_of) in models.items():
         began = time.perf_counter()
@@ -81,8 +83,6 @@ def compare_with_peers(
             continue
         seconds = round(time.perf_counter() - began, 3)
         peer = compare(name, scores, truth, ours, seconds, weights[1], metric, group)
-        shares = np.bincount(classes, weights[0])
-        is_rare = shares.min() < RELIABLE_SHARE * shares.sum()
         peers.append(replace(peer, reliable=not (model is boosting and is_rare)))
     return peers, notes
 
