@@ -12,6 +12,16 @@ A part of a plan with a table ``search`` is searched, line by line::
 Each step of a line's rule varies one thing at the best point so far, by validation AUC of what the
 line returns. The ``best`` points are run again with a second seed, and the mean of both chooses.
 What is wanted next depends on the records alone, not on the order in which runs end.
+
+A search around another one begins at the points that its lines have chosen there, by rules of its
+own. Without a second seed the first one chooses::
+
+    [parts.B]
+    set = {kind = "image", seed = 6}
+    each = {dataset = ["catdog"], line = ["sgd", "ppd-sg"]}
+    search = {around = "A", rules = "narrow", most = [9], report = [10, 11]}
+    [narrow]
+    sgd = [{key = "lr", times = [0.333, 1, 3], extend = true}]
 """
 
 from __future__ import annotations
@@ -35,8 +45,32 @@ def part_runs(plan: Plan, part: str, records: Records) -> list[Run]:
     """List the runs of a part, in order; of a search those that the records ask for so far."""
     runs = plan.runs(part, records)
     if "search" in plan.content["parts"][part]:
-        runs = [run for line in runs for run in line_runs(plan, part, line, records)]
+        lines = starts(plan, part, records)
+        runs = [run for line in lines for run in line_runs(plan, part, line, records)]
     return list(dict.fromkeys(runs))
+
+
+def starts(plan: Plan, part: str, records: Records) -> list[Run]:
+    """List the first point of every line of a search.
+
+    Raises:
+        ValueError: if the search that this one is around is not complete.
+    """
+    lines, around = plan.runs(part), plan.content["parts"][part]["search"].get("around")
+    if around is None:
+        return lines
+    how, chosen = plan.content["parts"][around]["search"], {}
+    for line in starts(plan, around, records):
+        points, _ = explore(plan, line, records, how)
+        if any(run.id not in records for run in line_runs(plan, around, line, records)):
+            raise ValueError(f"records must hold all of {around}, which is to be run first")
+        chosen[line.settings["line"]] = choose(plan, points, records, how)
+    begin = []
+    for line in lines:
+        name = line.settings["line"]
+        own = {k: x for k, x in line.settings.items() if k not in plan.content["lines"][name]}
+        begin.append(plan.run({**chosen[name], **own}))
+    return begin
 
 
 def line_runs(plan: Plan, part: str, line: Run, records: Records) -> list[Run]:
@@ -51,8 +85,10 @@ def line_runs(plan: Plan, part: str, line: Run, records: Records) -> list[Run]:
     if not complete:
         return runs
     for most in how["most"]:
-        ranking = rank(plan, points[:most], records, [line.settings["seed"]])[: how["best"]]
-        again = [run(point, how["again"]) for point in ranking]
+        again = []
+        if "again" in how:
+            ranking = rank(plan, points[:most], records, [line.settings["seed"]])
+            again = [run(point, how["again"]) for point in ranking[: how["best"]]]
         runs += again
         if all(one.id in records for one in again):
             chosen = choose(plan, points[:most], records, how)
@@ -74,10 +110,9 @@ def explore(
     def score(point: Point) -> float | None:
         return validation(plan, plan.run({**point, "seed": line.settings["seed"]}), records)
 
-    for step in plan.content["rules"][line.settings["line"]]:
+    for step in plan.content[how.get("rules", "rules")][line.settings["line"]]:
         candidates = vary(best, step)
-        while candidates:
-            fresh = [point for point in candidates if point not in points]
+        while fresh := [point for point in candidates if point not in points]:
             points += fresh[: limit - len(points)]
             if any(score(point) is None for point in points):
                 return points, False
@@ -93,16 +128,30 @@ def vary(best: Point, step: Mapping[str, Any]) -> list[Point]:
         kept = {key: value for key, value in best.items() if key not in keys}
         return [kept | choice for choice in step["choices"]]
     key = step["key"]
-    values = step.get("values") or [float(f"{best[key] * x:.3g}") for x in step["times"]]
+    values = step.get("values") or [scale(best[key], times, step) for times in step["times"]]
     return [best | {key: value} for value in values]
 
 
+def scale(value: float, times: float, step: Mapping[str, Any]) -> float:
+    """Multiply a value, to at most ``at_most`` of the step."""
+    return (
+        value if times == 1 else min(float(f"{value * times:.3g}"), step.get("at_most", math.inf))
+    )
+
+
 def extend(points: Sequence[Point], best: Point, step: Mapping[str, Any]) -> list[Point]:
-    """Return what is missing until two points above the best and one below are tried."""
+    """Return the points to try beyond those of a step.
+
+    Of given values: what is missing until two above the best and one below are tried. Of multiples:
+    the next beyond an end at which the best lies.
+    """
     if not step.get("extend"):
         return []
     key = step["key"]
     tried = sorted(point[key] for point in points if {**point, key: 0} == {**best, key: 0})
+    if "times" in step:
+        ends = {tried[0]: min(step["times"]), tried[-1]: max(step["times"])}
+        return [best | {key: scale(x, times, step)} for x, times in ends.items() if x == best[key]]
     at, new = tried.index(best[key]), []
     above = tried[-1]
     for _ in range(at + 2 - (len(tried) - 1)):
@@ -152,6 +201,8 @@ def rank(
 
 def choose(plan: Plan, points: Sequence[Point], records: Records, how: Mapping[str, Any]) -> Point:
     """Return the point of the highest mean over both seeds, of those that ran with both."""
-    seed = points[0]["seed"]
-    repeated = rank(plan, points, records, [seed])[: how["best"]]
-    return rank(plan, repeated, records, [seed, how["again"]])[0]
+    seeds = [points[0]["seed"]]
+    ranking = rank(plan, points, records, seeds)
+    if "again" in how:
+        ranking = rank(plan, ranking[: how["best"]], records, [*seeds, how["again"]])
+    return ranking[0]

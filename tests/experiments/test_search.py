@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("experiments.search")
 
 from experiments.plan import Plan
-from experiments.search import choose, explore, neighbour, wanted
+from experiments.search import choose, explore, neighbour, starts, wanted
 
 CLAIMS = Path(__file__).parents[2] / "experiments" / "claims.toml"
 LINES = ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad"]
@@ -39,10 +39,10 @@ def record(run):
 FINAL = ("valid_last", "valid_average")
 
 
-def finish(plan, batch):
+def finish(plan, batch, part="A", records=()):
     """Train what is wanted, `batch` runs at a time, the last wanted first."""
-    records, order = {}, []
-    while runs := wanted(plan, "A", records):
+    records, order = dict(records), []
+    while runs := wanted(plan, part, records):
         for run in runs[-batch:]:
             records[run.id] = record(run)
             order.append(run)
@@ -107,3 +107,44 @@ def test_neighbours_go_through_the_series():
         values.append(neighbour(values[-1], up=True))
     assert values == [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3]
     assert [neighbour(value, up=False) for value in values[1:]] == values[:-1]
+
+
+def test_narrow_search_begins_at_the_best_point_of_another_part():
+    plan = read_plan()
+    with pytest.raises(ValueError, match="must hold all of A"):
+        wanted(plan, "B", {})
+    records, _ = finish(plan, 16)
+    records, order = finish(plan, 16, "B", records)
+    how = plan.content["parts"]["B"]["search"]
+    begins = [run for run in starts(plan, "B", records) if run.settings["line"] == "ppd-sg"]
+    assert [run.settings["dataset"] for run in begins] == ["catdog", "cifar100"]
+    first = begins[0].settings
+    assert (first["lr"], first["first_stage"], first["gamma"]) == (30, 0.5, 200)
+    assert first["valid"] == plan.content["datasets"]["catdog"]["valid"]
+    points, complete = explore(plan, begins[0], records, how)
+    assert complete
+    tried = [(point["lr"], point["first_stage"]) for point in points]
+    assert tried == [(9.99, 0.5), (30, 0.5), (90, 0.5), (30, 0.25), (30, 1)]
+    assert {run.settings["seed"] for run in order} == {6, 10, 11, 12, 13, 14}
+
+
+def test_narrow_search_goes_on_at_an_end_and_stops_at_a_limit():
+    plan = read_plan()
+    records, _ = finish(plan, 16)
+    begin = next(run for run in starts(plan, "B", records) if run.settings["line"] == "ppd-sg")
+    how = plan.content["parts"]["B"]["search"]
+
+    def tried(value):
+        """Explore with records that prefer large step sizes, and later first stages."""
+        known = {}
+        while True:
+            points, complete = explore(plan, begin, known, how)
+            if complete:
+                return [(point["lr"], point["first_stage"]) for point in points]
+            for point in points:
+                known[plan.run(point).id] = {"final": dict.fromkeys(FINAL, value(point))}
+
+    rising = tried(lambda point: min(point["lr"], 300) / 1000 + point["first_stage"] / 10)
+    assert rising[2:6] == [(90, 0.5), (270, 0.5), (810, 0.5), (2430, 0.5)]
+    assert rising[6:] == [(810, 0.25), (810, 1)]  # 2 is more than all of the steps
+    assert len(tried(lambda point: point["lr"])) == how["most"][0]
