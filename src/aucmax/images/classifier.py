@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from aucmax import checkpoint, checks, distributed, metrics
 from aucmax.images.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
 from aucmax.images.duplicates import same_pictures
-from aucmax.images.networks import Factory, head_of, make_network, training_size
+from aucmax.images.networks import Factory, head_of, make_network, moments, training_size
 from aucmax.images.reading import BrokenPicture, Pixels, read_picture
 from aucmax.images.split import Rows, join, keep_apart, kinds
 from aucmax.images.store import Store, StoredPictures, build_store
@@ -30,7 +30,6 @@ from aucmax.judge import calibration
 from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
 from aucmax.judge.training import Point
-from aucmax.models.standardize import moments
 from aucmax.row_groups import number_groups
 from aucmax.stages import Stage
 from aucmax.threads import cores, threads
