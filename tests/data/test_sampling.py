@@ -81,6 +81,35 @@ def test_a_data_loader_iterates_over_epochs(options):
         assert [y.tolist() for _, y in batches] == [LABELS[rows].tolist() for rows in expected]
 
 
+@pytest.mark.filterwarnings("ignore")  # those of Lightning itself
+def test_a_trainer_counts_epochs(tmp_path):
+    """Lightning trains by max_epochs, and its progress knows the length of an epoch."""
+    lightning = pytest.importorskip("lightning")
+    seen = []
+
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.line = torch.nn.Linear(1, 1)
+
+        def training_step(self, batch, _):
+            seen.append((self.current_epoch, batch[0].flatten().long().tolist()))
+            return self.line(batch[0]).sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    sampler = BatchSampler(LABELS, 7)
+    data = TensorDataset(torch.arange(23.0)[:, None], LABELS)
+    trainer = lightning.Trainer(
+        max_epochs=2, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(Model(), DataLoader(data, batch_sampler=sampler))
+    assert trainer.num_training_batches == 4
+    assert seen == [(k // 4, rows) for k, rows in enumerate(drawn(sampler, 8))]
+
+
 @EVERY_KIND
 def test_a_resumed_sampler_completes_the_epoch(options):
     sampler = BatchSampler(LABELS, 7, **options)
