@@ -132,8 +132,9 @@ def test_bad_sizes_are_named(make, options):
     ],
 )
 def test_columns_of_another_table_raise(columns, message):
-    with pytest.raises(ValueError, match=message):
-        tabm(3, [4, 4], members=2, width=4)(columns)
+    for model in (tabm(3, [4, 4], members=2, width=4), tabular_mlp(3, [4, 4])):
+        with pytest.raises(ValueError, match=message):
+            model(columns)
 
 
 def test_bins_hold_equally_many_rows():
