@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax.data.groups import are_compared
+from aucmax.data.labels import has_pairs
 from aucmax.judge.evaluation import Peer, score_by
 from aucmax.judge.interval import Interval, are_enough
 
@@ -108,7 +108,7 @@ def compare(
     if binary and group is not None:
         within = Interval.of_grouped_auc(scores, truth, group, weight=weight)
         test = metrics.grouped_auc_test(ours, scores, truth, group, weight)
-        counts.append(int(are_compared(group, truth).sum()))
+        counts.append(int(has_pairs(group, truth).sum()))
     else:
         paired_test = metrics.delong_test if binary else metrics.hand_till_test
         test = paired_test(ours, scores, truth, weight)

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from aucmax import checkpoint, distributed
-from aucmax.data.sources import BatchSource
+from aucmax.data.batches import BatchSource
 from aucmax.history import History, read
 from aucmax.loss import GroupedAUCLoss, PairwiseAUCLoss
 from aucmax.signals import Stopped

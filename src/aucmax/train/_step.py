@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed
 from aucmax.checks import NotFiniteError, is_sharded
-from aucmax.data.sources import Batch, BatchSource
+from aucmax.data.batches import Batch, BatchSource
 from aucmax.loss.base import Scale
 from aucmax.loss.ranking import RankingLoss
 from aucmax.optim import IterateAverage

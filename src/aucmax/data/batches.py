@@ -1,7 +1,7 @@
-"""Where batches come from: arrays on the device, a Dataset, a DataLoader, a stream.
+"""Batches: arrays on the device, a Dataset, a DataLoader or a stream as a source of them.
 
-A :class:`BatchSource` hands out training batches without end, and can say and be told where it
-stands. :func:`evaluation_batches` goes once through data of the same kinds.
+A :class:`BatchSource` yields training batches without end and saves its position;
+:func:`evaluation_batches` passes once through data of the same kinds.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from torch.utils.data.distributed import DistributedSampler
 
 from aucmax import distributed, random_state
 from aucmax.data import labels as _labels
-from aucmax.data.augment import Chain, CropAndFlip, change
-from aucmax.data.groups import number_groups
-from aucmax.data.sampling import BatchSampler, derive
+from aucmax.data.sampling import BatchSampler, mix_seed
 from aucmax.processes import end_with_parent
+from aucmax.row_groups import number_groups
 
 PARTS = (
     "(inputs, labels), (inputs, labels, weights) or (inputs, labels, weights, groups), "
     "weights None if there are none"
 )
-"""What data and batches are made of, for messages."""
+"""The forms of data and batches, for messages."""
 
 
 class Batch(NamedTuple):
-    """Inputs (a tensor, or a tuple or dict of them), labels, and what else rows may carry.
+    """Inputs (a tensor, or a tuple or dict of them), labels, and more columns of the rows.
 
     Attributes:
-        weight: how much each row counts.
-        group: an integer per row; rows are ranked within groups.
-        rows: their numbers in the training data, where a loss asks for them.
+        weight: Weight of each row.
+        group: Integer of each row; rows are ranked within groups.
+        rows: Row numbers in the training data, where it has numbers.
     """
 
     x: Any
@@ -45,102 +44,119 @@ class Batch(NamedTuple):
     group: Tensor | None = None
     rows: Tensor | None = None
 
-    def pick(self, rows: Tensor, x: Any = None) -> Batch:
-        """The batch of some of the rows; with other inputs if they are given."""
+    def pick(self, rows: Tensor) -> Batch:
+        """Return some of the rows; inputs, labels, weights and groups."""
 
         def pick(values: Tensor) -> Tensor:
             return values.index_select(0, rows)
 
-        if x is None:
-            x = pick(self.x) if isinstance(self.x, Tensor) else tree_map(pick, self.x)
+        x = pick(self.x) if isinstance(self.x, Tensor) else tree_map(pick, self.x)
         weight, group = (None if part is None else pick(part) for part in self[2:4])
         return Batch(x, pick(self.y), weight, group)
 
 
-class Place(NamedTuple):
-    """Where batches go, and as what."""
+class BatchFormat(NamedTuple):
+    """Device, precision of real inputs, and task, which decides the dtype of labels."""
 
     device: torch.device
     dtype: torch.dtype
     task: str
 
-    def put(self, batch: Batch) -> Batch:
-        """The batch on the device, its real numbers in the model's precision."""
-        x = tree_map(self._put, batch.x)
+    def convert(self, batch: Batch) -> Batch:
+        """Return the batch on the device in the precision of the model."""
+        x = tree_map(self._convert, batch.x)
         y = batch.y.to(self.device, non_blocking=True)
-        y = y.long() if self.task == "multiclass" else y.to(torch.float32)  # what the losses take
-        more = (None if part is None else self._put(part) for part in batch[2:])
+        y = y.long() if self.task == "multiclass" else y.to(torch.float32)  # as the losses take it
+        more = (None if part is None else self._convert(part) for part in batch[2:])
         return Batch(x, y, *more)
 
-    def _put(self, x: Tensor) -> Tensor:
+    def _convert(self, x: Tensor) -> Tensor:
         dtype = self.dtype if x.is_floating_point() else x.dtype
         return x.to(self.device, dtype, non_blocking=True)
+
+
+def apply_augment(augment: Callable[..., Any], inputs: Any, labels: Tensor) -> Any:
+    """Call an augmentation with the inputs, and with the labels if its ``takes_labels`` is True."""
+    return augment(inputs, labels) if getattr(augment, "takes_labels", False) else augment(inputs)
 
 
 class BatchSource:
     """Training batches without end.
 
-    :meth:`draw` does what the host must do and gives tensors of constant shape; :meth:`load` turns
-    them into a batch with work on the device alone, which can be captured in a graph.
+    :meth:`draw` does the work of the host and returns tensors of constant shape; :meth:`load` turns
+    them into a batch by device operations alone, which a CUDA graph can capture.
 
     Attributes:
-        weight: of every row, where it is known.
-        weighted: whether the batches have weights.
-        numbered: whether batches shall have the numbers of their rows.
-        apart: whether each rank's part of a batch is all that it compares.
+        weight: Weight of each row of the data, if known before training.
+        weighted: Whether batches have weights.
     """
 
     weight: Tensor | None = None
     weighted = False
-    numbered = False
-    apart = False
     _iterator: Iterator[Any] | None = None
 
     def draw(self) -> tuple[Any, ...]:
-        """What :meth:`load` needs for the next batch; StopIteration if there is no more."""
+        """Return the arguments of :meth:`load` for the next batch, or raise StopIteration."""
         raise NotImplementedError
 
     def load(self, drawn: tuple[Any, ...], augment: Callable[..., Any] | None = None) -> Batch:
-        """The batch, on the device, augmented."""
+        """Return the batch on the device, augmented."""
         batch = Batch(*drawn)
-        return batch if augment is None else batch._replace(x=change(augment, batch.x, batch.y))
+        if augment is None:
+            return batch
+        return batch._replace(x=apply_augment(augment, batch.x, batch.y))
 
     def put_back(self, drawn: tuple[Any, ...]) -> None:
-        """Give back what was drawn last, to be drawn again; those that never end need not."""
+        """Return the latest batch to the source, so that it is drawn again if it may be the last.
+
+        Only data that ends needs it; other sources ignore it.
+        """
 
     def position(self, ago: int = 0) -> str:
-        """The last batch in words, or one that many before it."""
+        """Describe the latest batch, or the one ``ago`` batches before it."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """End a loader's workers now, not when the garbage is collected."""
+        """End the workers of a loader now rather than at garbage collection."""
         end_workers = getattr(self._iterator, "_shutdown_workers", None)
         if end_workers is not None:
-            with suppress(RuntimeError):  # which torch raises for workers that are dead already
+            with suppress(RuntimeError):  # torch raises it for workers that are already dead
                 end_workers()
         self._iterator = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the source stands."""
+        """Return the position."""
         raise NotImplementedError
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved place; it may use up random numbers: restore those afterwards."""
+        """Continue from a saved position.
+
+        It may draw random numbers: restore the state of the generators afterwards.
+        """
         raise NotImplementedError
 
 
 class _SampledSource(BatchSource):
-    """A source whose batches a sampler makes; each is handed out in ``parts``."""
+    """Batches of the rows that a sampler names.
 
-    sampler: BatchSampler
-    parts = 1
-    batch = 0
+    Args:
+        sampler: The order of the rows.
+        parts: Parts in which each of its batches is handed out.
+        apart: Whether each rank compares the rows of its own share of a batch only.
+    """
+
+    def __init__(self, sampler: BatchSampler, parts: int, apart: bool) -> None:
+        self.sampler, self.parts, self.apart, self.batch = sampler, parts, apart, 0
 
     def rows(self, k: int) -> Tensor:
-        """Part k of the sequence; parts interleave the rows of a batch, so that all are alike."""
+        """Return this rank's rows of part k of the sequence.
+
+        Parts and ranks take turns in the rows of a batch, so that all are alike. Where the rows of
+        a group should stay together, they take consecutive rows instead.
+        """
         batch, part = divmod(k, self.parts)
         rows = self.sampler.rows(batch)
-        grouped = self.sampler.grouped  # of which each should stay whole where it is compared
+        grouped = self.sampler.grouped
         if self.parts > 1:
             rows = rows.chunk(self.parts)[part] if grouped else rows[part :: self.parts]
         if grouped and self.apart:
@@ -158,49 +174,54 @@ class _SampledSource(BatchSource):
 
 
 class ArraySource(_SampledSource):
-    """Arrays that live on the device; a batch is one gather there."""
+    """Batches of arrays that are kept on the device; a batch is one gather there."""
 
-    def __init__(self, arrays: Batch, sampler: BatchSampler, place: Place, parts: int) -> None:
-        self.arrays, self.sampler, self.parts = place.put(arrays), sampler, parts
+    def __init__(
+        self,
+        arrays: Batch,
+        sampler: BatchSampler,
+        form: BatchFormat,
+        parts: int = 1,
+        apart: bool = False,
+    ) -> None:
+        super().__init__(sampler, parts, apart)
+        self.arrays = form.convert(arrays)
         self.weight = self.arrays.weight
         self.weighted = self.weight is not None
-        sampler.to(place.device)
+        sampler.to(form.device)
 
     def draw(self) -> tuple[Any, ...]:
-        """The rows."""
+        """Return the rows of the next batch."""
         rows = self.rows(self.batch)
         self.batch += 1
         return (rows,)
 
     def load(self, drawn: tuple[Any, ...], augment: Callable[..., Any] | None = None) -> Batch:
-        """A gather; an augmentation that takes rows gathers by itself."""
+        """Gather the rows."""
         (rows,) = drawn
-        first, *others = augment.parts if type(augment) is Chain else (augment,)
-        if type(first) is CropAndFlip:  # a subclass may take a batch alone
-            batch = self.arrays.pick(rows, first(self.arrays.x, rows))
-            batch = super().load(batch, Chain(*others)) if others else batch
-        else:
-            batch = super().load(self.arrays.pick(rows), augment)
-        return batch._replace(rows=rows) if self.numbered else batch
+        return super().load(self.arrays.pick(rows), augment)._replace(rows=rows)
 
 
 class DatasetSource(_SampledSource):
-    """A map-style Dataset, loaded by worker processes.
+    """Batches of a map-style Dataset, loaded by worker processes.
 
-    The random numbers that an item's transforms draw depend on the seed and the batch alone, so
-    the number of workers changes nothing, nor does an interruption.
+    Random numbers of the transforms depend on the seed and the batch number alone. So neither the
+    number of workers nor an interruption changes them.
     """
 
     def __init__(
         self,
         dataset: Dataset[Any],
         sampler: BatchSampler,
-        place: Place,
-        parts: int,
-        workers: int,
-        seed: int,
+        form: BatchFormat,
+        parts: int = 1,
+        apart: bool = False,
+        *,
+        workers: int = 0,
+        seed: int = 0,
     ) -> None:
-        self.sampler, self.place, self.parts, self.seed = sampler, place, parts, seed
+        super().__init__(sampler, parts, apart)
+        self.form, self.seed = form, seed
         with random_state.Isolated(seed):
             self.weighted = len(dataset[0]) > 2
         self.loader = DataLoader(
@@ -208,54 +229,54 @@ class DatasetSource(_SampledSource):
             batch_size=None,
             sampler=self,
             num_workers=workers,
-            pin_memory=place.device.type == "cuda",
+            pin_memory=form.device.type == "cuda",
             generator=torch.Generator(),
             worker_init_fn=end_with_parent,
         )
 
     def draw(self) -> tuple[Any, ...]:
-        """The next batch of the workers."""
+        """Return the next batch from the workers."""
         if self._iterator is None:
             self._iterator = iter(self.loader)
-        batch = as_batch(_next(self._iterator))
-        if self.numbered:
-            batch = batch._replace(rows=self.rows(self.batch))
+        batch = as_batch(_next(self._iterator))._replace(rows=self.rows(self.batch))
         self.batch += 1
-        return tuple(self.place.put(batch))
+        return tuple(self.form.convert(batch))
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
-        """Seed and rows of each batch from where the source stands, as the loader's sampler."""
+        """Yield seed and rows of each batch from the present one on, as sampler of the loader."""
         k = self.batch
         while True:
-            yield derive(self.seed, k, distributed.rank()), self.rows(k).tolist()
+            yield mix_seed(self.seed, k, distributed.rank()), self.rows(k).tolist()
             k += 1
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Workers begin anew, at the saved batch."""
+        """Continue at the saved batch with new workers."""
         super().load_state_dict(state)
         self._iterator = None
 
 
 class IterableSource(BatchSource):
-    """A DataLoader or any other iterable of batches, taken from its beginning over and over.
+    """Batches of a DataLoader or another iterable, which is iterated over and over.
 
-    Nothing in it can be asked where it stands, so the way back is to begin the round again with
-    the random numbers it began with and pass over the batches that were used.
+    An iterable cannot tell its position. To resume, its latest round is begun again with the random
+    numbers it began with, and the batches that were used are skipped.
     """
 
-    def __init__(self, data: Iterable[Any], place: Place) -> None:
-        self.data, self.place = data, place
-        self.round, self.used = 0, 0  # the batches of this round
+    def __init__(self, data: Iterable[Any], form: BatchFormat) -> None:
+        self.data, self.form = data, form
+        self.round, self.used = 0, 0  # used: batches of this round
         self.generators = generators_of(data)
+        sampler = getattr(data, "batch_sampler", None)
+        self.sampler = sampler if isinstance(sampler, BatchSampler) else None
         self._began: dict[str, Any] | None = None
         self._returned: tuple[Any, ...] | None = None
 
     def put_back(self, drawn: tuple[Any, ...]) -> None:
-        """A stream's batch may not come again."""
+        """Keep a batch of a stream, which may not come again."""
         self._returned, self.used = drawn, self.used - 1
 
     def draw(self) -> tuple[Any, ...]:
-        """The next batch, of the next round if this one is over."""
+        """Return the next batch; that of the next round if this round is over."""
         if self._returned is not None:
             drawn, self._returned = self._returned, None
             self.used += 1
@@ -268,12 +289,15 @@ class IterableSource(BatchSource):
             self.round, self.used, self._iterator = self.round + 1, 0, None
             return self.draw()
         self.used += 1
-        return tuple(self.place.put(as_batch(item)))
+        return tuple(self.form.convert(as_batch(item)))
 
     def _items(self) -> Iterator[Any]:
         if self._iterator is None:
-            states = [generator.get_state() for generator in self.generators]
-            self._began = {"global": random_state.get_state(), "own": states}
+            self._began = {
+                "global": random_state.get_state(),
+                "own": [generator.get_state() for generator in self.generators],
+                "sampler": None if self.sampler is None else self.sampler.state_dict(),
+            }
             sampler: Any = getattr(self.data, "sampler", None)
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(self.round)
@@ -281,15 +305,15 @@ class IterableSource(BatchSource):
         return self._iterator
 
     def position(self, ago: int = 0) -> str:
-        """Round and batch."""
+        """Name the round and the batch."""
         return f"batch {self.used - 1 - ago} of round {self.round}"
 
     def state_dict(self) -> dict[str, Any]:
-        """The round, how it began, and how far it is."""
+        """Return the round, the random numbers it began with, and its number of used batches."""
         return {"round": self.round, "used": self.used, "began": self._began}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Begin the round again and pass over what was used."""
+        """Begin the saved round again and skip the batches that were used."""
         self.round, self.used, self._iterator = int(state["round"]), 0, None
         self._returned = None
         if state["began"] is None:
@@ -297,6 +321,8 @@ class IterableSource(BatchSource):
         random_state.set_state(state["began"]["global"])
         for generator, saved in zip(self.generators, state["began"]["own"], strict=True):
             generator.set_state(saved)
+        if self.sampler is not None and state["began"].get("sampler") is not None:
+            self.sampler.load_state_dict(state["began"]["sampler"])
         for _ in range(int(state["used"])):
             if _next(self._items()) is None:
                 raise ValueError(
@@ -307,7 +333,12 @@ class IterableSource(BatchSource):
 
 
 def as_data(name: str, data: Any) -> Any:
-    """Arrays as a :class:`Batch` of tensors; a Dataset or an iterable of batches as it is."""
+    """Return arrays as a :class:`Batch` of tensors; a Dataset or an iterable of batches as it is.
+
+    Args:
+        name: The argument that holds the data, for messages.
+        data: What :func:`aucmax.fit` takes.
+    """
     bare = isinstance(data, IterableDataset)
     if bare or not (isinstance(data, Dataset) or hasattr(data, "__iter__")):
         raise ValueError(
@@ -343,13 +374,13 @@ def as_data(name: str, data: Any) -> Any:
 
 
 def has_groups(data: Any) -> bool:
-    """Whether arrays carry groups; of a Dataset or a stream nobody knows."""
+    """Return whether arrays carry groups; False for a Dataset or a stream, which do not tell."""
     parts = data.tensors if isinstance(data, TensorDataset) else data
     return isinstance(parts, tuple) and len(parts) > 3 and parts[3] is not None
 
 
 def as_batch(item: Any) -> Batch:
-    """What a loader or a stream gave, as a batch."""
+    """Return a batch of a loader or a stream as a :class:`Batch` of tensors."""
     if isinstance(item, tuple | list) and len(item) in (2, 3, 4):
         x = tree_map(lambda v: v if isinstance(v, Tensor) else torch.as_tensor(v), item[0])
         rest = [
@@ -364,12 +395,12 @@ def as_batch(item: Any) -> Batch:
 
 
 def evaluation_batches(
-    data: Any, place: Place, batch_size: int, workers: int = 0
+    data: Any, form: BatchFormat, batch_size: int, workers: int = 0
 ) -> Iterator[Batch]:
-    """Each row of :func:`as_data`'s once, in order; of a process group's ranks, this one's part."""
+    """Yield this rank's share of the rows of :func:`as_data`, each once and in order."""
     if isinstance(data, Batch):
         rows = own_part(torch.arange(len(data.y), device=data.y.device))
-        yield from (place.put(data.pick(part)) for part in torch.split(rows, batch_size))
+        yield from (form.convert(data.pick(part)) for part in torch.split(rows, batch_size))
         return
     skip = distributed.world_size()
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
@@ -386,19 +417,19 @@ def evaluation_batches(
         skip = 1
     for k, item in enumerate(data):
         if k % skip == distributed.rank() % skip:
-            yield place.put(as_batch(item))
+            yield form.convert(as_batch(item))
 
 
 def own_part(rows: Tensor) -> Tensor:
-    """This rank's share of a batch that all ranks make up together."""
+    """Return this rank's share of the rows that all ranks divide among them."""
     size = distributed.world_size()
     return rows if size == 1 else rows[distributed.rank() :: size]
 
 
 class _SeededBatches(Dataset[Any]):
-    """Whole batches of a dataset, each with random numbers of its own.
+    """Whole batches of a dataset, each drawn with its own seed.
 
-    One that has ``read_batch`` gives them itself, another is asked for items, which are stacked.
+    A dataset with a method ``read_batch(rows)`` returns the batch; items of another are stacked.
     """
 
     def __init__(self, dataset: Dataset[Any]) -> None:
@@ -414,7 +445,7 @@ class _SeededBatches(Dataset[Any]):
 
 
 def _next(iterator: Iterator[Any]) -> Any:
-    """The next batch, None at the end; one error, whichever way a worker's death shows."""
+    """Return the next batch, or None at the end; raise one error for a worker that died."""
     try:
         return next(iterator, None)
     except (RuntimeError, OSError, EOFError) as error:
@@ -428,7 +459,7 @@ def _next(iterator: Iterator[Any]) -> Any:
 
 
 def generators_of(data: Any) -> list[torch.Generator]:
-    """The generators that a DataLoader and its samplers were given."""
+    """Return the generators of a DataLoader and its samplers, each once."""
     sampler, batches = getattr(data, "sampler", None), getattr(data, "batch_sampler", None)
     holders = [data, sampler, batches, getattr(batches, "sampler", None)]
     generators = {id(g): g for x in holders if (g := getattr(x, "generator", None)) is not None}

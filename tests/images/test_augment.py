@@ -1,4 +1,4 @@
-"""Augmentation: windows of the padded image, each as likely; colours; blends within a class."""
+"""Augmentation: windows of the padded image, each equally likely; colors; blends in a class."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,13 @@ from errors import assert_names
 from reference.augment import jitter, mix
 
 from aucmax.data import BatchSampler
-from aucmax.data import augment as module
-from aucmax.data.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
-from aucmax.data.sources import ArraySource, Batch, Place
+from aucmax.data.batches import ArraySource, Batch, BatchFormat
+from aucmax.images import augment as module
+from aucmax.images.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
 
 
 def pictures(n=4, channels=3, height=5, width=6, dtype=torch.uint8):
-    """Every pixel is its own, none is zero, so a window is told from every other."""
+    """Pixels that differ and are not zero, so that windows differ."""
     count = n * channels * height * width
     if dtype == torch.uint8:
         generator = torch.Generator().manual_seed(0)
@@ -24,7 +24,7 @@ def pictures(n=4, channels=3, height=5, width=6, dtype=torch.uint8):
 
 
 def windows(image, padding, flip):
-    """All that may become of an image: (mirrored, top, left) by its bytes, one after the other."""
+    """Each possible window of an image as (mirrored, top, left), by its bytes."""
     image = image.numpy()
     _, height, width = image.shape
     padded = np.pad(image, ((0, 0), (padding, padding), (padding, padding)))
@@ -39,7 +39,7 @@ def windows(image, padding, flip):
 
 
 def which(images, outputs, padding, flip):
-    """What became of each image; not one of its windows is a KeyError."""
+    """The window of each image; a KeyError if an output is no window of it."""
     possible = [windows(image, padding, flip) for image in images]
     count = (2 * padding + 1) ** 2 * (1 + flip)
     assert {len(found) for found in possible} == {count}
@@ -68,7 +68,7 @@ def test_every_output_is_a_window_of_its_own_image(padding, flip, dtype):
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_each_image_has_a_window_of_its_own_and_all_are_as_likely(flip):
+def test_windows_are_independent_and_equally_likely(flip):
     """Frequencies within five deviations; top, left and mirror each vary within a batch."""
     padding, n = 1, 3600
     images = pictures(n=2, height=4, width=4).repeat(n // 2, 1, 1, 1)
@@ -83,19 +83,18 @@ def test_each_image_has_a_window_of_its_own_and_all_are_as_likely(flip):
     assert abs(same - n / 2 / len(kinds)) < 5 * (n / 2 / len(kinds)) ** 0.5
 
 
-def test_images_stay_channels_last():
-    """Of images that are, as the experiments', and of others."""
+def test_crops_are_channels_last():
     images = pictures(n=8)
     for given in (images, images.contiguous(memory_format=torch.channels_last)):
         assert CropAndFlip(2)(given).is_contiguous(memory_format=torch.channels_last)
 
 
-def test_nothing_to_do_changes_nothing():
+def test_no_padding_and_no_flip_change_nothing():
     images = pictures()
     assert torch.equal(CropAndFlip(padding=0, flip=False)(images), images)
 
 
-def test_torchs_seed_decides():
+def test_windows_follow_the_seed_of_torch():
     images, augment = pictures(n=64), CropAndFlip(2)
     torch.manual_seed(5)
     first, second = augment(images), augment(images)
@@ -104,7 +103,7 @@ def test_torchs_seed_decides():
     assert not torch.equal(first, second)
 
 
-def test_gradients_pass_to_the_pixels_that_are_seen():
+def test_gradients_reach_the_pixels_in_the_window():
     images = torch.ones(50, 1, 4, 4, requires_grad=True)
     torch.manual_seed(0)
     outputs = CropAndFlip(1)(images)
@@ -120,24 +119,11 @@ def test_bad_paddings_and_images_are_named():
         assert_names("images", CropAndFlip(), torch.zeros(shape))
 
 
-def test_a_subclass_may_take_a_batch_alone():
-    class Brighter(CropAndFlip):
-        def __call__(self, images):
-            return super().__call__(images) + 1
-
-    images, labels = pictures(8, dtype=torch.float32), torch.tensor([0.0, 1.0] * 4)
-    place = Place(torch.device("cpu"), torch.float32, "binary")
-    source = ArraySource(Batch(images, labels), BatchSampler(labels, 4), place, parts=1)
-    rows = source.draw()
-    batch = source.load(rows, Brighter(padding=0, flip=False))
-    assert torch.equal(batch.x, images[rows[0]] + 1)
-
-
-# ---- Colours -------------------------------------------------------------------------------------
+# ---- ColorJitter -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_colours_are_those_of_the_formulas(dtype):
+def test_color_jitter_matches_the_reference(dtype):
     images = pictures(6) if dtype == torch.uint8 else pictures(6) / 255
     top = 255 if dtype == torch.uint8 else 1
     torch.manual_seed(3)
@@ -155,18 +141,18 @@ def test_no_strength_changes_nothing():
     assert torch.equal(ColorJitter(0)(images), images)
 
 
-def test_wrong_colours_are_named():
+def test_bad_strengths_and_images_are_named():
     assert_names("strength", ColorJitter, 2)
     negative, nan = pictures() / 255 - 0.5, torch.full((1, 3, 2, 2), torch.nan)
     for images in (pictures(channels=1), negative, pictures().float(), nan):
         assert_names("images", ColorJitter(), images)
 
 
-# ---- Mixup ---------------------------------------------------------------------------------------
+# ---- MixWithinClass ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
-def test_partners_are_of_the_same_class_and_any_of_it(dtype):
+def test_partners_are_uniform_within_a_class(dtype):
     labels = torch.tensor([0, 1, 0, 2, 0, 1, 0], dtype=dtype)
     torch.manual_seed(0)
     drawn = torch.stack([module._partners(labels) for _ in range(400)])
@@ -178,7 +164,7 @@ def test_partners_are_of_the_same_class_and_any_of_it(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_a_blend_is_of_two_images_of_a_class(dtype):
+def test_blends_match_the_reference(dtype):
     images, labels = pictures(8, dtype=dtype), torch.tensor([0.0, 1.0] * 4)
     torch.manual_seed(1)
     found = MixWithinClass(0.5)(images, labels)
@@ -190,7 +176,7 @@ def test_a_blend_is_of_two_images_of_a_class(dtype):
 
 
 @pytest.mark.parametrize("a", [0.01, 0.2, 1.0, 4.0])
-def test_shares_are_those_of_the_beta_distribution(a):
+def test_shares_have_the_moments_of_the_beta_distribution(a):
     """Mean 1/2 and variance 1 / (4 (2 a + 1)); of tiny numbers no nan."""
     torch.manual_seed(0)
     shares = module._beta(a, 20000, torch.device("cpu")).double()
@@ -199,15 +185,15 @@ def test_shares_are_those_of_the_beta_distribution(a):
     assert shares.var().item() == pytest.approx(1 / (4 * (2 * a + 1)), rel=0.05)
 
 
-def test_several_labels_have_no_class_to_blend_within():
+def test_several_labels_raise():
     with pytest.raises(ValueError, match="several labels have no class to blend within"):
         MixWithinClass()(pictures(), torch.zeros(4, 2))
 
 
-def test_a_chain_does_one_after_the_other_from_any_source():
+def test_a_chain_applies_its_parts_in_turn():
     images, labels = pictures(8), torch.tensor([0.0, 1.0] * 4)
-    place = Place(torch.device("cpu"), torch.float32, "binary")
-    source = ArraySource(Batch(images, labels), BatchSampler(labels, 4), place, parts=1)
+    form = BatchFormat(torch.device("cpu"), torch.float32, "binary")
+    source = ArraySource(Batch(images, labels), BatchSampler(labels, 4), form)
     crop, color, blend = CropAndFlip(1), ColorJitter(0.4), MixWithinClass(0.2)
     (rows,) = drawn = source.draw()
     for chain in (Chain(crop, color, blend), Chain(color, blend), Chain(blend)):

@@ -1,4 +1,4 @@
-"""Data of every kind trains, and the same rows train to the same bits whatever holds them."""
+"""Batches: the same rows train to the same bits whatever holds them."""
 
 import itertools
 import multiprocessing
@@ -25,9 +25,11 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import aucmax
 from aucmax import StreamingPrior
+from aucmax.data.batches import ArraySource, Batch, BatchFormat, IterableSource
 
 X, Y = binary()
 VALID = binary(seed=1)
+FORM = BatchFormat(torch.device("cpu"), torch.float32, "binary")
 OPTIONS = {"steps": 30, "batch_size": 32, "eval_every": 10, "probe": 64}
 
 
@@ -108,12 +110,12 @@ def read_only(array):
         "tensor with gradient and bool tensor", "int64 tensor",
     ],
 )  # fmt: skip
-def test_inputs_and_labels_of_every_kind(inputs, labels, of_tensors):
+def test_arrays_of_every_kind_train_alike(inputs, labels, of_tensors):
     train, valid = ((inputs(x), labels(y)) for x, y in ((X, Y), VALID))
     assert_same_run(run(train, valid), of_tensors)
 
 
-def test_a_double_precision_model_is_trained_in_double_precision():
+def test_inputs_take_the_precision_of_the_model():
     x, y = X.double().numpy() + 1e-12, Y
     result = run((x, y), model=hidden().double())
     assert {p.dtype for p in result.model.parameters()} == {torch.float64}
@@ -171,14 +173,14 @@ def test_a_dataset_trains_as_its_arrays(name, workers, of_tensors):
     assert_same_run(run(data, valid, workers=workers), of_tensors)
 
 
-def test_labels_of_a_dataset_that_does_not_tell_them():
+def test_labels_may_be_passed_beside_a_dataset():
     result = run(Rows(X, Y), labels=Y.tolist(), positives=0.5)
     expected = run((X, Y), positives=0.5)
     assert_same_run(result, expected)
     assert result.loss.prior == 0.5
 
 
-def test_a_dataset_whose_labels_nobody_knows_estimates_their_share():
+def test_unknown_labels_make_the_prior_a_running_one():
     result = run(Subset(Rows(X, Y, targets=Y), range(400)))
     assert isinstance(result.loss.prior, StreamingPrior)
     assert result.loss.prior.p.item() == pytest.approx(0.25, abs=0.05)
@@ -192,7 +194,7 @@ class Noisy(Rows):
         return x + 0.1 * torch.randn(4) + 0.1 * float(np.random.normal()), y  # noqa: NPY002
 
 
-def test_a_transforms_random_numbers_do_not_depend_on_the_workers():
+def test_random_transforms_do_not_depend_on_the_workers():
     short = {"steps": 10, "eval_every": 10}
     first, second = (run(Noisy(X, Y, targets=Y), workers=workers, **short) for workers in (0, 2))
     assert_same_run(first, second)
@@ -210,12 +212,12 @@ class Fetching(Rows):
         return [self[i] for i in rows]
 
 
-def test_a_dataset_that_loads_batches_is_asked_for_them(of_tensors):
+def test_getitems_of_a_dataset_is_used(of_tensors):
     assert_same_run(run(Fetching(X, Y, targets=Y)), of_tensors)
     assert Fetching.fetched > 30
 
 
-def test_no_worker_outlives_the_run():
+def test_workers_end_with_the_run():
     run(Rows(X, Y, targets=Y), steps=5, workers=1)
     assert multiprocessing.active_children() == []
 
@@ -223,7 +225,7 @@ def test_no_worker_outlives_the_run():
 # ---- Loaders and streams -----------------------------------------------------------------------
 
 
-def test_a_data_loader_trains_as_a_plain_loop_over_it():
+def test_a_data_loader_trains_as_in_a_plain_loop():
     """Round after round, its last batch as small as it is."""
     loader = DataLoader(TensorDataset(X, Y), batch_size=60)
     result = fit(linear(), loader, method="sgd", steps=20, eval_every=20, probe=0)
@@ -238,7 +240,7 @@ def test_a_data_loader_trains_as_a_plain_loop_over_it():
     torch.testing.assert_close(result.model.state_dict(), model.state_dict())
 
 
-def test_a_shuffling_loader_goes_by_the_seed_alone():
+def test_a_shuffling_loader_follows_the_seed():
     def trained(seed, callers):
         torch.manual_seed(callers)
         loader = DataLoader(TensorDataset(X, Y), batch_size=60, shuffle=True)
@@ -261,7 +263,7 @@ def test_a_loader_with_workers():
     [lambda x, y: (x, y), lambda x, y: [x.double().numpy(), y.numpy()]],
     ids=["tensors", "arrays"],
 )
-def test_a_list_of_batches_is_gone_through_again(convert):
+def test_a_list_of_batches_is_iterated_again(convert):
     batches = [convert(x, y) for x, y in zip(X.split(50), Y.split(50), strict=True)]
     result = run(batches, [convert(*VALID)])
     expected = run(DataLoader(TensorDataset(X, Y), batch_size=50))
@@ -278,7 +280,7 @@ def endless(share, seed=0, size=32):
 
 
 @pytest.mark.parametrize("share", [0.05, 0.4])
-def test_the_share_of_positives_in_a_stream_is_found_out(share):
+def test_the_prior_of_a_stream_is_estimated(share):
     result = run(endless(share), steps=200, eval_every=100)
     assert result.steps == 200
     sigma = (share * (1 - share) / (200 * 32)) ** 0.5
@@ -306,7 +308,7 @@ class Counted:
     ("method", "valid", "probe"),
     [("ppd-sg", VALID, 0), ("pga", None, 64), ("adamw", VALID, 0)],
 )
-def test_training_ends_when_a_stream_does(method, valid, probe):
+def test_training_ends_with_the_stream(method, valid, probe):
     stream = Counted(45)
     result = run(stream, valid, method=method, steps=1000, probe=probe)
     assert stream.given == 45
@@ -338,7 +340,7 @@ def test_an_iterable_dataset_in_a_loader():
     assert_same_weights(result.model, run(DataLoader(TensorDataset(X, Y), batch_size=50)).model)
 
 
-def test_a_class_that_a_loader_never_gives_is_an_error_not_an_endless_search():
+def test_a_loader_without_positives_raises():
     class Bounded:
         given = 0
 
@@ -368,7 +370,7 @@ def test_a_class_that_a_loader_never_gives_is_an_error_not_an_endless_search():
     ids=["arrays", "TensorDataset", "Dataset", "DataLoader", "shuffled", "list"],
 )
 def test_validation_data_of_every_kind(valid, of_tensors):
-    """That fit evaluates as evaluate does, of these kinds too, is seen on shuffled batches."""
+    """fit evaluates as evaluate does, also on shuffled batches."""
     assert aucmax.evaluate(of_tensors.model, valid) == of_tensors.auc
     if isinstance(valid, DataLoader) and valid.batch_size == 400:
         assert_same_run(run((X, Y), valid), of_tensors)
@@ -384,7 +386,7 @@ def weighted_data(seed=0):
 
 
 @pytest.mark.parametrize("method", ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd"])
-def test_integer_weights_are_repeated_rows(method):
+def test_integer_weights_equal_repeated_rows(method):
     """Where every batch is the whole data, the two are the same mathematics."""
     weighted, repeated = weighted_data()
     options = {"method": method, "steps": 20, "eval_every": 10, "probe": 0}
@@ -417,7 +419,7 @@ def test_weights_count_in_the_validation_auc_of_every_task(task):
 
 
 @pytest.mark.parametrize("positives", [None, 0.5])
-def test_weights_from_a_dataset_are_those_of_arrays(positives):
+def test_weights_of_a_dataset_equal_those_of_arrays(positives):
     (x, y, times), _ = weighted_data()
     expected = run((x, y, times), positives=positives, loss=aucmax.AUCLoss())
     rows = Rows(x, y, times.double(), targets=y)
@@ -451,27 +453,18 @@ def test_several_labels_are_learned_though_some_are_missing(method):
 
 
 @pytest.mark.parametrize(
-    ("labels", "task"),
+    ("labels", "outputs", "loss"),
     [
-        (torch.tensor([0, 1] * 3), "binary"),
-        (torch.tensor([0.0, 1.0] * 3), "binary"),
-        (torch.tensor([True, False] * 3), "binary"),
-        (torch.tensor([0, 1, 2] * 2), "multiclass"),
-        (torch.tensor([[0, 1], [1, 0], [0, 0]] * 2), "multilabel"),
+        (torch.tensor([0.0, 1.0] * 3), 1, aucmax.AUCLoss),
+        (torch.tensor([0, 1, 2] * 2), 3, aucmax.MulticlassAUCLoss),
+        (torch.tensor([[0, 1], [1, 0], [0, 0]] * 2), 2, aucmax.MultilabelAUCLoss),
     ],
 )
-def test_the_task_goes_by_the_labels(labels, task):
-    kinds = {
-        "binary": aucmax.AUCLoss,
-        "multiclass": aucmax.MulticlassAUCLoss,
-        "multilabel": aucmax.MultilabelAUCLoss,
-    }
-    outputs = {"binary": 1, "multiclass": 3, "multilabel": 2}[task]
-    result = fit(linear(2, outputs), (X[:6, :2], labels), steps=1)
-    assert type(result.loss) is kinds[task]
+def test_the_loss_follows_the_task(labels, outputs, loss):
+    assert type(fit(linear(2, outputs), (X[:6, :2], labels), steps=1).loss) is loss
 
 
-def test_the_priors_of_classes_and_labels_are_their_shares():
+def test_priors_of_classes_and_labels_are_their_shares():
     x, y = multiclass(90)
     counts = fit(linear(3, 3), (x[:80], y[:80]), steps=1).loss.priors
     assert counts.tolist() == pytest.approx((y[:80].bincount() / 80).tolist())
@@ -491,8 +484,55 @@ def test_a_loader_of_several_classes_needs_their_labels():
     assert result.auc > 0.95
 
 
-def test_batches_of_what_is_no_number_are_refused():
+def test_batches_of_text_raise():
     x, y = binary(8)
     stream = [(x, y, None, ["ward 1"] * 8)]
     with pytest.raises(ValueError, match="the groups of batches must hold numbers, found dtype"):
         run(stream, objective="pairwise", valid=None)
+
+
+# ---- Samplers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.25, 0.01])
+def test_fit_passes_the_share_of_the_batches_to_the_loss(share):
+    options = {"steps": 2, "batch_size": 64}
+    expected = aucmax.BatchSampler(Y, 64, positives=share).prior
+    for parts in (1, 4):
+        result = fit(linear(), (X, Y), positives=share, accumulate=parts, **options)
+        assert result.loss.prior == expected
+    assert fit(linear(), (X, Y), **options).loss.prior == Y.float().mean()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_parts_of_a_batch_hold_its_rows(grouped):
+    labels = torch.arange(32) % 3 == 0
+    group = torch.arange(32) // 8 if grouped else None
+    sampler = aucmax.BatchSampler(labels, 16, group=group)
+    arrays = Batch(torch.arange(32.0)[:, None], labels)
+    source = ArraySource(arrays, sampler, FORM, parts=2)
+    for k in range(4):
+        parts = [source.load(source.draw()) for _ in range(2)]
+        rows = torch.cat([part.rows for part in parts])
+        assert sorted(rows.tolist()) == sorted(sampler.rows(k).tolist())
+        for part in parts:
+            assert torch.equal(part.x[:, 0].long(), part.rows)
+            assert torch.equal(part.y, labels[part.rows].float())
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_a_loader_with_a_batch_sampler_resumes_in_any_epoch(endless):
+    def source():
+        sampler = aucmax.BatchSampler(Y, 60, seed=1, endless=endless)
+        return IterableSource(DataLoader(TensorDataset(X, Y), batch_sampler=sampler), FORM)
+
+    whole, resumed = source(), source()
+    batches = [whole.draw()[0] for _ in range(24)]  # 7 an epoch
+    sampler = aucmax.BatchSampler(Y, 60, seed=1)
+    assert all(torch.equal(x, X[sampler.rows(k)]) for k, x in enumerate(batches))
+    other = source()
+    for _ in range(17):
+        other.draw()
+    resumed.load_state_dict(other.state_dict())
+    for x in batches[17:]:
+        assert torch.equal(resumed.draw()[0], x)
