@@ -8,7 +8,6 @@ import numpy as np
 
 from aucmax.metrics.rows import (
     ORDER,
-    Array,
     Floats,
     Rows,
     Values,
@@ -100,10 +99,12 @@ def mean_of_pairs(rows: Rows, placed: bool = False) -> tuple[float, Floats]:
     total, sums, w = 0.0, np.zeros(len(rows.label)), rows.relative_weight()
     mass = np.bincount(rows.label, w)
     for k in range(count):
-        column, of_class = rows.scores[:, k], rows.label == k
-        one, rest = np.flatnonzero(of_class), np.flatnonzero(~of_class)
-        weight: Array = None if rows.weight is None else w[one]
-        below, whole = twice_below(column[rest], column[one], weight)
+        column, order = rows.scores[:, k], np.argsort(rows.scores[:, k])
+        of_class = rows.label[order] == k
+        one, rest = order[of_class], order[~of_class]
+        below, whole = twice_below(
+            column[rest], column[one], None if rows.weight is None else w[one]
+        )
         above = 2 * whole - below  # twice the positives, k's rows, above each of the others
         won = np.bincount(rows.label[rest], w[rest] * above, count)
         total += math.fsum(won / (2 * whole * mass))

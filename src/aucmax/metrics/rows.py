@@ -222,24 +222,18 @@ def rank(scores: Array) -> tuple[Tensor, Tensor]:
 def twice_below(x: Array, others: Array, weight: Array | None = None) -> tuple[Array, Any]:
     """Count ``others`` below each ``x``, twice: those below and those not above.
 
+    Both are sorted NumPy arrays, so that values are looked up in neighbouring memory.
+
     Args:
-        x: NumPy array of scores.
-        others: Those it is held against.
+        x: Scores.
+        others: Scores that they are held against.
         weight: Of ``others``; None counts in integers.
 
     Returns:
-        The counts, or sums of weight, in the order of ``x``, and that of all ``others``, once.
+        The counts, or sums of weight, and that of all ``others``, once.
     """
+    below, not_above = (np.searchsorted(others, x, side=side) for side in SIDES)
     if weight is None:
-        others, sums = np.sort(others), None
-    else:
-        order = np.argsort(others)
-        others, sums = others[order], np.append(0.0, np.cumsum(weight[order]))
-    order = np.argsort(x)
-    ranked, counts = x[order], 0  # sorted values are looked up in neighbouring memory
-    for side in SIDES:
-        place = np.searchsorted(others, ranked, side=side)
-        counts = counts + (place if sums is None else sums[place])
-    found = np.empty_like(counts)
-    found[order] = counts
-    return found, len(others) if sums is None else sums[-1]
+        return below + not_above, len(others)
+    sums = np.append(0.0, np.cumsum(weight))
+    return sums[below] + sums[not_above], sums[-1]

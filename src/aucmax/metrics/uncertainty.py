@@ -334,8 +334,9 @@ class Drawn:
 
     def _parts(self, values: Floats) -> Floats:
         """Return what each row adds to the deviation of its class's mean."""
-        first = np.unique(self.label, return_index=True)[1]
-        values = values - values[first][self.label]
+        any_row = np.empty(int(self.label.max()) + 1, dtype=np.int64)
+        any_row[self.label] = np.arange(len(self.label))
+        values = values - values[any_row][self.label]
         means = np.bincount(self.label, self.share * values)
         parts: Floats = self.share * (values - means[self.label])
         return parts
@@ -367,17 +368,21 @@ class Estimate(NamedTuple):
 
 
 def _roc_auc(rows: Rows, drawn: Drawn) -> Estimate:
-    x, y, w = rows.scores, rows.label, rows.relative_weight()
-    weights = [None, None] if rows.weight is None else [w[y], w[~y]]
-    wins, below = twice_below(x[y], x[~y], weights[1])
-    losses, above = twice_below(x[~y], x[y], weights[0])
-    placed = np.empty(len(x))
-    placed[y], placed[~y] = wins / (2 * below), 1 - losses / (2 * above)
-    if rows.weight is None:  # from integers, exact
-        placed[~y] = (2 * above - losses) / (2 * above)
-        value = int(wins.sum()) / (2 * above * below)
+    positive, negative = np.flatnonzero(rows.label), np.flatnonzero(~rows.label)
+    positive = positive[np.argsort(rows.scores[positive])]
+    negative = negative[np.argsort(rows.scores[negative])]
+    x, y = rows.scores[positive], rows.scores[negative]
+    weight = rows.relative_weight()
+    w, v = (None if rows.weight is None else weight[side] for side in (positive, negative))
+    wins, negatives = twice_below(x, y, v)
+    losses, positives = twice_below(y, x, w)
+    placed = np.empty(len(rows.label))
+    placed[positive] = wins / (2 * negatives)
+    placed[negative] = (2 * positives - losses) / (2 * positives)
+    if w is None:  # in integers, exact
+        value = int(wins.sum()) / (2 * positives * negatives)
     else:
-        value = min(1.0, float(np.average(placed[y], weights=weights[0])))
+        value = min(1.0, float(np.average(placed[rows.label], weights=weight[rows.label])))
     return Estimate(value, placed, drawn, drawn.effective.min())
 
 
