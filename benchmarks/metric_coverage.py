@@ -137,7 +137,7 @@ def simulate(metric: str, design: str, positives: int, repetitions: int, seed: i
         erred += test.p_value < 0.05
         values.append(found.value)
         errors.append(found.standard_error)
-    ratio = math.sqrt(np.mean(np.square(errors))) / float(np.std(values))
+    ratio = math.sqrt(np.mean(np.square(errors))) / (float(np.std(values)) or math.nan)
     counts = covered / repetitions, ratio, erred / repetitions
     return Coverage(metric, design, positives, truth, *counts)
 

@@ -81,9 +81,9 @@ def roc_auc(scores: Values, target: Values, weight: Values | None = None) -> flo
         twice = sum(int(np.searchsorted(many, few, side=side).sum()) for side in SIDES)
         return (twice if few is positives else 2 * pairs - twice) / (2 * pairs)
     hits, alarms = trace(rows)
-    new = alarms.diff(prepend=alarms.new_zeros(1))
-    won = (new * (2 * hits - hits.diff(prepend=hits.new_zeros(1)))).sum().item()
-    return min(1.0, won / (2 * hits[-1].item() * alarms[-1].item()))
+    steps = (alarms[1:] - alarms[:-1]) * (hits[1:] + hits[:-1])
+    won, up, down = torch.stack([steps.sum() + alarms[0] * hits[0], hits[-1], alarms[-1]]).tolist()
+    return float(min(1.0, won / (2 * up * down)))
 
 
 def roc_curve(scores: Values, target: Values, weight: Values | None = None) -> ROCCurve:
@@ -248,7 +248,8 @@ def trace(
     order, last = ranking or rank(rows.scores)
     positive = torch.as_tensor(rows.label)[order]
     if weight is None and rows.weight is None:
-        hits = positive.cumsum(0)[last]
+        count = torch.int32 if len(order) < 2**31 else torch.int64  # half the memory to write
+        hits = positive.cumsum(0, dtype=count)[last].long()
         return Curve(hits, last + 1 - hits)
     w = torch.as_tensor(rows.relative_weight() if weight is None else weight)[order]
     hits, alarms = (torch.where(side, w, 0.0).cumsum(0)[last] for side in (positive, ~positive))

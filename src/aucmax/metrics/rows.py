@@ -126,7 +126,7 @@ def _read_on_accelerator(scores: Values, target: Values, weight: Values | None) 
     if any(c.shape != x.shape or c.device != x.device or c.is_complex() for c in columns):
         return None
     positive, w = y == 1, columns[2].double() if weight is not None else None
-    good = x.isfinite().all() & (positive | (y == 0)).all()
+    good = torch.stack(x.aminmax()).isfinite().all() & (positive | (y == 0)).all()  # with NaN, NaN
     if w is not None:
         good &= (w.isfinite() & (w >= 0)).all() & w.any()
     return Rows(x, positive, w) if bool(good) else None
@@ -211,12 +211,13 @@ def rank(scores: Array) -> tuple[Tensor, Tensor]:
     """Return the rows from the highest score down, and where in them each distinct score ends."""
     if isinstance(scores, Tensor):
         ranked, order = scores.sort(descending=True)
-        last = (ranked[1:] != ranked[:-1]).nonzero().flatten()
-        return order, torch.cat([last, last.new_full((1,), len(order) - 1)])
+        ends = torch.ones_like(order, dtype=torch.bool)
+        torch.ne(ranked[1:], ranked[:-1], out=ends[:-1])
+        return order, ends.nonzero().flatten()
     down = np.argsort(scores)[::-1].copy()
     ranked = scores[down]
-    ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
-    return torch.from_numpy(down), torch.from_numpy(ends)
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
+    return torch.from_numpy(down), torch.from_numpy(last)
 
 
 def twice_below(x: Array, others: Array, weight: Array | None = None) -> tuple[Array, Any]:

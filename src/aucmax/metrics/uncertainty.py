@@ -189,9 +189,9 @@ def interval(
         >>> top = interval(scores, target, "precision_at@k=2", level=0.9)
         >>> print(f"{top.value:.3f} [{top.low:.3f}, {top.high:.3f}]")
         1.000 [0.224, 1.000]
-        >>> patients = interval(scores * 9, target * 9, groups=sorted([*range(9)] * 5))
+        >>> patients = interval(scores, target, groups=["Ann", "Ben", "Cem", "Dora", "Dora"])
         >>> print(f"{patients.value:.3f} [{patients.low:.3f}, {patients.high:.3f}]")
-        0.833 [0.742, 0.897]
+        0.833 [0.090, 0.996]
     """
     return confidence_interval(
         scores, target, metric, level, weight, groups, rank_within, warn=True
