@@ -48,9 +48,9 @@ class Online:
             auc = MulticlassAUCLoss([1 / classes] * classes)
         self.loss = AUCWithCrossEntropy(auc)
         self.objective = ModelWithLoss(network, self.loss)
-        groups = minmax_groups(network, self.loss, saddle_lr=METHODS["adamw"].saddle_lr)
-        for group in groups:
-            group["lr"] = lr * group.get("lr_scale", 1.0)
+        groups = minmax_groups(network, self.loss)
+        for group in groups[1:]:
+            group["lr"] = METHODS["adamw"].saddle_lr * lr
         self.optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)
         self.history: list[dict[str, Any]] = []
         self.seen: deque[tuple[NDArray[np.float64], int]] = deque(maxlen=REMEMBERED)

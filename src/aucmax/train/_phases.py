@@ -123,8 +123,10 @@ def _make_optimizer(options: Options, loss: nn.Module, lr: float) -> Optimizer:
     if saddle := saddle_part(loss):
         # Where alpha begins at its limit, it and a and b are to follow the model slowly.
         begins_at_best = saddle.alpha_min is None or options.pretrain or options.loss is not None
-        saddle_lr = how.saddle_lr if begins_at_best else 1.0
-        groups = minmax_groups(model, loss, saddle_lr=saddle_lr)
+        groups = minmax_groups(model, loss)
+        if begins_at_best:
+            for group in groups[1:]:
+                group["lr"] = how.saddle_lr * lr
     captured = options.where.type == "cuda" and options.cuda_graph is not False
     arguments = {**how.options(options.seed, captured), **(options.optimizer_options or {})}
     make: Any = how.optimizer

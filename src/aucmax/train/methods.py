@@ -16,27 +16,24 @@ from aucmax.stages import Stage, geometric, polynomial
 
 
 def tripled(lr: float, steps: int) -> list[Stage]:
-    """Four stages, each a third of the step size and three times as long (Algorithms 2 and 3).
-
-    With a first stage of 2,000 steps these are 80,000, as in the authors' code.
-    """
+    """Return four stages, each a third of the step size and three times as long (Alg. 2, 3)."""
     first = math.ceil(steps / (1 + 3 + 9 + 27))
     return cut(geometric(lr, first, factor=3, stages=4), steps)
 
 
 def growing(lr: float, steps: int) -> list[Stage]:
-    """PGA's ten stages: the k-th is k^2 times as long as the first (Algorithm 1)."""
+    """Return ten stages, the k-th of them k^2 times as long as the first (Algorithm 1)."""
     first = math.ceil(steps / sum(k**2 for k in range(1, 11)))
     return cut(polynomial(lr, first, stages=10), steps)
 
 
 def single(lr: float, steps: int) -> list[Stage]:
-    """One stage, one step size."""
+    """Return one stage of one step size."""
     return [Stage(index=1, lr=lr, steps=steps, dual_samples=0)]
 
 
 def dropped(lr: float, steps: int) -> list[Stage]:
-    """A tenth of the step size after 1/2 and after 3/4 of the steps: the paper's 40k and 60k."""
+    """Return stages with a tenth of the step size after 1/2 and 3/4 of the steps (40k and 60k)."""
     lengths = [steps - steps // 2, steps // 4, steps // 2 - steps // 4]
     drops = [
         Stage(index=k + 1, lr=lr / 10**k, steps=n, dual_samples=0) for k, n in enumerate(lengths)
@@ -112,17 +109,27 @@ def method_of(optimizer: Optimizer) -> Method:
 
 
 def cut(stages: list[Stage], steps: int) -> list[Stage]:
-    """The stages' first ``steps`` steps."""
-    kept, left = [], steps
-    for stage in stages:
-        if left == 0:
-            break
-        if stage.steps is not None:
-            stage = replace(stage, steps=min(stage.steps, left))
-            left -= stage.steps or 0
-        kept.append(stage)
-    if left and all(stage.steps is not None for stage in stages):
+    """Return the stages' first ``steps`` steps.
+
+    A last stage that the end cuts shorter than a tenth of :math:`T_0`, or than ten steps, joins
+    the one before. Where stages lack no more than a step each, the last one is lengthened: a rule
+    whose :math:`T_k` add up to ``steps`` takes :math:`T_k - 1` in each stage.
+    """
+    lengths = [stage.steps for stage in stages if stage.steps is not None]
+    if len(lengths) < len(stages):  # some end by another rule
+        return stages
+    kept: list[int] = []
+    left = steps
+    for length in lengths:
+        taken = min(length, left)
+        if kept and taken < length and taken < max((lengths[0] + 1) / 10, 10):
+            kept[-1] += taken
+        else:
+            kept.append(taken)
+        left -= taken
+    if left > len(stages):
         raise ValueError(
             f"stages must have at least steps={steps} steps in all, found {steps - left}"
         )
-    return kept
+    kept[-1] += left
+    return [replace(stage, steps=n) for stage, n in zip(stages, kept, strict=False)]
