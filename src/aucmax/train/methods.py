@@ -50,7 +50,7 @@ class Method:
         objective: the objective it is for, a name in :data:`aucmax.train.objectives.OBJECTIVES`.
         stages: its own stages, from the first step size and the number of steps.
         lr: the first step size.
-        saddle_lr: how many times that the saddle variables' step size is: more where steps do not
+        saddle_lr: the ratio of the saddle variables' step size to it: more where steps do not
             grow with the gradient.
         returns: the iterate that it returns if nobody validates.
         capture: how a CUDA graph can hold its step: "asked" by ``capturable=True``, or "free"
@@ -60,6 +60,7 @@ class Method:
         lemma_3: whether its stages can end by Lemma 3.
         averages_stages: whether its average is drawn from the stages that have ended, alpha's too.
         seeded: whether it draws random numbers, and so takes a seed.
+        fused: whether it has a kernel of its own, to be asked for on a GPU.
     """
 
     optimizer: type[Optimizer]
@@ -73,18 +74,21 @@ class Method:
     lemma_3: bool = False
     averages_stages: bool = False
     seeded: bool = False
+    fused: bool = False
 
-    def options(self, seed: int, captured: bool) -> dict[str, Any]:
-        """Arguments of the optimizer that the user did not have to think of."""
+    def options(self, seed: int, on_gpu: bool, captured: bool) -> dict[str, Any]:
+        """Return arguments of the optimizer that the user did not have to think of."""
         arguments: dict[str, Any] = {"seed": seed} if self.seeded else {}
+        if on_gpu and self.fused:
+            arguments["fused"] = True
         if captured and self.capture == "asked":
             arguments["capturable"] = True
         return arguments
 
 
 METHODS = {
-    "ppd-sg": Method(PPDSG, "auc", tripled, local_steps=True),
-    "ppd-adagrad": Method(PPDAdaGrad, "auc", tripled, lemma_3=True),
+    "ppd-sg": Method(PPDSG, "auc", tripled, local_steps=True, fused=True),
+    "ppd-adagrad": Method(PPDAdaGrad, "auc", tripled, lemma_3=True, fused=True),
     "pga": Method(PGA, "auc", growing, averages_stages=True, seeded=True),
     "oauc": Method(OAUC, "auc", single),
     "sgd": Method(torch.optim.SGD, "ce", dropped, returns="last", capture="free", local_steps=True),
