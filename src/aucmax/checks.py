@@ -54,6 +54,12 @@ def synchronizable() -> bool:
     return not (capturing or tracing())
 
 
+def readable(x: Tensor) -> bool:
+    """Whether a number can be read out of ``x`` now, if need be by waiting for its device."""
+    plain = type(x) is Tensor or type(x) is torch.nn.Parameter
+    return plain and not x.is_meta and synchronizable()
+
+
 def check_finite(name: str, x: Array, hint: str = "") -> None:
     """Raise if ``x`` holds NaN or infinity; one pass when it does not."""
     if x.size <= 10_000:  # beyond, OpenBLAS would wake threads, which then spin and take a core

@@ -252,11 +252,13 @@ class ModelWithLoss(nn.Module):
         index: Tensor | None = None,
         scale: Scale | None = None,
     ) -> Tensor:
-        """The loss of a batch, or of a part of one that counts as ``scale`` says.
+        """Return the loss of a batch, or of a part of one that counts as ``scale`` says.
 
-        A model may say of its scores, those of a row side by side, how much each counts.
+        An ensemble gives several scores per row, one after the other, and may say by its
+        ``score_weights`` how much each counts.
         """
         scores = self.model(x)
+        members = len(scores) // len(y) if len(y) and len(scores) % len(y) == 0 else 1
         if (counts := getattr(self.model, "score_weights", None)) is not None:
             weight = counts(x) if weight is None else counts(x) * weight[:, None]
-        return loss_of(self.loss, scores, y, weight, group, index, scale)
+        return loss_of(self.loss, scores, y, weight, group, index, scale, members)
