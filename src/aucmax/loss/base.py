@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -245,7 +246,7 @@ class Loss(ExactState):
         classes: int | None = None,
         zero_weights: bool = False,
         **numbers: tuple[Tensor, int],
-    ) -> int:
+    ) -> int | None:
         """Check the values of a batch: now on an eager CPU, by the flag on the device elsewhere.
 
         Args:
@@ -257,39 +258,39 @@ class Loss(ExactState):
             numbers: ``group`` or ``index``, each with the number below which it must be.
 
         Returns:
-            The number of positives where the values were looked at and labels are 0 or 1, else 0.
+            The number of positives, 0 for classes; None if the values were not looked at.
 
         Raises:
             ValueError: names the argument, what was found and what is allowed.
         """
         if checks.host_readable(scores):
-            return self._look(scores, labels, weight, classes, zero_weights, numbers)
-        if torch._C._are_functorch_transforms_active():
-            return 0
+            return self.look(scores, labels, weight, classes, zero_weights, numbers)
+        if not torch.compiler.is_compiling() and checks.transforming():
+            return None
         self._allowed["target"] = "0 and 1 only" if classes is None else f"0 to {classes - 1}"
         self._allowed |= {name: f"0 to {size - 1}" for name, (_, size) in numbers.items()}
         self._set_flags(scores, labels, weight, classes, zero_weights, numbers)
         if torch.compiler.is_compiling() or not checks.readable(self._flags):
-            return 0
+            return None
         self._calls += 1
         if self._calls & (self._calls - 1) == 0:
             flags = self._flags.tolist()
             if any(first == flags[0] for first in flags[1:]):
                 self._flags.zero_()
-                self._look(scores, labels, weight, classes, zero_weights, numbers)
-            self._report(flags)
-        return 0
+                self.look(scores, labels, weight, classes, zero_weights, numbers)
+            self._report_own()
+        return None
 
-    def _look(
+    def look(
         self,
         scores: Tensor,
         labels: Tensor,
-        weight: Tensor | None,
-        classes: int | None,
-        zero_weights: bool,
-        numbers: Mapping[str, tuple[Tensor, int]],
+        weight: Tensor | None = None,
+        classes: int | None = None,
+        zero_weights: bool = False,
+        numbers: Mapping[str, tuple[Tensor, int]] = MappingProxyType({}),
     ) -> int:
-        """Raise if a value of the batch is bad; count its positives."""
+        """Check the values of a batch now, wherever it is; see :meth:`check_values`."""
         checks.check_finite("scores", _array(scores), hint=self._hint())
         positives = 0
         if classes is None:
@@ -380,6 +381,7 @@ class Loss(ExactState):
         for part in self.modules():
             if isinstance(part, Loss) and checks.readable(part._flags):
                 part._report(_over_ranks(part._flags.tolist()))
+                part._report_own()
 
     def train(self, mode: bool = True) -> Self:
         """Set training or evaluation mode; before evaluation the flag of this rank is read."""
@@ -421,6 +423,8 @@ class Loss(ExactState):
 
 def _array(x: Tensor) -> Any:
     """Return the values as a NumPy array, in single precision or better."""
+    if x.is_cpu and not x.requires_grad and x.dtype not in checks.LOW_PRECISION:
+        return x.numpy()
     return x.detach().to(computable(x.dtype)).numpy(force=True)
 
 

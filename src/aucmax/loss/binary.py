@@ -113,7 +113,11 @@ class AUCLoss(SaddleLoss):
         else:
             loss = self._by_tensor_operations(scores, labels, weight)
         if self.training and isinstance(self.prior, StreamingPrior):
-            self.prior._count(labels.to(self.prior.positives.dtype), weight)
+            self.prior.count(
+                labels.sum() if weight is None else (weight * labels).sum(),
+                torch.tensor(float(len(labels))) if weight is None else weight.sum(),
+                torch.tensor(float(len(labels))) if weight is None else (weight * weight).sum(),
+            )
         return loss
 
     def _on_cpu(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
