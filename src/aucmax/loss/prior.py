@@ -111,7 +111,7 @@ class StreamingPrior(ExactState):
             total: the weight of all rows.
             squares: the sum of squared weights.
         """
-        counts = positives, total - positives, squares
+        counts: tuple[Any, ...] = positives, total - positives, squares
         if distributed.world_size() > 1:
             exact = [torch.as_tensor(x).to(self.positives) for x in counts]
             counts = distributed.sum_over_ranks(torch.stack(exact)).unbind()

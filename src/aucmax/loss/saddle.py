@@ -105,6 +105,31 @@ def saddle(
     return value, -sums.first_pos, -sums.first_neg, rise - 2.0 * dual * alpha
 
 
+def row_sums(h: Tensor, labels: Tensor, k: Tensor, a: Tensor, b: Tensor) -> ClassSums:
+    """Return what each row adds to the sums over the classes.
+
+    Args:
+        h: linked scores.
+        labels: 0 or 1, of h's shape and dtype.
+        k: curvatures, likewise; see :func:`saddle`.
+        a: the positives' centre.
+        b: the negatives' centre.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.loss.saddle import row_sums
+        >>> h, labels, k = torch.tensor([[2.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+        >>> rows = row_sums(h, labels, k, torch.tensor(1.5), torch.tensor(0.0))
+        >>> rows.first_pos.sum().item(), rows.first_neg.sum().item()
+        (0.5, 1.0)
+    """
+    distance = (h - b) - labels * (a - b)
+    mass_pos = k * labels
+    mass_neg = k - mass_pos
+    first_pos, first_neg = mass_pos * distance, mass_neg * distance
+    return ClassSums(mass_pos, mass_neg, first_pos, first_neg, k * distance.square())
+
+
 class Coefficients(NamedTuple):
     """What the objective multiplies its parts with, by the share of positives.
 
@@ -471,11 +496,12 @@ class AUCLoss(SaddleLoss):
         if checks.tracing():  # which follows plain operations best
             flat = scores.reshape(-1).to(batch.labels.dtype)
             loss, _, *gradients = objective(flat, *point)
+            loss = loss.to(flat.dtype)
         else:
             loss = _Saddle.apply(scores, *own, point, objective)  # type: ignore[no-untyped-call]
             gradients = objective.gradients
         self._watch(left, point[2], gradients[2])
-        return loss
+        return loss  # type: ignore[no-any-return]
 
     def _in_range(self, a: float, b: float, alpha: float) -> bool:
         primal, dual = self.primal_bounds, self.dual_bounds
@@ -548,62 +574,77 @@ class Objective:
     """The binary objective of one batch as a function of scores, a, b and alpha.
 
     Completing the squares, a positive contributes (h - (a + r))^2 and a negative (h - (b - r))^2
-    up to constants. So with d a row's distance to its class's aim and k its curvature, g = k d is
-    the gradient in h, and three sums of g are all that :func:`saddle` needs of the rows.
+    up to constants, r = margin + alpha. So with d a row's distance to its class's aim and k its
+    curvature, g = k d is the gradient in h, and the sums of g over each class and of g d are all
+    that :func:`saddle` needs of the rows.
+
+    Args:
+        batch: what is fixed.
+        terms: the coefficients by the prior.
+        margin: of the loss.
+        link: of the loss.
+
+    Attributes:
+        gradients: those in a, b and alpha at the value that autograd has asked for.
     """
 
     gradients: list[Any]
 
-    def __init__(self, batch: Batch, known: Coefficients, margin: float, link: str) -> None:
-        self.batch, self.known, self.margin, self.link = batch, known, margin, link
+    def __init__(self, batch: Batch, terms: Coefficients, margin: float, link: str) -> None:
+        self.batch, self.margin, self.link = batch, margin, link
+        self.dual, self.constant = terms.dual, terms.constant
+        self.k_pos, self.k_neg = terms.positive / batch.total, terms.negative / batch.total
 
-    def __call__(
-        self, scores: Tensor, a: Any, b: Any, alpha: Any
-    ) -> tuple[Any, Tensor, Any, Any, Any]:
+    def __call__(self, scores: Tensor, a: Any, b: Any, alpha: Any) -> tuple[Any, ...]:
         """Return the value and the gradients in scores, a, b and alpha."""
-        batch, known = self.batch, self.known
-        r = self.margin + alpha
-        k_pos, k_neg = known.positive / batch.total, known.negative / batch.total
-        aims = a - b + 2.0 * r, b, r
-        if type(r) is float and len(scores) > BLOCK:
-            gradient, *sums = self._in_blocks(scores, aims, k_pos, k_neg)
+        batch, r = self.batch, self.margin + alpha
+        sums: list[Any]
+        if isinstance(alpha, float):
+            gradient, *sums = self._in_blocks(scores, a, b, r)
         else:
-            gradient, *sums = self._rows(scores, batch.labels, batch.weight, aims, k_pos, k_neg)
+            gradient, *sums = self._sums(scores, batch.labels, batch.weight, a, b, r)
         first_pos, first_neg, second = sums
         # From distances to the aims to those to a and b: they differ by r.
-        mass_pos, mass_neg = k_pos * batch.positives, k_neg * (batch.total - batch.positives)
+        mass_pos = self.k_pos * batch.positives
+        mass_neg = self.k_neg * (batch.total - batch.positives)
         second = second + r * (2.0 * (first_pos - first_neg) + r * (mass_pos + mass_neg))
         first_pos, first_neg = first_pos + r * mass_pos, first_neg - r * mass_neg
         about = ClassSums(mass_pos, mass_neg, first_pos, first_neg, second)
-        value, *rest = saddle(about, a, b, alpha, known.dual, self.margin)
-        return value + known.constant, gradient, *rest
+        value, *gradients = saddle(about, a, b, alpha, self.dual, self.margin)
+        return value + self.constant, gradient, *gradients
 
-    def _rows(self, scores, y, weight, aims, k_pos, k_neg):
-        """Return the gradient in the scores and the sums of k d and k d^2."""
-        gap, b, r = aims
+    def _sums(
+        self, scores: Tensor, labels: Tensor, weight: Tensor | None, a: Any, b: Any, r: Any
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the gradient in the scores, the sums of k d of each class, and that of k d^2."""
         h = LINKS[self.link](scores)
-        d = (h - b).sub_((y * gap).sub_(r))
-        g = (y * (k_pos - k_neg)).add_(k_neg) * d
+        d = (h - b).sub_((labels * (a - b + 2.0 * r)).sub_(r))
+        g = (labels * (self.k_pos - self.k_neg)).add_(self.k_neg) * d
         if weight is not None:
             g = g * weight
-        total, positives, second = g.sum(), torch.dot(g, y), torch.dot(g, d)
-        if type(r) is float:
-            total, positives, second = total.item(), positives.item(), second.item()
+        # Not a matrix product, which autocast would do in half precision.
+        first_pos, second = torch.dot(g, labels), torch.dot(g, d)
+        first_neg = g.sum() - first_pos
         if self.link == "sigmoid":
             g = torch.ops.aten.sigmoid_backward(g, h)
-        return g, positives, total - positives, second
+        return g, first_pos, first_neg, second
 
-    def _in_blocks(self, scores, aims, k_pos, k_neg):
-        """Do the same in parts that stay in the cache."""
-        batch, gradient = self.batch, torch.empty_like(scores)
-        sums = [0.0, 0.0, 0.0]
+    def _in_blocks(
+        self, scores: Tensor, a: float, b: float, r: float
+    ) -> tuple[Tensor, float, float, float]:
+        """Return the same with sums as numbers, worked out in parts that stay in the cache."""
+        batch = self.batch
+        if len(scores) <= BLOCK:
+            g, *sums = self._sums(scores, batch.labels, batch.weight, a, b, r)
+            return g, sums[0].item(), sums[1].item(), sums[2].item()
+        gradient, totals = torch.empty_like(scores), [0.0, 0.0, 0.0]
         for first in range(0, len(scores), BLOCK):
             part = slice(first, first + BLOCK)
             weight = None if batch.weight is None else batch.weight[part]
-            g, *more = self._rows(scores[part], batch.labels[part], weight, aims, k_pos, k_neg)
+            g, *sums = self._sums(scores[part], batch.labels[part], weight, a, b, r)
             gradient[part] = g
-            sums = [x + y for x, y in zip(sums, more, strict=True)]
-        return gradient, *sums
+            totals = [total + x.item() for total, x in zip(totals, sums, strict=True)]
+        return gradient, *totals  # type: ignore[return-value]
 
 
 class _Saddle(torch.autograd.Function):
@@ -626,7 +667,7 @@ class _Saddle(torch.autograd.Function):
         ctx.objective, ctx.shape = objective, scores.shape
         if objective.batch.on_host:
             return flat.new_full((), value)
-        return value.to(flat.dtype)
+        return value.to(flat.dtype)  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:

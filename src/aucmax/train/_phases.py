@@ -10,9 +10,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from aucmax.loss import minmax_groups
-from aucmax.loss.base import SaddleLoss
-from aucmax.loss.combined import saddle_part
+from aucmax.loss import SaddleLoss, minmax_groups, saddle_part
 from aucmax.optim import IterateAverage
 from aucmax.optim.staged import StagedOptimizer
 from aucmax.stages import Plateau, Stage
@@ -124,7 +122,7 @@ def _make_optimizer(options: Options, loss: nn.Module, lr: float) -> Optimizer:
         # Where alpha begins at its limit, it and a and b are to follow the model slowly.
         begins_at_best = saddle.alpha_min is None or options.pretrain or options.loss is not None
         saddle_lr = how.saddle_lr if begins_at_best else 1.0
-        groups = minmax_groups(model, loss, saddle_lr=saddle_lr)
+        groups = minmax_groups(model, loss, lr=lr, saddle_lr=lr * saddle_lr)
     captured = options.where.type == "cuda" and options.cuda_graph is not False
     arguments = {**how.options(options.seed, captured), **(options.optimizer_options or {})}
     make: Any = how.optimizer

@@ -220,11 +220,6 @@ def _wrapped(objective: ModelWithLoss, options: Options) -> Callable[..., Tensor
     if options.walks_apart:
         distributed.broadcast_tensors([*objective.parameters(), *objective.buffers()])
     elif distributed.world_size() > 1 and options.parallel == "ddp":
-        if any(getattr(part, "sparse", False) for part in objective.loss.modules()):
-            raise ValueError(
-                "sparse must be False in a loss whose gradients processes average, found True: "
-                "pass local_steps, or leave it out"
-            )
         devices = [options.where] if options.where.type == "cuda" else None
         # What a loss keeps follows the batches of all ranks, and so is the same on each: to send it
         # at every step would cost as much as there are rows and groups.
