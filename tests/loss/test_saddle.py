@@ -15,8 +15,7 @@ from aucmax import (
     StreamingPrior,
     minmax_groups,
 )
-from aucmax.loss._cpu import BLOCK
-from aucmax.loss.objective import LINKS, saddle_objective, saddle_terms
+from aucmax.loss.saddle import BLOCK, LINKS, coefficients
 
 POINT = (0.3, -0.2, 0.4)  # a, b, alpha: nothing special
 ignore_share = pytest.mark.filterwarnings("ignore:prior=")  # priors that are wrong on purpose
