@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from aucmax.loss.prior import StreamingPrior
     from aucmax.optim import OAUC, PGA, PPDSG, IterateAverage, PPDAdaGrad
-    from aucmax.optim.averaged import averaged, update_batch_norm
+    from aucmax.optim.average import averaged, update_batch_norm
     from aucmax.tables.classifier import AUCClassifier
     from aucmax.train import DivergedError, FitResult, evaluate, fit, sweep
 

@@ -112,7 +112,7 @@ def warn(message: str) -> None:
         "torch",
     ):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level - 1)
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:

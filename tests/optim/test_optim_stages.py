@@ -72,11 +72,8 @@ def test_stage_starts_at_values_set_between_stages(cls):
     assert average_of(optimizer, loss.a).item() == pytest.approx(expected[0], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("operation", "shapes"), [("_foreach_sqrt_", [(4,), (4,)]), ("sqrt", [(4,)])]
-)
-def test_interrupted_adagrad_step_keeps_parameters(monkeypatch, operation, shapes):
-    params = make_params(*shapes)
+def test_interrupted_adagrad_step_keeps_parameters(monkeypatch):
+    params = make_params((4,), (4,))
     optimizer = PPDAdaGrad(params, lr=0.1)
     walk(optimizer, params, 1)
     before = [p.detach().clone() for p in params]
@@ -84,7 +81,7 @@ def test_interrupted_adagrad_step_keeps_parameters(monkeypatch, operation, shape
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(torch, operation, interrupt)
+    monkeypatch.setattr(torch, "_foreach_sqrt_", interrupt)
     set_grads(params, 1)
     with pytest.raises(KeyboardInterrupt):
         optimizer.step()

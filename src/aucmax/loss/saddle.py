@@ -212,7 +212,7 @@ class SaddleLoss(Loss):
         if self.guard and link != "identity":  # h is in [0, 1], and so are its means
             self.primal_bounds = 0.0, 1.0
             low = -1.0 if self.alpha_min is None else self.alpha_min
-            self.dual_bounds = low, max(1.0, low)
+            self.dual_bounds = low, 1.0 if low < 1.0 else math.inf
         elif self.alpha_min is not None:
             self.dual_bounds = self.alpha_min, math.inf
         self.a = nn.Parameter(torch.zeros(shape))

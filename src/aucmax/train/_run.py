@@ -172,7 +172,7 @@ def _known(
         scores * getattr(options.model, "scores_per_row", 1),
         groups,
         has_groups(train),
-        options.measure.range,
+        range=options.measure.range,
     )
 
 

@@ -19,7 +19,7 @@ from aucmax.data.sources import Batch, BatchSource
 from aucmax.loss.base import Scale
 from aucmax.loss.ranking import RankingLoss
 from aucmax.optim import IterateAverage
-from aucmax.optim.staged import StagedOptimizer, full, local
+from aucmax.optim.staged import full, local
 from aucmax.train._guards import DeviceGuard, HostGuard, entries
 from aucmax.train._phases import Phase
 from aucmax.train._result import DivergedError
@@ -139,8 +139,6 @@ class Step:
     def meet(self) -> None:
         """Average over the processes what each has come to in steps of its own, if it took any."""
         if self.apart:
-            if isinstance(self.phase.average, StagedOptimizer):
-                self.phase.average.catch_up()  # each process may have left other rows for later
             distributed.average_over_ranks(moving(self.phase))
             self.apart = False
 
