@@ -244,7 +244,7 @@ class ModelWithLoss(nn.Module):
         It may say by its ``score_weights`` how much each counts.
         """
         scores = self.model(x)
-        members = getattr(self.model, "scores_per_row", 1)
+        members = getattr(self.model, "scores_per_row", 1) if self.model.training else 1
         if (counts := getattr(self.model, "score_weights", None)) is not None:
             weight = counts(x) if weight is None else counts(x) * weight[:, None]
         return loss_of(self.loss, scores, y, weight, group, index, scale, members)
