@@ -10,9 +10,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from aucmax.loss import minmax_groups
-from aucmax.loss.base import SaddleLoss
-from aucmax.loss.combined import saddle_part
+from aucmax.loss import SaddleLoss, minmax_groups, saddle_part
 from aucmax.optim import IterateAverage
 from aucmax.optim.staged import StagedOptimizer
 from aucmax.stages import Plateau, Stage
@@ -123,10 +121,8 @@ def _make_optimizer(options: Options, loss: nn.Module, lr: float) -> Optimizer:
     if saddle := saddle_part(loss):
         # Where alpha begins at its limit, it and a and b are to follow the model slowly.
         begins_at_best = saddle.alpha_min is None or options.pretrain or options.loss is not None
-        groups = minmax_groups(model, loss)
-        if begins_at_best:
-            for group in groups[1:]:
-                group["lr"] = how.saddle_lr * lr
+        saddle_lr = how.saddle_lr if begins_at_best else 1.0
+        groups = minmax_groups(model, loss, lr=lr, saddle_lr=lr * saddle_lr)
     on_gpu = options.where.type == "cuda"
     captured = on_gpu and options.cuda_graph is not False
     given = options.optimizer_options or {}
