@@ -6,10 +6,11 @@ A number is a fault if it differs from the records at the digits quoted, or if n
 ``{row}`` stands for each name of ``rows`` in turn, ``[...]`` encloses what is empty where the
 records have nothing. A quote, a row and a value may set these keys, the later winning:
 
-    file      name of a file in results/
+    file      name of a file in results/; "claims-*" are all files whose names match
     column    name of the column
     stat      n, mean, sd, median, min, max, sum, wins, losses (numbers above and below zero),
-              low, high and p (t test), wilcoxon (its p), or value (of the only row)
+              low, high and p (t test; of strata if ``strata`` names the column of a unit that has
+              them), wilcoxon (its p), or value (of the only row)
     per       columns that make a unit: its rows are averaged first
     minus     filters that differ for what is subtracted, unit by unit
     choose    {by, of, within, among}: in each group of ``within`` only rows of that ``of`` with
@@ -38,17 +39,25 @@ import pandas as pd  # type: ignore[import-untyped]
 from experiments.stats import Difference
 
 ROOT = Path(__file__).resolve().parent.parent
-KEYS = ["file", "column", "stat", "per", "minus", "choose", "level", "scale"]
+KEYS = ["file", "column", "stat", "per", "strata", "minus", "choose", "level", "scale"]
 NUMBER = r"([+−-]?[\d,]*\.?\d+)"
 
 
 @functools.cache
 def read(name: str) -> pd.DataFrame:
-    """Return a frozen file; runs of figures with two columns computed from their history."""
-    rows = pd.read_parquet(ROOT / "experiments" / "results" / f"{name}.parquet")
-    if "history_stage" in rows:
-        rows["final_valid"] = [r[f"history_valid_auc_{r.iterate}"][-1] for _, r in rows.iterrows()]
-        rows["course"] = [mean_over_steps(r) for _, r in rows.iterrows()]
+    """Return the frozen files of a name; image runs with columns computed from their history."""
+    folder = ROOT / "experiments" / "results"
+    paths = sorted(folder.glob(f"{name}.parquet"))
+    rows = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
+    if "final_last" in rows:
+        ended = rows.final.notna()
+        rows["final_valid"] = math.nan
+        rows["course"] = math.nan
+        for number, run in rows[ended].iterrows():
+            rows.loc[number, "final_valid"] = run[f"history_valid_auc_{run.iterate}"][-1]
+            rows.loc[number, "course"] = mean_over_steps(run)
+    if "processes" in rows:
+        rows["hours"] = rows.seconds / rows.processes / 3600
     return rows[[name for name in rows if not name.startswith("history_")]]
 
 
@@ -100,7 +109,10 @@ def compute(spec: dict[str, Any]) -> float:
         x = (x - values_of(spec, spec["minus"])).dropna()
     if x.empty:
         return math.nan
-    if stat in ("low", "high", "p"):
+    if stat in ("low", "high", "p") and "strata" in spec:
+        strata = [own.to_numpy() for _, own in x.groupby(spec["strata"])]
+        value = getattr(Difference.stratified(strata, level), stat)
+    elif stat in ("low", "high", "p"):
         value = getattr(Difference.paired(x, level), stat)
     elif stat == "wilcoxon":
         value = Difference.signed_rank(x, level).p

@@ -18,9 +18,12 @@ from pyarrow import parquet
 
 from experiments.plan import Plan
 from experiments.run import Records, read_records
-from experiments.search import part_runs
+from experiments.search import part_runs, roles
 
-KEYS = ("kind", "dataset", "ratio", "protocol", "condition", "model", "line", "seed", "steps")
+KEYS = (
+    *("kind", "dataset", "ratio", "partition", "removed", "protocol", "condition", "model"),
+    *("line", "seed", "steps"),
+)
 """Settings that have columns of their own; all of them stand in the column of JSON text, too."""
 
 
@@ -31,9 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("part")
     parser.add_argument("--records", type=Path, required=True, help="what experiments.run wrote")
     parser.add_argument("--code", help="hash of the code, if the records have several")
-    parser.add_argument("--out", type=Path, help="experiments/results/PART.parquet by default")
+    parser.add_argument("--out", type=Path, help="experiments/results/PLAN-PART.parquet")
     options = parser.parse_args(arguments)
-    out = options.out or Path(__file__).parent / "results" / f"{options.part}.parquet"
+    out = (
+        options.out
+        or Path(__file__).parent / "results" / f"{options.plan.stem}-{options.part}.parquet"
+    )
     if out.exists():
         raise SystemExit(f"{out} is there: a frozen part is never rewritten")
     rows = part_records(options.plan, options.part, read_records(options.records), options.code)
@@ -47,6 +53,8 @@ def part_records(
 ) -> list[dict[str, Any]]:
     """Return the records of a part's runs, in the plan's order.
 
+    Those of a search have their ``roles``, those of images the ``iterate`` that the line returns.
+
     Raises:
         ValueError: if a run is missing, or records of several codes or versions of torch would
             mix.
@@ -54,9 +62,21 @@ def part_records(
     known = {(record["code"], record["torch"]) for record in records.values()}
     complete = []
     for own_code, torch in sorted(known):
-        runs = part_runs(Plan.read(plan, own_code, torch), part, records)
-        if code in (None, own_code) and all(run.id in records for run in runs):
-            complete.append([records[run.id] for run in runs])
+        own = Plan.read(plan, own_code, torch)
+        searched = "search" in own.content["parts"][part]
+        uses = (
+            roles(own, part, records) if searched else dict.fromkeys(part_runs(own, part, records))
+        )
+        if code in (None, own_code) and all(run.id in records for run in uses):
+            rows = [
+                {
+                    **records[run.id],
+                    "iterate": own.content["lines"][run.settings["line"]].get("returns"),
+                }
+                | ({"roles": names} if names else {})
+                for run, names in uses.items()
+            ]
+            complete.append(rows)
     if len(complete) != 1:
         raise ValueError(
             f"{part} must be complete for one code and one version of torch, found "
@@ -84,6 +104,8 @@ def as_row(record: dict[str, Any]) -> dict[str, Any]:
             row |= {f"{key}_{name}": x for name, x in value.items()}
         else:
             row[key] = value
+    if record.get("iterate"):  # images: test AUC at the end of what the line returns
+        row["final"] = row.get(f"final_{record['iterate']}")
     return row
 
 

@@ -9,6 +9,7 @@ freeze = pytest.importorskip("experiments.freeze", reason="an sdist has no exper
 from experiments.check import read_quotes  # noqa: E402
 from experiments.figures import best_of_pilot, by_ratio, by_step, finished  # noqa: E402
 from experiments.plan import Plan  # noqa: E402
+from experiments.search import wanted  # noqa: E402
 from pyarrow import parquet  # noqa: E402
 
 PLAN = """
@@ -32,7 +33,8 @@ def record(run, code, auc):
     history = {"step": [5, 10], "test_auc_last": [0.5, auc], "test_auc_average": [0.5, auc]}
     return {
         "id": run.id, "code": code, "torch": "2.13", "settings": run.settings, "error": None,
-        "history": history, "final": {"last": auc, "average": auc}, "versions": {"torch": "2.13"},
+        "history": history, "final": {"last": auc, "average": auc, "valid_last": auc},
+        "versions": {"torch": "2.13"},
     }  # fmt: skip
 
 
@@ -116,3 +118,35 @@ def test_pilot_is_drawn_at_the_settings_that_the_page_quotes():
     quote = next(x for x in read_quotes()["quote"] if x["text"].startswith("* - {row} -[ {} ±"))
     rows = quote["rows"].values()
     assert drawn == {row["line"]: {row["eta0"]} for row in rows if row["line"] in drawn}
+
+
+def test_a_search_keeps_what_each_run_is_for(plan, tmp_path):
+    text = (
+        plan.read_text()
+        + """
+[rules]
+sgd = [{key = "lr", values = [0.1, 0.3]}]
+"""
+    )
+    text = text.replace("each = {seed = [0, 1], line", "each = {line").replace(
+        "set = {", "search = {again = 2, best = 1, most = [9], report = [3]}\nset = {seed = 1, "
+    )
+    plan.write_text(text)
+    read = Plan.read(plan, "one", "2.13")
+    records = {}
+    while runs := wanted(read, "p", records):
+        auc = [0.7 + run.settings["lr"] / 10 for run in runs]
+        records |= {run.id: record(run, "one", x) for run, x in zip(runs, auc, strict=True)}
+    path, out = tmp_path / "r.jsonl", tmp_path / "p.parquet"
+    path.write_text("".join(json.dumps(row) + "\n" for row in records.values()))
+    call(plan, path, out)
+    rows = parquet.read_table(out).to_pylist()
+    roles = {(row["seed"], json.loads(row["settings"])["lr"]): row["roles"] for row in rows}
+    assert roles == {
+        (1, 0.1): ["search"],
+        (1, 0.3): ["search", "chosen", "chosen-9"],
+        (2, 0.3): ["again", "chosen", "chosen-9"],
+        (3, 0.3): ["report", "report-9"],
+    }
+    assert {row["iterate"] for row in rows} == {"last"}
+    assert [row["final"] for row in rows] == [row["final_last"] for row in rows]

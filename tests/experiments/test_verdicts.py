@@ -29,11 +29,13 @@ def records(removed=(0.9,), sd=0.005, **level):
         cell = {"dataset": dataset, "removed": share, "line": line, "partition": "halves"}
         if share == 0.9:
             row = cell | {"seed": 6, "roles": ["search", "chosen", "chosen-9"]}
-            rows.append(row | {"final_valid": mean, "final": 0.5, "kept": 0.5, "area": 0.5})
+            rows.append(
+                row | {"final_valid": mean, "final": 0.5, "chosen_test_auc": 0.5, "course": 0.5}
+            )
         for seed in seeds:
             auc = mean + sd * random.normal()
             row = cell | {"seed": seed, "roles": ["report", "report-9"], "final_valid": auc}
-            rows.append(row | {"final": auc, "kept": 0.8, "area": auc})
+            rows.append(row | {"final": auc, "chosen_test_auc": 0.8, "course": auc})
     return pd.DataFrame(rows)
 
 
@@ -159,8 +161,8 @@ def test_a_run_that_diverged_counts_as_chance():
 
 
 def test_measures_are_judged_apart():
-    assert words(records(), "kept")["1", "strongest"] == "not shown"
-    assert words(records(), "area")["1", "strongest"] == "holds"
+    assert words(records(), "chosen_test_auc")["1", "strongest"] == "not shown"
+    assert words(records(), "course")["1", "strongest"] == "holds"
 
 
 def test_claims_name_lines_and_scopes_name_data_sets_of_the_plan():
