@@ -68,14 +68,11 @@ def part_records(
             roles(own, part, records) if searched else dict.fromkeys(part_runs(own, part, records))
         )
         if code in (None, own_code) and all(run.id in records for run in uses):
-            rows = [
-                {
-                    **records[run.id],
-                    "iterate": own.content["lines"][run.settings["line"]].get("returns"),
-                }
-                | ({"roles": names} if names else {})
-                for run, names in uses.items()
-            ]
+            rows = []
+            for run, names in uses.items():
+                returned = own.content["lines"][run.settings["line"]].get("returns")
+                row = {"id": run.id, "part": part, **records[run.id], "iterate": returned}
+                rows.append(row | {"roles": names} if names else row)
             complete.append(rows)
     if len(complete) != 1:
         raise ValueError(
@@ -95,7 +92,7 @@ def as_table(records: Sequence[dict[str, Any]]) -> pa.Table:
 def as_row(record: dict[str, Any]) -> dict[str, Any]:
     """Flatten a record: mixed mappings are JSON text, others columns, histories lists."""
     settings = record["settings"]
-    row: dict[str, Any] = {"id": record["id"]}
+    row: dict[str, Any] = {key: record[key] for key in ("id", "part") if key in record}
     row |= {key: settings[key] for key in KEYS if key in settings}
     for key, value in record.items():
         if key in ("settings", "versions"):

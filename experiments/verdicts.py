@@ -59,9 +59,9 @@ def judge(rules: Mapping[str, Any], runs: pd.DataFrame, measure: str) -> list[Co
 
     Args:
         rules: the plan's content.
-        runs: one row a run that searched or reports, with ``dataset``, ``removed``, ``line``,
-            ``seed``, ``roles`` (see :func:`experiments.search.roles`), ``final_valid`` and the
-            measures; nan marks a run that diverged.
+        runs: one row a run that searched or reports, with ``part``, ``dataset``, ``removed``,
+            ``line``, ``seed``, ``roles`` (see :func:`experiments.search.roles`), ``final_valid``
+            and the measures; nan marks a run that diverged.
         measure: name of a column, such as "final".
     """
     with_all = compare_all(rules, runs, measure, "")
@@ -111,8 +111,7 @@ def compare(
     """Compare one line, or the best of several, with a rival in one scope."""
     claim, name, ours, rival = which
     scope = rules["scopes"][name]
-    of_scope = runs.dataset.isin(scope["dataset"]) & runs.removed.isin(scope["removed"])
-    runs = runs[of_scope & (runs.partition == "halves")]
+    runs = runs[runs.part.isin(scope["parts"])]
     settings = len(scope["dataset"]) * len(scope["removed"])
     reports = with_role(runs, "report", suffix)
     reports = reports[reports.seed.isin(scope["seed"])]

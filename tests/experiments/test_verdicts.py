@@ -26,7 +26,8 @@ def records(removed=(0.9,), sd=0.005, **level):
     for dataset, share, line in product(DATASETS, removed, LINES):
         mean = level[line][dataset] if isinstance(level[line], dict) else level[line]
         seeds = [10, 11, 12, 13, 14] if share == 0.9 else [10, 11, 12]
-        cell = {"dataset": dataset, "removed": share, "line": line, "partition": "halves"}
+        cell = {"dataset": dataset, "removed": share, "line": line}
+        cell["part"] = "A" if share == 0.9 else f"F-{dataset}"
         if share == 0.9:
             row = cell | {"seed": 6, "roles": ["search", "chosen", "chosen-9"]}
             rows.append(
@@ -71,9 +72,9 @@ def test_scope_is_open_until_its_last_run_is_there():
     assert found["2a", "strongest"] == "holds"  # does not need this line
 
 
-def test_seeds_and_partitions_of_no_scope_do_not_count():
+def test_seeds_and_parts_of_no_scope_do_not_count():
     runs = records()
-    others = runs.assign(partition="random", final=0.0)
+    others = runs.assign(part="G-cifar10", final=0.0)
     more = runs.assign(seed=runs.seed + 100, final=0.0)
     first = find(runs, "strongest", "ppd-sg", "pga").difference
     assert find(pd.concat([runs, others, more]), "strongest", "ppd-sg", "pga").difference == first
@@ -170,7 +171,14 @@ def test_claims_name_lines_and_scopes_name_data_sets_of_the_plan():
         named = [*claim.get("best_of", []), *claim.get("each_of", []), *claim["rivals"]]
         assert {*named} <= {*RULES["lines"]}
     for scope in RULES["scopes"].values():
-        assert {*scope["dataset"]} <= {*RULES["datasets"]}
+        assert {*scope["parts"]} <= {*RULES["parts"]}
+        cells = set()
+        for part in scope["parts"]:
+            own = RULES["parts"][part]
+            datasets = own["each"].get("dataset", [own["set"].get("dataset")])
+            shares = own["each"].get("removed", [own["set"].get("removed")])
+            cells |= {*product(datasets, shares)}
+        assert cells == {*product(scope["dataset"], scope["removed"])}
 
 
 def test_stratified_difference_is_welch_on_two_strata():
