@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from experiments.plan import Plan
-from experiments.run import Records, read_records
+from experiments.run import Records, read_records, records_file
 from experiments.search import part_runs, roles
 
 KEYS = (
@@ -25,6 +25,10 @@ KEYS = (
     *("line", "seed", "steps"),
 )
 """Settings that have columns of their own; all of them stand in the column of JSON text, too."""
+GROUPS = ("history", "counts", "final", "chosen")
+"""Mappings of a record that become columns, such as ``final_last``."""
+ADDED = ("part", "roles", "iterate", "final")
+"""Columns that freezing adds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,11 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--records", type=Path, required=True, help="what experiments.run wrote")
     parser.add_argument("--code", help="hash of the code, if the records have several")
     parser.add_argument("--out", type=Path, help="experiments/results/PLAN-PART.parquet")
+    parser.add_argument("--thaw", action="store_true", help="add the frozen part to --records")
     options = parser.parse_args(arguments)
-    out = (
-        options.out
-        or Path(__file__).parent / "results" / f"{options.plan.stem}-{options.part}.parquet"
-    )
+    name = f"{options.plan.stem}-{options.part}.parquet"
+    out = options.out or Path(__file__).parent / "results" / name
+    if options.thaw:
+        with records_file(options.records) as (known, file):
+            for record in thaw(out):
+                if record["id"] not in known:
+                    file.write(json.dumps(record).encode() + b"\n")
+        return
     if out.exists():
         raise SystemExit(f"{out} is there: a frozen part is never rewritten")
     rows = part_records(options.plan, options.part, read_records(options.records), options.code)
@@ -104,6 +113,21 @@ def as_row(record: dict[str, Any]) -> dict[str, Any]:
     if record.get("iterate"):  # images: test AUC at the end of what the line returns
         row["final"] = row.get(f"final_{record['iterate']}")
     return row
+
+
+def thaw(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records that a frozen file was made of."""
+    for row in parquet.read_table(path).to_pylist():
+        record: dict[str, Any] = {}
+        for name, value in row.items():
+            group, _, key = name.partition("_")
+            if group in GROUPS and key:
+                record |= {group: record.get(group, {}) | {key: value}} if value is not None else {}
+            elif name in ("settings", "versions"):
+                record[name] = json.loads(value)
+            elif name not in (*KEYS, *ADDED):
+                record[name] = value
+        yield record
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ import pandas as pd
 import pytest
 
 freeze = pytest.importorskip("experiments.freeze", reason="an sdist has no experiments")
-from experiments.check import read_quotes  # noqa: E402
-from experiments.figures import best_of_pilot, by_ratio, by_step, finished  # noqa: E402
+from experiments.figures import FROZEN, by_ratio, by_step, finished, reports  # noqa: E402
+from experiments.freeze import thaw  # noqa: E402
 from experiments.plan import Plan  # noqa: E402
 from experiments.search import wanted  # noqa: E402
 from pyarrow import parquet  # noqa: E402
 
+CODE_AND_TORCH = ("fa5cc89be8e7fe5f", "2.11.0")
 PLAN = """
 [lines.sgd]
 label = "SGD"
@@ -112,12 +113,16 @@ def test_figures_show_the_iterate_that_a_line_returns(plan, tmp_path):
     assert axes.lines[0].get_ydata() == pytest.approx([0.75])
 
 
-def test_pilot_is_drawn_at_the_settings_that_the_page_quotes():
-    runs = best_of_pilot()
-    drawn = {line: set(own.eta0) for line, own in runs.groupby("line")}
-    quote = next(x for x in read_quotes()["quote"] if x["text"].startswith("* - {row} -[ {} ±"))
-    rows = quote["rows"].values()
-    assert drawn == {row["line"]: {row["eta0"]} for row in rows if row["line"] in drawn}
+def test_frozen_reports_are_of_seeds_that_chose_nothing():
+    runs = reports(FROZEN)
+    assert runs.groupby("line").seed.agg(tuple).to_dict() == dict.fromkeys(
+        ("adagrad", "oauc", "pga", "ppd-adagrad", "ppd-sg", "sgd"), (10, 11, 12, 13, 14)
+    )
+    title = "digits"
+    labels = {line: line for line in runs.line}
+    small = runs.assign(panel="91/9")
+    axes, _ = by_step(small, labels, title, runs).axes
+    assert len(axes.lines) == 6
 
 
 def test_a_search_keeps_what_each_run_is_for(plan, tmp_path):
@@ -150,3 +155,14 @@ sgd = [{key = "lr", values = [0.1, 0.3]}]
     }
     assert {row["iterate"] for row in rows} == {"last"}
     assert [row["final"] for row in rows] == [row["final_last"] for row in rows]
+    thawed = tmp_path / "thawed.jsonl"
+    for _ in range(2):  # what is there is not added again
+        call(plan, thawed, out, "--thaw")
+    assert [json.loads(line) for line in thawed.read_text().splitlines()] == [*records.values()]
+
+
+def test_frozen_records_thaw_to_those_that_a_search_asks_for():
+    records = {record["id"]: record for record in thaw(FROZEN)}
+    read = Plan.read(FROZEN.parents[1] / "claims.toml", *CODE_AND_TORCH)
+    assert not wanted(read, "A", records)
+    assert len(wanted(read, "C-float32", records)) == 12

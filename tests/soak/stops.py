@@ -32,7 +32,7 @@ partition = "halves"
 removed = 0.9
 hold_out = "before"
 steps = 400
-eval_every = 10
+eval_every = 40
 seed = 1
 [parts.queue.each]
 line = ["ppd-sg", "adagrad"]
@@ -107,6 +107,9 @@ def main():
         assert start(stopped).wait() == 0
         expected, found = records(alone), records(stopped)
         same = {key for key in expected if found.get(key) == expected[key]}
+        for key in expected.keys() & found.keys() - same:
+            pairs = zip(*(json.loads(x[key]).items() for x in (expected, found)), strict=True)
+            print(key, "differs in", [one[0] for one, other in pairs if one != other])
         print(f"{len(same)} of {len(expected)} records are the same, {len(found)} found")
         return not (len(same) == len(expected) == len(found))
 
