@@ -109,11 +109,14 @@ def starts(plan: Plan, part: str, records: Records) -> list[Run]:
 def carry(point: Point, removed: float, powers: Mapping[str, float]) -> Point:
     """Carry settings over to another share of negatives removed, of equally large classes.
 
-    The gradient of F is p (1 - p) times that of the normalized objective, whose settings stay.
+    The gradient of F is p (1 - p) times that of the normalized objective, whose settings stay. p is
+    the share of rows labelled positive, wrong labels included.
     """
+    wrong = point.get("wrong", (0.0, 0.0))
 
     def spread(share: float) -> float:
-        return (1 - share) / (2 - share) ** 2
+        p = (1 - wrong[1] + (1 - share) * wrong[0]) / (2 - share)
+        return p * (1 - p)
 
     ratio = spread(point["removed"]) / spread(removed)
     changed = {key: scale(point[key], ratio**power, {}) for key, power in powers.items()}

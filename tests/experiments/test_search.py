@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("experiments.search")
 
 from experiments.plan import Plan
-from experiments.search import choose, explore, neighbour, roles, starts, wanted
+from experiments.search import carry, choose, explore, neighbour, roles, starts, wanted
 
 CLAIMS = Path(__file__).parents[2] / "experiments" / "claims.toml"
 LINES = ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad"]
@@ -205,6 +205,14 @@ def test_settings_at_another_ratio_are_those_of_the_normalized_objective(study):
     assert known.settings["first_stage"] == best["first_stage"]
     (adagrad,) = (x for x in starts(plan, "E-catdog", records) if x.settings["line"] == "adagrad")
     assert "gamma" not in adagrad.settings
+
+
+def test_wrong_labels_count_in_the_share_of_positives():
+    clean = {"removed": 0.9, "lr": 1.0, "gamma": "inf"}
+    assert carry(clean, 0.0, {"lr": 1, "gamma": 1}) == {**clean, "lr": 0.331}
+    p, q = 0.94 / 1.1 + 0.2 * 0.1 / 1.1, 0.94 / 2 + 0.2 / 2
+    found = carry({**clean, "wrong": [0.2, 0.06]}, 0.0, {"lr": 1})
+    assert found["lr"] == pytest.approx(p * (1 - p) / (q * (1 - q)), rel=0.01)
 
 
 def test_added_line_begins_where_the_one_that_it_is_like_has_ended(study):
