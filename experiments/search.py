@@ -119,8 +119,8 @@ def carry(point: Point, removed: float, powers: Mapping[str, float]) -> Point:
         return p * (1 - p)
 
     ratio = spread(point["removed"]) / spread(removed)
-    changed = {key: scale(point[key], ratio**power, {}) for key, power in powers.items()}
-    return {**point, **{key: x for key, x in changed.items() if point[key] != "inf"}}
+    finite = {key: power for key, power in powers.items() if point[key] != "inf"}
+    return point | {key: scale(point[key], ratio**power, {}) for key, power in finite.items()}
 
 
 def line_roles(plan: Plan, part: str, line: Run, records: Records) -> list[tuple[Run, str]]:
