@@ -434,3 +434,12 @@ def test_errors_under_no_grad_and_inference_mode(drawn):
         with context:
             scores = torch.tensor(a) * 1, torch.tensor(b) * 1
             assert compare(*scores, torch.tensor(y), "average_precision") == expected
+
+
+def test_interval_of_a_perfect_curve_with_rounding_errors():
+    random = np.random.default_rng(2342)
+    y = np.arange(random.integers(5, 40)) % 4 == 0
+    scores, _ = random.standard_normal((2, len(y))) + y
+    found = interval(scores, y, "partial_auc@1")
+    assert found.value == pytest.approx(1.0)
+    assert (found.low, found.high) == pytest.approx(interval(scores, y)[1:3])
