@@ -12,7 +12,7 @@ from _timing import Bench, Work, main
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from aucmax.metrics import delong_test, roc_auc, roc_auc_interval
+from aucmax.metrics import compare, interval, roc_auc
 
 try:
     from libauc.metrics import auc_roc_score
@@ -47,8 +47,8 @@ def measure(bench: Bench) -> None:
     works: dict[str, Work] = {
         "scikit-learn": lambda: roc_auc_score(host[0], host[1]),
         "roc_auc": lambda: roc_auc(scores, target),
-        "roc_auc_interval": lambda: roc_auc_interval(scores, target),
-        "delong_test": lambda: delong_test(scores, other, target),
+        "interval": lambda: interval(scores, target),
+        "compare": lambda: compare(scores, other, target),
     }
     if binary_auroc is not None:
         works["torchmetrics"] = lambda: binary_auroc(probabilities, classes, thresholds=None)

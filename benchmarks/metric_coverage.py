@@ -2,38 +2,44 @@
 
     python benchmarks/metric_coverage.py
 
-Scores are normal with variance one in both classes. Two models share half of their noise. Groups
-have two positives each and an offset of their own, and differ in how easy they are. For the AUC
-alone, more class sizes and true values are drawn.
+Scores are normal with variance one in both classes. Two models share half of their noise. Rows are
+independent, or drawn in clusters of one label ("patients": half of the variance is the cluster's)
+or of both ("sites": a tenth is), two positives each. The AUC within groups is of groups with two
+positives and an offset of their own, which differ in how easy they are. For the AUC alone, more
+class sizes and true values are drawn.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+import warnings
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from _timing import Results, parser, show
+from numpy.typing import NDArray
 
 from aucmax import metrics
 
 POSITIVES = (10, 30, 100, 1000)
 NEGATIVES = 10  # to a positive
+PER_CLUSTER = 2  # positives
 SHIFT = math.sqrt(2) * NormalDist().inv_cdf(0.9)
 SPREAD = 0.5  # of the shift over groups
-MAX_FPR, MIN_TPR, SHARE = 0.1, 0.3, 0.05
-METRICS: dict[str, tuple[str, dict[str, float]]] = {
-    "AUC": ("roc_auc", {}),
-    "partial AUC, FPR <= 0.1": ("partial_auc", {"max_fpr": MAX_FPR}),
-    "and TPR >= 0.3": ("partial_auc", {"max_fpr": MAX_FPR, "min_tpr": MIN_TPR}),
-    "TPR at FPR 0.1": ("tpr_at_fpr", {"fpr": MAX_FPR}),
-    "precision, top 5 %": ("precision_at", {"share": SHARE}),
-    "average precision": ("average_precision", {}),
-    "AUC within groups": ("grouped_auc", {}),
+DESIGNS = {"rows": 0.0, "patients": 0.5, "sites": 0.1}  # the share of variance of a cluster
+GROUPED = "AUC within groups"
+METRICS = {
+    "AUC": "roc_auc",
+    "partial AUC, FPR <= 0.1": "partial_auc@0.1",
+    "and TPR >= 0.3": "partial_auc@0.1,0.3",
+    "TPR at FPR 0.1": "tpr_at_fpr@0.1",
+    "precision, top 5 %": "precision_at@0.05",
+    "average precision": "average_precision",
+    GROUPED: "grouped_auc",
+    "Hand and Till's M": "hand_till",
 }
+MAX_FPR, MIN_TPR, SHARE = 0.1, 0.3, 0.05
 SIZES = ((10, 10), (10, 100), (10, 1000), (25, 250), (100, 100))
 AUCS = (0.7, 0.8, 0.9, 0.95, 0.99)
 
@@ -45,6 +51,7 @@ class Coverage(NamedTuple):
     """
 
     metric: str
+    design: str
     positives: int
     truth: float
     coverage: float
@@ -72,50 +79,67 @@ def truths(positives: int) -> dict[str, float]:
     taken = positives * (tpr + NEGATIVES * fpr)
     room = SHARE * positives * (1 + NEGATIVES)
     precision = positives * (tpr[1:] + tpr[:-1]) / (taken[1:] + taken[:-1])
+    auc = normal.cdf(SHIFT / math.sqrt(2))
     values = (
-        normal.cdf(SHIFT / math.sqrt(2)),
+        auc,
         MAX_FPR * heights.mean(),
         MAX_FPR * (heights - MIN_TPR).clip(min=0).mean(),
         np.interp(MAX_FPR, fpr, tpr),
         positives * np.interp(room, taken, tpr) / room,
         np.diff(tpr) @ precision,
         normal.cdf(SHIFT / math.sqrt(2 + SPREAD**2)),
+        auc,
     )
     return dict(zip(METRICS, map(float, values), strict=True))
 
 
-def functions(metric: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return a metric's interval and its paired test, with their numbers."""
-    name, numbers = METRICS[metric]
-    test = "delong_test" if name == "roc_auc" else f"{name}_test"
-    interval = partial(getattr(metrics, f"{name}_interval"), **numbers)
-    return interval, partial(getattr(metrics, test), **numbers)
-
-
-def simulate(metric: str, positives: int, repetitions: int, seed: int) -> Coverage:
-    """Draw data sets with a known truth; count intervals that hold it and tests that err."""
-    interval, test = functions(metric)
-    rng = np.random.default_rng([seed, positives])
+def draw(
+    design: str, positives: int, rng: np.random.Generator
+) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_], NDArray[np.int64]]:
+    """Return the scores of two models, labels and clusters."""
     rows = positives * (1 + NEGATIVES)
-    target = np.arange(rows) % (1 + NEGATIVES) == 0
-    group = np.arange(rows) // (2 + 2 * NEGATIVES)
-    grouped, truth = METRICS[metric][0] == "grouped_auc", truths(positives)[metric]
-    more = (group,) if grouped else ()
+    if design == "patients":
+        target = np.arange(rows) < positives
+        cluster = np.arange(rows) // PER_CLUSTER
+    else:
+        target = np.arange(rows) % (1 + NEGATIVES) == 0
+        cluster = np.arange(rows) // (PER_CLUSTER * (1 + NEGATIVES))
+    part = DESIGNS[design]
+    shared, *own = (
+        math.sqrt(part) * rng.standard_normal(cluster[-1] + 1)[cluster]
+        + math.sqrt(1 - part) * rng.standard_normal(rows)
+        for _ in range(3)
+    )
+    return [math.sqrt(0.5) * (shared + noise) + SHIFT * target for noise in own], target, cluster
+
+
+def simulate(metric: str, design: str, positives: int, repetitions: int, seed: int) -> Coverage:
+    """Draw data sets with a known truth; count intervals that hold it and tests that err."""
+    rng = np.random.default_rng([seed, positives, list(DESIGNS).index(design)])
+    truth, name = truths(positives)[metric], METRICS[metric]
     covered, values, errors, erred = 0, [], [], 0
     for _ in range(repetitions):
-        shared, *own = rng.standard_normal((3, rows)) * math.sqrt(0.5)
-        a, b = (shared + noise + SHIFT * target for noise in own)
-        if grouped:
+        (a, b), target, cluster = draw(design, positives, rng)
+        options: dict[str, Any] = {} if design == "rows" else {"groups": cluster}
+        if metric == GROUPED:
+            group = np.arange(len(a)) // (PER_CLUSTER * (1 + NEGATIVES))
             offset, easier = rng.standard_normal((2, group[-1] + 1))
             ease = SPREAD * easier[group] * target
             a, b = a + offset[group] + ease, b + offset[group] + ease
-        found = interval(a, target, *more)
+            options = {"rank_within": group}
+        if name == "hand_till":
+            a, b = (np.stack([-x, x], axis=1) for x in (a, b))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of clusters with both labels
+            found = metrics.interval(a, target, name, **options)
+            test = metrics.compare(a, b, target, name, **options)
         covered += found.low <= truth <= found.high
-        erred += test(a, b, target, *more).p_value < 0.05
+        erred += test.p_value < 0.05
         values.append(found.value)
         errors.append(found.standard_error)
-    ratio = math.sqrt(np.mean(np.square(errors))) / float(np.std(values))
-    return Coverage(metric, positives, truth, covered / repetitions, ratio, erred / repetitions)
+    ratio = math.sqrt(np.mean(np.square(errors))) / (float(np.std(values)) or math.nan)
+    counts = covered / repetitions, ratio, erred / repetitions
+    return Coverage(metric, design, positives, truth, *counts)
 
 
 def simulate_auc(positives: int, negatives: int, auc: float, repetitions: int, seed: int) -> Any:
@@ -124,7 +148,7 @@ def simulate_auc(positives: int, negatives: int, auc: float, repetitions: int, s
     target = np.arange(positives + negatives) < positives
     shift = math.sqrt(2) * NormalDist().inv_cdf(auc)
     intervals = [
-        metrics.roc_auc_interval(rng.standard_normal(len(target)) + shift * target, target)
+        metrics.interval(rng.standard_normal(len(target)) + shift * target, target)
         for _ in range(repetitions)
     ]
     covered = sum(interval.low <= auc <= interval.high for interval in intervals)
@@ -137,13 +161,18 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--repetitions", type=int, default=2000)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--positives", type=int, nargs="+", default=POSITIVES)
     given = options.parse_args()
     count, seed = (2 if given.tiny else given.repetitions), given.seed
     results, rows = Results(given), []
-    for title, found in (
-        ("metrics", (simulate(m, p, count, seed) for m in METRICS for p in POSITIVES)),
-        ("AUC", (simulate_auc(*size, auc, count, seed) for size in SIZES for auc in AUCS)),
-    ):
+    of_metrics = (
+        simulate(metric, design, positives, count, seed)
+        for metric in METRICS
+        for design in (["rows"] if metric == GROUPED else DESIGNS)
+        for positives in given.positives
+    )
+    of_auc = (simulate_auc(*size, auc, count, seed) for size in SIZES for auc in AUCS)
+    for title, found in (("metrics", of_metrics), ("AUC", of_auc)):
         for row in found:
             values = row._asdict()
             print("  ".join(f"{name} {show(value)}" for name, value in values.items()), flush=True)

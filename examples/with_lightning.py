@@ -42,6 +42,7 @@ class Ranker(lightning.LightningModule):
         self.lr = lr
         self.model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
         self.loss = aucmax.AUCLoss(prior=prior)
+        self.auc = aucmax.metrics.StreamingAUC()
 
     def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
         """The loss of a batch."""
@@ -49,9 +50,14 @@ class Ranker(lightning.LightningModule):
         return self.loss(self.model(x), y)
 
     def validation_step(self, batch: tuple[Tensor, Tensor], _: int) -> None:
-        """The AUC of the whole set, which is one batch: a mean over batches is another number."""
+        """Keep the scores of a batch: the mean of the batches' AUCs is another number."""
         x, y = batch
-        self.log("auc", aucmax.metrics.roc_auc(self.model(x), y))
+        self.auc.update(self.model(x), y)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the AUC of all batches of all ranks."""
+        self.log("auc", self.auc.compute())
+        self.auc.reset()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """PPD-SG, which minimizes over the model, a and b and maximizes over alpha."""
@@ -142,9 +148,8 @@ def make_trainer(steps: int, callbacks: list[lightning.Callback]) -> lightning.T
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description="Maximize AUC under Lightning.")
-    parser.add_argument(
-        "--steps", type=int, default=100, help="of the first stage, and between checkpoints"
-    )
+    parser.add_argument("--steps", type=int, default=100, help="T_0, the length of the first stage")
+    parser.add_argument("--save-every", type=int, default=100, help="steps between checkpoints")
     parser.add_argument("--out", type=Path, help="folder for the checkpoints; else none is kept")
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
     parser.add_argument("--stop-after", type=int, help="a step to stop at, to be resumed later")
@@ -167,10 +172,10 @@ def rank_digits(options: argparse.Namespace) -> None:
     train, valid = load_data()
     stages = geometric(lr=0.5, steps=options.steps, stages=3)
     total = sum(stage.steps for stage in stages)
-    loader = DataLoader(valid, batch_size=len(valid))
+    loader = DataLoader(valid, batch_size=256)
     module = Ranker(prior=train.tensors[1].mean().item(), lr=stages[0].lr)
     saving = ModelCheckpoint(
-        options.out, "{step}", every_n_train_steps=options.steps, save_top_k=-1
+        options.out, "{step}", every_n_train_steps=options.save_every, save_top_k=-1
     )
     trainer = make_trainer(options.stop_after or total, [Stages(stages, train), saving])
 

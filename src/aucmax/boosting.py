@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from aucmax import checks
 from aucmax.loss.pairs import Surrogate, pair_sums_of_arrays
 from aucmax.metrics import grouped_auc, partial_auc, roc_auc
-from aucmax.metrics.partial import check_range
+from aucmax.metrics.curve import check_range
 from aucmax.row_groups import number_groups
 
 Floats = NDArray[np.float64]
@@ -194,7 +194,7 @@ class AUCMetric:
         elif self.whole:
             value = roc_auc(s, y, weight)
         else:
-            value = partial_auc(s, y, self.max_fpr, self.min_tpr, weight)
+            value = partial_auc(s, y, weight, max_fpr=self.max_fpr, min_tpr=self.min_tpr)
         if not hasattr(second, "get_label") and group is ...:
             return value
         of_xgboost = type(second).__module__.startswith("xgboost")

@@ -234,7 +234,7 @@ def test_metrics_on_the_device_equal_the_host(decimals: int) -> None:
 
     def measures(a, b, y, w):
         found = [aucmax.metrics.roc_auc(a, y), aucmax.metrics.roc_auc(a, y, w)]
-        found += [*aucmax.metrics.roc_auc_interval(a, y), *aucmax.metrics.delong_test(a, b, y)]
+        found += [*aucmax.metrics.interval(a, y), *aucmax.metrics.compare(a, b, y)]
         return found
 
     assert measures(*there) == pytest.approx(measures(*here), rel=1e-9)

@@ -17,7 +17,7 @@ def make_rows(rows=600, share=0.08, seed=0):
 
 def make_evaluation(p=None, y=None, **changes):
     p, y = make_rows() if p is None else (np.asarray(p, float), np.asarray(y))
-    found = metrics.roc_auc_interval(p, y)
+    found = metrics.interval(p, y)
     steps = [
         {"step": 20 * k, "seconds": k, "loss": 1 / k, "valid_auc_last": 0.9 - 0.3 / k}
         | {"valid_auc_average": None if k < 3 else 0.91 - 0.4 / k}
@@ -55,7 +55,7 @@ def make_classes(count=3, rows=600, seed=0, **changes):
     odds = 2 * rng.normal(size=(rows, count)) - np.arange(count) / count
     p = np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True)
     y = (rng.random((rows, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    auc = metrics.hand_till_interval(p, y)
+    auc = metrics.interval(p, y, "hand_till")
     counts = np.bincount(y, minlength=count).tolist()
     usual = make_evaluation()
     del usual["positives"], usual["threshold"]

@@ -302,7 +302,7 @@ def test_ten_rows_of_every_class_have_a_p_value():
     assert [peer.p_value for peer in evaluation.peers] == [0.003]
     scores, truth = evaluation.probability, evaluation.classes
     peer = compare("other", 1 - scores, truth, scores, metric="average_precision")
-    assert peer.p_value == metrics.delong_test(scores, 1 - scores, truth).p_value
+    assert peer.p_value == metrics.compare(scores, 1 - scores, truth).p_value
     assert peer.score == pytest.approx(average_precision_score(truth, 1 - scores))
     assert not are_enough([50, 9, 50])
 
@@ -330,5 +330,5 @@ def test_rows_needed_reach_the_half_width():
     widths = []
     for _ in range(20):
         x = rng.exponential(size=11 * needed) * np.where(y, auc / (1 - auc), 1)
-        widths.append(np.diff(metrics.roc_auc_interval(x, y)[1:3]).item() / 2)
+        widths.append(np.diff(metrics.interval(x, y)[1:3]).item() / 2)
     assert np.mean(widths) == pytest.approx(0.05, abs=0.005)

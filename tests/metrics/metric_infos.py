@@ -1,4 +1,4 @@
-"""The metrics of two classes in one table: how each is called, and what it refuses."""
+"""The metrics in one table: how each is called, alone, with its interval and in a paired test."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,93 +8,71 @@ import numpy as np
 
 from aucmax import metrics
 
+CLUSTER = 5  # rows
+
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """A metric, its interval and its paired test, all with the same options.
+    """A metric as a function and by name.
 
     Attributes:
-        name: of the metric, or of the options that make it another.
-        function, interval, paired: the three.
-        options: what they take besides scores, labels and weights.
-        bad_options: values that must raise, by the argument that is wrong.
-        grouped: whether it needs a group for each row.
+        name: Of the metric, with its options.
+        function: Of scores, labels and weights.
+        options: What the name says, as keywords of the function.
+        bad_options: Values that must raise, by the argument that is wrong.
+        grouped: Whether it ranks within groups; here they are of ``CLUSTER`` rows.
     """
 
     name: str
     function: Callable[..., float]
-    interval: Callable[..., metrics.ConfidenceInterval]
-    paired: Callable[..., metrics.PairedTest]
     options: dict[str, Any] = field(default_factory=dict)
     bad_options: dict[str, list[Any]] = field(default_factory=dict)
     grouped: bool = False
 
-    def _options(self, rows, own):
-        group = {"group": np.zeros(rows)} if self.grouped else {}
-        return {**group, **self.options, **own}
+    def group(self, target):
+        return np.arange(np.shape(target)[0] if np.ndim(target) else 1) // CLUSTER
 
-    def value(self, scores, target, rows=4, **options):
-        return self.function(scores, target, **self._options(rows, options))
+    def value(self, scores, target, **options):
+        groups = {"group": self.group(target)} if self.grouped else {}
+        return self.function(scores, target, **{**self.options, **groups, **options})
 
-    def interval_of(self, scores, target, rows=4, **options):
-        return self.interval(scores, target, **self._options(rows, options))
+    def interval(self, scores, target, **options):
+        groups = {"rank_within": self.group(target)} if self.grouped else {}
+        return metrics.interval(scores, target, self.name, **{**groups, **options})
 
-    def compare(self, a, b, target, rows=4, **options):
-        return self.paired(a, b, target, **self._options(rows, options))
+    def compare(self, a, b, target, **options):
+        groups = {"rank_within": self.group(target)} if self.grouped else {}
+        return metrics.compare(a, b, target, self.name, **{**groups, **options})
 
 
 INFOS = [
-    MetricInfo("roc_auc", metrics.roc_auc, metrics.roc_auc_interval, metrics.delong_test),
+    MetricInfo("roc_auc", metrics.roc_auc),
+    MetricInfo("average_precision", metrics.average_precision),
     MetricInfo(
-        "average_precision",
-        metrics.average_precision,
-        metrics.average_precision_interval,
-        metrics.average_precision_test,
-    ),
-    MetricInfo(
-        "partial_auc",
+        "partial_auc@0.2",
         metrics.partial_auc,
-        metrics.partial_auc_interval,
-        metrics.partial_auc_test,
         {"max_fpr": 0.2},
         {"max_fpr": [0, 1.5], "min_tpr": [1, -0.1, np.nan]},
     ),
+    MetricInfo("partial_auc@0.4,0.3", metrics.partial_auc, {"max_fpr": 0.4, "min_tpr": 0.3}),
+    MetricInfo("tpr_at_fpr@0.2", metrics.tpr_at_fpr, {"fpr": 0.2}, {"fpr": [-0.1, 2]}),
     MetricInfo(
-        "two-way",
-        metrics.partial_auc,
-        metrics.partial_auc_interval,
-        metrics.partial_auc_test,
-        {"max_fpr": 0.4, "min_tpr": 0.3},
-    ),
-    MetricInfo(
-        "tpr_at_fpr",
-        metrics.tpr_at_fpr,
-        metrics.tpr_at_fpr_interval,
-        metrics.tpr_at_fpr_test,
-        {"fpr": 0.2},
-        {"fpr": [-0.1, 2]},
-    ),
-    MetricInfo(
-        "precision_at",
+        "precision_at@0.15",
         metrics.precision_at,
-        metrics.precision_at_interval,
-        metrics.precision_at_test,
         {"share": 0.15},
-        {"share": [0, 1.5, True]},
+        {"share": [0, 1.5, True, None], "k": [3]},
     ),
     MetricInfo(
-        "count",
+        "precision_at@k=60",
         metrics.precision_at,
-        metrics.precision_at_interval,
-        metrics.precision_at_test,
-        {"share": 60},
+        {"k": 60},
+        {"k": [0, 2.5, True, None], "share": [0.1]},
     ),
     MetricInfo(
         "grouped_auc",
         metrics.grouped_auc,
-        metrics.grouped_auc_interval,
-        metrics.grouped_auc_test,
         bad_options={"group": [[1, 1], [1, np.nan, 1, 1], ["a", None, None, "b"]]},
         grouped=True,
     ),
+    MetricInfo("grouped_auc@mean", metrics.grouped_auc, {"mean": True}, grouped=True),
 ]

@@ -561,7 +561,7 @@ def test_several_classes_match_sklearn(several):
     assert len(lines) == 3
     for k, line in enumerate(lines):
         truth, flags = y == k, said == k
-        low, high = metrics.roc_auc_interval(p[:, k], truth)[1:3]
+        low, high = metrics.interval(p[:, k], truth)[1:3]
         assert line[:2] == [f"kind {k}", str(truth.sum())]
         assert float(line[3]) == pytest.approx(roc_auc_score(truth, p[:, k]), abs=6e-4)
         assert [float(x) for x in line[4].split(" to ")] == pytest.approx([low, high], abs=6e-4)

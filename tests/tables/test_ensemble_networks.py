@@ -68,8 +68,8 @@ def test_sample_to_stop_by_is_representative(name):
     metric = find_metric(name)
     given = [torch.from_numpy(x) for x in (scores, classes)]
     part = [x[some.places] for x in given]
-    found = metric.binary(*part, torch.from_numpy(some.rows.weight))
-    assert float(found) == pytest.approx(float(metric.binary(*given, None)), abs=0.05)
+    found = metric.function(*part, torch.from_numpy(some.rows.weight))
+    assert float(found) == pytest.approx(float(metric.function(*given, None)), abs=0.05)
 
 
 def test_whole_groups_are_sampled(monkeypatch):

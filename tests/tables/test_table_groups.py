@@ -154,7 +154,7 @@ def test_few_groups_have_no_p_value():
     assert compare("other", theirs, truth, ours, group=np.arange(60) // 10).p_value is None
     group = np.arange(60) // 5
     found = compare("other", theirs, truth, ours, group=group)
-    assert found.p_value == metrics.grouped_auc_test(ours, theirs, truth, group).p_value
+    assert found.p_value == metrics.compare(ours, theirs, truth, rank_within=group).p_value
     assert found.compared_auc.value == metrics.grouped_auc(theirs, truth, group)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import aucmax
-from aucmax.metrics import delong_test
+from aucmax.metrics import compare
 
 GENERATOR = torch.Generator().manual_seed(0)
 Y = (torch.rand(600, generator=GENERATOR) < 0.3).float()
@@ -38,7 +38,7 @@ def test_the_best_is_kept_and_the_others_are_told():
     assert second.score == other.score
     assert second.behind == pytest.approx(best.score - other.score)
     rows = [x.model(VALID[0]).detach()[:, 0] for x in (best, other)]
-    assert second.p_value == pytest.approx(delong_test(*rows, VALID[1]).p_value)
+    assert second.p_value == pytest.approx(compare(*rows, VALID[1]).p_value)
     assert "behind" in str(second)
     assert "p = " in str(second)
     assert "chosen" in str(first)

@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score
 
 import aucmax
 from aucmax import metrics
-from aucmax.train.metrics import METRICS, Scored, find_metric
+from aucmax.train.metrics import METRICS, Scored, find_metric, metric_in_records
 
 X, Y = binary()
 VALID = binary(seed=1)
@@ -104,7 +104,7 @@ NUMBERED = {
     ),
     "tpr_at_fpr@0.05": ("TPR (FPR <= 0.05)", metrics.tpr_at_fpr, {"fpr": 0.05}),
     "precision_at@0.1": ("precision (top 0.1)", metrics.precision_at, {"share": 0.1}),
-    "precision_at@7": ("precision (top 7)", metrics.precision_at, {"share": 7}),
+    "precision_at@k=7": ("precision (top 7)", metrics.precision_at, {"k": 7}),
 }
 
 
@@ -120,7 +120,7 @@ def test_a_name_carries_numbers(name):
     expected = function(scores, Y, **numbers, weight=weight)
     assert metric(Scored(scores[:, None], Y, weight), "binary") == expected
     other = torch.randn(len(Y), generator=generator)
-    test = getattr(metrics, f"{function.__name__}_test")(scores, other, Y, **numbers, weight=weight)
+    test = metrics.compare(scores, other, Y, name, weight=weight)
     assert metric.test(scores, other, Y, weight, torch.zeros(len(Y))) == test
     classes, table = torch.arange(90) % 3, torch.randn(90, 3, generator=generator)
     share = table.double().softmax(-1)
@@ -128,12 +128,20 @@ def test_a_name_carries_numbers(name):
     assert metric(Scored(table, classes, None), "multiclass") == pytest.approx(sum(of_classes) / 3)
 
 
+def test_records_of_old_names_are_read():
+    metric = metric_in_records("precision_at@7")
+    assert (metric.name, metric.label) == ("precision_at@7", "precision (top 7)")
+    assert metric.history_key("valid", "last") == "valid_precision_at@7_last"
+    scores = torch.arange(float(len(Y)))
+    assert metric(Scored(scores, Y, None), "binary") == metrics.precision_at(scores, Y, k=7)
+
+
 def test_training_by_a_metric_with_a_number():
     result = fit(linear(), (X, Y), VALID, steps=8, eval_every=4, metric="partial_auc@0.2")
     assert result.metric == "partial_auc@0.2"
     assert result.history[-1][f"valid_partial_auc@0.2_{result.iterate}"] <= 0.2
     scores = result.model(VALID[0]).detach()
-    assert result.score == pytest.approx(metrics.partial_auc(scores, VALID[1], 0.2))
+    assert result.score == pytest.approx(metrics.partial_auc(scores, VALID[1], max_fpr=0.2))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +153,9 @@ def test_training_by_a_metric_with_a_number():
         ("partial_auc@0.1,1", "min_tpr"),
         ("partial_auc@0.1,0.1,0.1", "partial_auc"),
         ("tpr_at_fpr@-1", "fpr"),
-        ("precision_at@0", "share"),
+        ("precision_at@0.0", "share"),
+        ("precision_at@7", "precision_at@k=7"),
+        ("hand_till", "roc_auc"),
         ("roc_auc@0.1", "roc_auc"),
     ],
 )
@@ -168,8 +178,9 @@ def test_pairs_within_groups():
     assert found == pytest.approx(sum(expected) / len(expected))
     a, b = scores[:, 0], scores[:, 1]
     labels = y[:, 0].nan_to_num()
-    assert metric.test(a, b, labels, None, group) == metrics.grouped_auc_test(a, b, labels, group)
-    assert METRICS["roc_auc"].test(a, b, labels, None, group) == metrics.delong_test(a, b, labels)
+    expected = metrics.compare(a, b, labels, rank_within=group)
+    assert metric.test(a, b, labels, None, group) == expected
+    assert METRICS["roc_auc"].test(a, b, labels, None, group) == metrics.compare(a, b, labels)
     assert find_metric(smallest_gap).test(a, b, labels) is None
     with pytest.raises(ValueError, match="rows must have groups for the metric grouped_auc, found"):
         metric(Scored(scores[:, 0], y[:, 0].nan_to_num(), None), "binary")

@@ -123,7 +123,7 @@ def fit(
             choose.
         metric: What decides when to stop, on rows that are not trained on, and whether the models
             count alike: the AUC, or its part up to a false positive rate (partial_auc@0.1), what
-            is found at one (tpr_at_fpr@0.01), precision of the first rows (precision_at@100 or
+            is found at one (tpr_at_fpr@0.01), precision of the first rows (precision_at@k=100 or
             @0.05) or average precision. By default the AUC, with --group that within groups.
         threshold: From which probability on a row gets the positive label: a number; cost=5, if a
             missed one costs as much as 5 false alarms; recall=0.9 or precision=0.5, if so much is

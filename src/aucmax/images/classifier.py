@@ -330,7 +330,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         measure = find_metric(self.metric or ROC_AUC)
         if is_grouped:
-            measure = replace(measure, paired=None)
+            measure = replace(measure, has_test=False)
         with threads(None):
             scores = self._train_network(data, len(train), scored, measure, seed, work)
         self.seconds_ = float(self.history_[-1]["seconds"])

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax.judge.interval import Floats, wilson
+from aucmax.judge.interval import Floats, effective_rows, wilson
 from aucmax.judge.threshold import Counts
-from aucmax.metrics.uncertainty import effective_rows
 
 MOST_GROUPS, LEAST_ROWS = 10, 20  # of a calibration curve; rows in each of its groups
 FINEST = 400  # cells of a curve's axis in which one point is kept

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
+from aucmax.metrics.uncertainty import confidence_interval
 
 Floats = NDArray[np.float64]
 FEWEST = 10
@@ -42,8 +43,8 @@ class Interval:
 
         With ``group``, whole groups are taken as drawn, not rows.
         """
-        of_rows = metrics.roc_auc_interval if scores.ndim == 1 else metrics.hand_till_interval
-        auc = of_rows(scores, classes, level, weight, group)
+        metric = "roc_auc" if scores.ndim == 1 else "hand_till"
+        auc = confidence_interval(scores, classes, metric, level, weight, group)
         return cls(auc.auc, auc.low, auc.high, level)
 
     @classmethod
@@ -56,7 +57,7 @@ class Interval:
         weight: Floats | None = None,
     ) -> Interval:
         """The AUC of pairs within groups, two classes; groups, not rows, are taken as drawn."""
-        found = metrics.grouped_auc_interval(scores, classes, group, level=level, weight=weight)
+        found = metrics.interval(scores, classes, level=level, weight=weight, rank_within=group)
         return cls(found.value, found.low, found.high, level)
 
 
@@ -76,6 +77,11 @@ def wilson(hits: Floats, rows: float | Floats, level: float) -> tuple[Floats, Fl
     half = z * np.sqrt(rate * (1 - rate) / rows + z * z / (4 * rows * rows))
     low, high = ((middle + side) / (1 + z * z / rows) for side in (-half, half))
     return np.where(hits == 0, 0.0, low.clip(0, 1)), np.where(hits == rows, 1.0, high.clip(0, 1))
+
+
+def effective_rows(weight: Floats) -> float:
+    """Return how many rows of one weight would tell as much (Kish)."""
+    return float(weight.sum() ** 2 / (weight @ weight))
 
 
 def are_enough(counts: Sequence[int]) -> bool:

@@ -107,11 +107,11 @@ def compare(
     counts = np.bincount(truth, minlength=2).tolist()
     if binary and group is not None:
         within = Interval.of_grouped_auc(scores, truth, group, weight=weight)
-        test = metrics.grouped_auc_test(ours, scores, truth, group, weight)
+        test = metrics.compare(ours, scores, truth, weight=weight, rank_within=group)
         counts.append(int(has_pairs(group, truth).sum()))
     else:
-        paired_test = metrics.delong_test if binary else metrics.hand_till_test
-        test = paired_test(ours, scores, truth, weight)
+        of = "roc_auc" if binary else "hand_till"
+        test = metrics.compare(ours, scores, truth, of, weight=weight)
     p_value = test.p_value if are_enough(counts) else None
     score = score_by(metric, scores, truth, weight) if binary else None
     auc = Interval.of_auc(scores, truth, weight=weight)

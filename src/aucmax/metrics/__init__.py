@@ -4,30 +4,24 @@ Scores are raw outputs of a model: tensors of any device and real dtype, NumPy a
 They are compared in the precision they came in, and pairs are counted in integers: no tie is made
 or lost, and a tied pair counts one half. A weight counts a row as often as it says. Without rows of
 both classes the answer is ``nan``, with a ``UserWarning``; wrong input is a ``ValueError``.
+:func:`interval` says how sure a value is, and :func:`compare` whether two models differ.
 """
 
-from aucmax.metrics.delong import delong_test, roc_auc_interval
-from aucmax.metrics.grouped import grouped_auc, grouped_auc_interval, grouped_auc_test
-from aucmax.metrics.multiclass import hand_till, hand_till_interval, hand_till_test
-from aucmax.metrics.partial import (
-    partial_auc,
-    partial_auc_interval,
-    partial_auc_test,
-    tpr_at_fpr,
-    tpr_at_fpr_interval,
-    tpr_at_fpr_test,
-)
-from aucmax.metrics.precision import (
+from typing import Any
+
+from aucmax.metrics.curve import (
+    ROCCurve,
     average_precision,
-    average_precision_interval,
-    average_precision_test,
+    partial_auc,
     precision_at,
-    precision_at_interval,
-    precision_at_test,
+    roc_auc,
+    roc_curve,
+    tpr_at_fpr,
 )
-from aucmax.metrics.roc import ROCCurve, roc_auc, roc_curve
+from aucmax.metrics.grouped import grouped_auc
+from aucmax.metrics.multiclass import hand_till
 from aucmax.metrics.streaming import StreamingAUC
-from aucmax.metrics.uncertainty import ConfidenceInterval, PairedTest
+from aucmax.metrics.uncertainty import ConfidenceInterval, PairedTest, compare, interval
 
 AUCInterval, DeLongTest = ConfidenceInterval, PairedTest
 
@@ -39,25 +33,35 @@ __all__ = [
     "ROCCurve",
     "StreamingAUC",
     "average_precision",
-    "average_precision_interval",
-    "average_precision_test",
-    "delong_test",
+    "compare",
     "grouped_auc",
-    "grouped_auc_interval",
-    "grouped_auc_test",
     "hand_till",
-    "hand_till_interval",
-    "hand_till_test",
+    "interval",
     "partial_auc",
-    "partial_auc_interval",
-    "partial_auc_test",
     "precision_at",
-    "precision_at_interval",
-    "precision_at_test",
     "roc_auc",
-    "roc_auc_interval",
     "roc_curve",
     "tpr_at_fpr",
-    "tpr_at_fpr_interval",
-    "tpr_at_fpr_test",
 ]
+
+_NAMES = {
+    "roc_auc": '"roc_auc"',
+    "partial_auc": '"partial_auc@0.1"',
+    "tpr_at_fpr": '"tpr_at_fpr@0.1"',
+    "average_precision": '"average_precision"',
+    "precision_at": '"precision_at@0.1"',
+    "grouped_auc": '"roc_auc", rank_within=group',
+    "hand_till": '"hand_till"',
+}
+"""How metrics are passed to the functions that took the place of ``*_interval`` and ``*_test``."""
+
+
+def __getattr__(name: str) -> Any:
+    metric, _, kind = name.rpartition("_")
+    metric = "roc_auc" if name == "delong_test" else metric
+    if metric in _NAMES and kind in ("interval", "test") and name != "roc_auc_test":
+        call = "interval(scores" if kind == "interval" else "compare(a, b"
+        raise ImportError(
+            f"aucmax.metrics.{name} is now aucmax.metrics.{call}, target, {_NAMES[metric]})"
+        )
+    raise AttributeError(f"module 'aucmax.metrics' has no attribute {name!r}")

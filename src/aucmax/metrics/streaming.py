@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from aucmax.distributed import concat_over_ranks, sendable, world_size
-from aucmax.metrics._rows import Floats, Values, read_rows
-from aucmax.metrics.roc import roc_auc
+from aucmax.metrics.curve import roc_auc
+from aucmax.metrics.rows import Floats, Values, read_rows
 
 
 class StreamingAUC:
@@ -30,7 +30,7 @@ class StreamingAUC:
 
     def update(self, scores: Values, target: Values, weight: Values | None = None) -> None:
         """Add a batch, with arguments as for :func:`roc_auc`; it may be of one class or empty."""
-        x, positive, w, _ = read_rows(scores, target, weight)
+        x, positive, w, *_ = read_rows(scores, target, weight).on_host()
         exact = x.astype(np.float64)
         with np.errstate(invalid="ignore"):  # the way back may leave the integers' range
             if not (exact.astype(x.dtype) == x).all():

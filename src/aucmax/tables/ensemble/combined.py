@@ -174,10 +174,11 @@ def _p_value(best: Scores, other: Scores, rows: Rows, metric: Metric) -> float:
         return math.nan
     if best.shape[1] > 1:
         weight = None if rows.weight is None else rows.weight.astype(np.float64)
-        return metrics.hand_till_test(softmax(best), softmax(other), rows.classes, weight).p_value
+        tables = softmax(best), softmax(other)
+        return metrics.compare(*tables, rows.classes, "hand_till", weight=weight).p_value
     target, weight, group = _about(rows)
     first, second = (torch.from_numpy(x[:, 0]) for x in (best, other))
     test = metric.test(first, second, target, weight, group)
     if test is None:
-        test = metrics.delong_test(first, second, target, weight)
+        test = metrics.compare(first, second, target, weight=weight)
     return test.p_value
