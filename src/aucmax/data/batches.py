@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 from torch.utils.data.distributed import DistributedSampler
 
@@ -387,7 +387,10 @@ def as_batch(item: Any) -> Batch:
             None if part is None else _labels.as_tensor(f"the {name} of batches", part)
             for name, part in zip(("labels", "weights", "groups"), item[1:], strict=False)
         ]
-        return Batch(x, *rest)  # type: ignore[arg-type]
+        # Sums on a CPU are rounded by the address of a tensor. Views are copied, to where any other
+        # tensor begins, so that the same rows train to the same bits.
+        parts = tree_map_only(Tensor, lambda v: v.clone() if v.data_ptr() % 64 else v, [x, *rest])
+        return Batch(*parts)
     what = f"{len(item)} parts" if isinstance(item, tuple | list) else type(item).__name__
     raise ValueError(
         f"batches must be {PARTS}, found {what}; whole arrays are passed as a tuple (x, y)"
