@@ -1,6 +1,8 @@
 """The parts the optimizers are made of, and corners that a user can reach."""
 
 import math
+import os
+import sys
 
 import pytest
 import torch
@@ -10,8 +12,11 @@ from optim_helpers import (
     assert_same,
     average_of,
     everything,
+    make_batch,
     make_params,
+    make_task,
     set_grads,
+    train_step,
     walk,
 )
 from torch import nn
@@ -82,6 +87,28 @@ def test_fused_on_cpu_changes_nothing(cls):
         walk(optimizer, params, 3)
         results.append(everything(optimizer))
     assert_same(*results)
+
+
+def test_step_takes_few_calls():
+    """Of functions in aucmax, for the three groups of a model and its loss."""
+    task = make_task()
+    optimizer = PPDSG(task.groups())
+    for t in range(2):
+        train_step(task, optimizer, make_batch(t))
+    calls = []
+
+    def note(frame, event, _):
+        code = frame.f_code
+        is_own = "aucmax" in code.co_filename.split(os.sep) and not code.co_name.startswith("<")
+        if event == "call" and is_own:
+            calls.append(code.co_name)
+
+    sys.setprofile(note)
+    try:
+        optimizer.step()
+    finally:
+        sys.setprofile(None)
+    assert 3 < len(calls) <= 20, calls
 
 
 # ---- Settings at the edge ----------------------------------------------------------------------

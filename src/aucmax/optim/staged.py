@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
-from aucmax import checks
+from aucmax import checks, kernels
 from aucmax.checks import is_sharded
 from aucmax.optim._compiled import CompiledSteps
 from aucmax.optim._fused import FusedStep
@@ -18,10 +18,6 @@ BLOCK = 1 << 19
 """Elements that the list form works on at a time on a CPU: a few arrays of that size fit the cache,
 so that a step of several operations reads main memory once, and its temporaries stay small. On an
 accelerator, where every launch costs, a block is 64 times as large."""
-
-FUSED = "kernel"
-"""How ``fused=True`` steps on an accelerator: "kernel" (Triton), or "compiled" (the list form under
-torch.compile), which ``benchmarks/fused_step.py`` holds against it."""
 
 Group = dict[str, Any]
 State = dict[str, Tensor]
@@ -75,6 +71,10 @@ class StagedOptimizer(Optimizer):
     kernel: str | None = None
     """The kernel of :mod:`aucmax.kernels.steps` that takes the step, if there is one."""
 
+    fused_form = "kernel"
+    """What ``fused=True`` is: the Triton "kernel", or the list form "compiled" by torch.compile.
+    ``benchmarks/fused_step.py`` measures both; the slower one is to go."""
+
     _fused: FusedStep | None = None
     _compiled: CompiledSteps | None = None
 
@@ -125,7 +125,7 @@ class StagedOptimizer(Optimizer):
                 "capturable=True"
             )
         fused = not compiling and all(group.get("fused") for group in self.param_groups)
-        if fused and FUSED == "kernel" and self._step_by_kernel():
+        if fused and self.fused_form == "kernel" and self._step_by_kernel():
             return loss
         groups = [group for group in self.param_groups if group["params"]]
         begun = [self._begin_group(group) for group in groups]  # all is checked before any moves
@@ -141,7 +141,7 @@ class StagedOptimizer(Optimizer):
                 for i, (p, g) in enumerate(zip(params, grads, strict=True)):
                     own = {name: column[i] for name, column in state.items()}
                     self._step_plain(p, g, {**own, **counters}, group)
-            elif fused and FUSED == "compiled":
+            elif fused and self.fused_form == "compiled":
                 self._compiled = self._compiled or CompiledSteps()
                 self._compiled(self._step_foreach, params, grads, {**state, **counters}, group)
             elif compiling or sum(map(Tensor.numel, params)) <= BLOCK:
@@ -243,7 +243,7 @@ class StagedOptimizer(Optimizer):
     def _step_by_kernel(self) -> bool:
         """Take the step on all groups in one launch of the kernel; False if that cannot be."""
         groups = [group for group in self.param_groups if group["params"]]
-        if self.kernel is None or not groups:
+        if self.kernel is None or not groups or not kernels.usable_on(groups[0]["params"][0]):
             return False
         if self._fused is None:
             self._fused = FusedStep(self.kernel, [group["params"] for group in groups])

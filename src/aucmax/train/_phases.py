@@ -123,8 +123,12 @@ def _make_optimizer(options: Options, loss: nn.Module, lr: float) -> Optimizer:
         begins_at_best = saddle.alpha_min is None or options.pretrain or options.loss is not None
         saddle_lr = how.saddle_lr if begins_at_best else 1.0
         groups = minmax_groups(model, loss, lr=lr, saddle_lr=lr * saddle_lr)
-    captured = options.where.type == "cuda" and options.cuda_graph is not False
-    arguments = {**how.options(options.seed, captured), **(options.optimizer_options or {})}
+    on_gpu = options.where.type == "cuda"
+    captured = on_gpu and options.cuda_graph is not False
+    given = options.optimizer_options or {}
+    arguments = {**how.options(options.seed, on_gpu, captured), **given}
+    if "foreach" in given and "fused" not in given:
+        arguments.pop("fused", None)
     make: Any = how.optimizer
     try:
         optimizer: Optimizer = make(groups, lr=lr, **arguments)
