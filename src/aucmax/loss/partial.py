@@ -118,7 +118,7 @@ class PartialAUCLoss(AUCLoss):
         k = w * (labels * positives + (1.0 - labels) * negatives) / batch.total
         sums = ClassSums(*(x.sum() for x in row_sums(h, labels, k, a, b)))
         value, *gradients = saddle(sums, a, b, alpha, dual, self.margin)
-        self._watch(left, own[2], (pairs * gradients[2]).reshape(1))
+        self._watch(left, own[2], own[0] + own[1], (pairs * gradients[2]).reshape(1))
         loss: Tensor = pairs * (value + constant)
         return loss.to(s.dtype)
 

@@ -253,19 +253,20 @@ class SaddleLoss(Loss):
             self.project()
         return left, self.a.to(dtype), self.b.to(dtype), self.alpha.to(dtype)
 
-    def _watch(self, left: Any, alpha: Any, gradient: Any) -> None:
+    def _watch(self, left: Any, alpha: Any, primal: Any, gradient: Any) -> None:
         """Look whether alpha is maximized, and whether an optimizer has a, b and alpha.
 
         Args:
             left: alpha as the optimizer left it; None if this call is none of training.
             alpha: as the guard left it.
+            primal: a + b.
             gradient: of this batch in alpha.
         """
         if left is None:
             return
         if isinstance(left, Tensor):
-            alpha, gradient = alpha.detach(), gradient.detach()
-        self._dual_watch.see(left, alpha, gradient)
+            alpha, primal, gradient = alpha.detach(), primal.detach(), gradient.detach()
+        self._dual_watch.see(left, alpha, primal, gradient, self.dual_bounds)
         if not torch.compiler.is_compiling():
             self._idle_watch.count(self)
             if isinstance(left, float) or left.is_cpu:
@@ -500,7 +501,7 @@ class AUCLoss(SaddleLoss):
         else:
             loss = _Saddle.apply(scores, *own, point, objective)  # type: ignore[no-untyped-call]
             gradients = objective.gradients
-        self._watch(left, point[2], gradients[2])
+        self._watch(left, point[2], point[0] + point[1], gradients[2])
         return loss  # type: ignore[no-any-return]
 
     def _in_range(self, a: float, b: float, alpha: float) -> bool:
@@ -702,9 +703,11 @@ class _DualWatch:
 
     The gradient is summed while alpha stands still; with each move, as the optimizer left it, the
     product of move and summed gradient is added up. An optimizer that maximizes makes products
-    above zero, apart from what momentum and noise do. The five numbers of ``state`` are alpha, the
-    summed gradient, the sum of the products, that of their absolute values, and their number: of
-    Python on an eager CPU for one alpha, else tensors, changed in place as a captured graph needs.
+    above zero, apart from what momentum and noise do. One that minimizes within bounds soon holds
+    alpha at one, although its gradient leads back: that counts as the move before it, once a or b
+    show that there was a step. ``state`` is numbers of Python on an eager CPU for one alpha, else
+    tensors, changed in place as a captured graph needs: alpha; a + b; the summed gradient; the size
+    of the last product; the sum of the products; that of their sizes; and their number.
     """
 
     MOVES, SHARE = 16, 0.4
@@ -717,35 +720,52 @@ class _DualWatch:
         """Forget what was seen: alpha is set anew."""
         self.state = []
 
-    def see(self, left: Any, alpha: Any, gradient: Any) -> None:
-        """Note where the optimizer left alpha, where the guard put it, and its gradient there."""
+    def see(
+        self, left: Any, alpha: Any, primal: Any, gradient: Any, bounds: tuple[float, float] | None
+    ) -> None:
+        """Note the next batch.
+
+        Args:
+            left: alpha as the optimizer left it.
+            alpha: as the guard left it.
+            primal: a + b.
+            gradient: that of the batch in alpha.
+            bounds: of alpha, if there are any.
+        """
         if not self.state:
-            self._begin(alpha, gradient)
+            self._begin(alpha, primal, gradient)
             return
-        last, summed, total, absolute, moves = self.state
+        last, before, summed, size, total, sizes, moves = self.state
+        stands = left == last
         product = (left - last) * summed
+        if bounds is not None:
+            inward = ((last <= bounds[0]) & (summed > 0)) | ((last >= bounds[1]) & (summed < 0))
+            product = product - (stands & inward & (primal != before)) * size
+        summed = summed * stands + gradient
+        size = abs(product) + size * (product == 0)
         if isinstance(product, Tensor):
             product = product.sum()
-        summed = summed * (left == last) + gradient
-        new = [alpha, summed, total + product, absolute + abs(product), moves + (product != 0)]
+        totals = [total + product, sizes + abs(product), moves + (product != 0)]
+        new = [alpha, primal, summed, size, *totals]
         if isinstance(product, Tensor):
             for old, x in zip(self.state, new, strict=True):
                 old.copy_(x)
         else:
             self.state = new
 
-    def _begin(self, alpha: Any, gradient: Any) -> None:
-        self.state = [alpha, gradient, 0.0, 0.0, 0.0]
+    def _begin(self, alpha: Any, primal: Any, gradient: Any) -> None:
+        size = gradient * gradient  # that of a unit step, until there is one
+        self.state = [alpha, primal, gradient, size, 0.0, 0.0, 0.0]
         if isinstance(alpha, Tensor):
             with torch.inference_mode(False):
                 zeros = torch.zeros((3,), dtype=alpha.dtype, device=alpha.device).unbind()
-                self.state = [alpha.clone(), gradient.clone(), *zeros]
+                self.state = [x.clone() for x in (alpha, primal, gradient, size, *zeros)]
 
     def judge(self) -> None:
         """Warn, once, if alpha moves against its gradient."""
-        if self.warned or not self.state or not _is_known(self.state[4]):
+        if self.warned or not self.state or not _is_known(self.state[-1]):
             return
-        total, absolute, moves = (float(x) for x in self.state[2:])
+        total, absolute, moves = (float(x) for x in self.state[-3:])
         if moves >= self.MOVES and total < -self.SHARE * absolute:
             self.warned = True
             checks.warn(
