@@ -40,7 +40,7 @@ from aucmax.metrics.rows import (
     warn_caller,
 )
 
-EXACT = 1e-13
+EXACT = 1e-12
 """Shares and differences below are zero but for rounding."""
 
 
@@ -264,12 +264,15 @@ def confidence_interval(
         return ConfidenceInterval(math.nan, math.nan, math.nan, math.nan, level)
     value, influence, drawn, k, largest, from_zero = found[0]
     variance, tail, share = drawn.variance(influence), (1 - level) / 2, value / largest
+    if abs(share - round(share)) < EXACT:  # sums of a perfect ranking may end beside 1
+        share = float(round(share))
+        value = share * largest
     bound = share * (1 - share) / k
     relative = bound if variance is None else variance / largest**2
     error = largest * math.sqrt(relative)
-    if min(share, 1 - share) < EXACT:
+    if share in (0, 1):
         edge = tail ** (1 / k)
-        low, high = (edge, 1.0) if share > 0.5 else (0.0, 1 - edge)
+        low, high = (edge, 1.0) if share else (0.0, 1 - edge)
         return ConfidenceInterval(value, low * largest, high * largest, error, level)
     centre, sigma = math.log(share / (1 - share)), math.sqrt((k * relative + bound) / (k + 1))
     normal = -NormalDist().inv_cdf(tail)
