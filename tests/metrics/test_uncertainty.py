@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from curve_cases import cases, rows
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from metric_infos import INFOS
 from recorded import CLUSTERED, RECORDED, draw
@@ -190,6 +190,7 @@ def test_weighted_interval(case):
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
+@example(2342, False, False)  # separated classes, whose curve has rounding errors
 def test_partial_auc_of_full_range_is_delongs(seed, ties, weighted):
     random = np.random.default_rng(seed)
     y = np.arange(random.integers(5, 40)) % 4 == 0
@@ -434,12 +435,3 @@ def test_errors_under_no_grad_and_inference_mode(drawn):
         with context:
             scores = torch.tensor(a) * 1, torch.tensor(b) * 1
             assert compare(*scores, torch.tensor(y), "average_precision") == expected
-
-
-def test_interval_of_a_perfect_curve_with_rounding_errors():
-    random = np.random.default_rng(2342)
-    y = np.arange(random.integers(5, 40)) % 4 == 0
-    scores, _ = random.standard_normal((2, len(y))) + y
-    found = interval(scores, y, "partial_auc@1")
-    assert found.value == pytest.approx(1.0)
-    assert (found.low, found.high) == pytest.approx(interval(scores, y)[1:3])

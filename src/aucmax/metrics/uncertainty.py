@@ -40,8 +40,8 @@ from aucmax.metrics.rows import (
     warn_caller,
 )
 
-EXACT = 1e-13
-"""Shares and differences below are zero but for rounding."""
+EXACT = 1e-12
+"""A share or a difference below this is zero but for rounding."""
 
 
 class ConfidenceInterval(NamedTuple):
@@ -264,12 +264,15 @@ def confidence_interval(
         return ConfidenceInterval(math.nan, math.nan, math.nan, math.nan, level)
     value, influence, drawn, k, largest, from_zero = found[0]
     variance, tail, share = drawn.variance(influence), (1 - level) / 2, value / largest
+    if abs(share - round(share)) < EXACT:  # sums of a perfect ranking may end beside 1
+        share = float(round(share))
+        value = share * largest
     bound = share * (1 - share) / k
     relative = bound if variance is None else variance / largest**2
     error = largest * math.sqrt(relative)
-    if min(share, 1 - share) < EXACT:
+    if share in (0, 1):
         edge = tail ** (1 / k)
-        low, high = (edge, 1.0) if share > 0.5 else (0.0, 1 - edge)
+        low, high = (edge, 1.0) if share else (0.0, 1 - edge)
         return ConfidenceInterval(value, low * largest, high * largest, error, level)
     centre, sigma = math.log(share / (1 - share)), math.sqrt((k * relative + bound) / (k + 1))
     normal = -NormalDist().inv_cdf(tail)
@@ -297,13 +300,13 @@ class Drawn:
         self.share = weight / np.bincount(self.label, weight)[self.label]
         self.cell: Array = None
         self.cluster: Array = None
-        self.cell_label, mass = self.label, weight
+        self.cell_label, mass = self.label, cast(Array, weight)
         if cluster is not None:  # a cell: the rows of one class in a cluster
             self.cluster = np.unique(cluster, return_inverse=True)[1]
             classes = int(self.label.max()) + 1
             cells, self.cell = np.unique(self.cluster * classes + self.label, return_inverse=True)
             self.cell_label = cells % classes
-            mass = np.bincount(self.cell, weight).astype(np.float64)
+            mass = np.bincount(self.cell, weight)
         self.units = np.bincount(self.cell_label)
         square = np.bincount(self.cell_label, mass**2)
         self.effective = np.bincount(self.cell_label, mass) ** 2 / square
@@ -315,8 +318,7 @@ class Drawn:
         """
         if self.units.min() == 1:
             return None
-        parts = self._parts(values)
-        within = np.bincount(self.cell_label, self._by_cell(parts) ** 2)
+        parts, within = self._deviations(values)
         factors = self.units / (self.units - 1)
         if self.cluster is None:
             return math.fsum(factors * within)
@@ -327,24 +329,20 @@ class Drawn:
 
     def errors(self, values: Floats) -> Floats:
         """Return the standard error of each class's mean; one unit has none."""
-        within = np.bincount(self.cell_label, self._by_cell(self._parts(values)) ** 2)
+        within = self._deviations(values)[1]
         factors = self.units / np.maximum(1, self.units - 1)
         errors: Floats = np.sqrt(np.where(self.units > 1, factors * within, 0.0))
         return errors
 
-    def _parts(self, values: Floats) -> Floats:
-        """Return what each row adds to the deviation of its class's mean."""
+    def _deviations(self, values: Floats) -> tuple[Array, Array]:
+        """Return what each row adds to its class's mean, and each class's sum of squares."""
         any_row = np.empty(int(self.label.max()) + 1, dtype=np.int64)
         any_row[self.label] = np.arange(len(self.label))
         values = values - values[any_row][self.label]
         means = np.bincount(self.label, self.share * values)
-        parts: Floats = self.share * (values - means[self.label])
-        return parts
-
-    def _by_cell(self, parts: Floats) -> Floats:
-        if self.cell is None:
-            return parts
-        return np.bincount(self.cell, parts).astype(np.float64)
+        parts = self.share * (values - means[self.label])
+        cells = parts if self.cell is None else np.bincount(self.cell, parts)
+        return parts, np.bincount(self.cell_label, cells**2)
 
 
 class Estimate(NamedTuple):
@@ -406,6 +404,7 @@ def _average_precision(rows: Rows, drawn: Drawn) -> Estimate:
 
 
 def _tpr_at_fpr(rows: Rows, drawn: Drawn, fpr: float) -> Estimate:
+    """A negative above the threshold moves it: by the slope of the curve there."""
     ranking = rank(rows.scores)
     hits, alarms = (sums.numpy().astype(np.float64) for sums in trace(rows, ranking))
     within = alarms <= fpr * (1 + ROUNDING) * alarms[-1]
@@ -423,6 +422,7 @@ def _tpr_at_fpr(rows: Rows, drawn: Drawn, fpr: float) -> Estimate:
 def _precision_at(
     rows: Rows, drawn: Drawn, k: int | None = None, share: float | None = None
 ) -> Estimate | None:
+    """A row at the top pushes out another: positive with the precision about the last place."""
     ranking = rank(rows.scores)
     curve = trace(rows, ranking)
     room = room_at_top(rows, curve, k, share)
@@ -443,7 +443,7 @@ def _precision_at(
 
 
 def _grouped_auc(rows: Rows, drawn: Drawn, mean: bool = False) -> Estimate | None:
-    """Groups are what was drawn; or clusters of whole groups; else clusters of rows."""
+    """What was drawn is groups, clusters of whole groups, or clusters of rows across groups."""
     groups = auc_by_group(rows)
     if groups is None:
         return None
