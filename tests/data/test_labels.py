@@ -58,6 +58,7 @@ def test_known_labels_are_found_without_reading_the_data():
         (torch.tensor([0, 1, 1]).bfloat16(), "binary"),
         (torch.tensor([True, False]), "binary"),
         (torch.tensor([0, 2, 1]), "multiclass"),
+        (torch.tensor([0, 1, 1]), "multiclass"),
         (torch.tensor([[0, 1], [1, NAN], [NAN, 0]]), "multilabel"),
     ],
 )
@@ -76,6 +77,7 @@ def test_good_labels_pass(labels, task):
         (torch.tensor([0, NAN]), "binary", "train: .* 0 and 1 only"),
         (torch.tensor([0.0, 1.0]), "multiclass", "must be integers of shape"),
         (torch.tensor([-1, 1]), "multiclass", "must be 0 or more, found -1"),
+        (torch.tensor([0, 0]), "multiclass", r"every class from 0 on.* counts \[2\]"),
         (torch.tensor([0, 2]), "multiclass", r"every class from 0 on.* counts \[1, 0, 1\]"),
         (torch.tensor([0, 1]), "multilabel", r"must have shape \(N, L\), found \(2,\)"),
         (torch.tensor([[0, 1], [1, 1]]), "multilabel", "label 1 of train must hold both classes"),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from errors import assert_names
-from tabm import LinearBatchEnsemble
+from rtdl_num_embeddings import PiecewiseLinearEmbeddings
+from tabm import LinearBatchEnsemble, TabM
 from torch import nn
 
 from aucmax.models import tabm, tabular_mlp
@@ -41,6 +42,40 @@ def test_tabm_scores_by_each_member_in_training_and_by_their_mean(bins, outputs)
     members = each.reshape(50, 5, outputs)
     torch.testing.assert_close(members.mean(1), mean)
     assert (members[:, 0] - members[:, 1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("bins", [None, quantile_bins(NUMERIC, 8)], ids=["plain", "embedded"])
+def test_tabm_equals_the_network_of_its_authors(bins, training):
+    model = tabm(3, [4, 4], bins=bins, outputs=2, members=5, blocks=3, width=6, dropout=0.0)
+    edges = [torch.tensor(edge) for edge in bins or []]
+    embeddings = (
+        PiecewiseLinearEmbeddings(edges, 8, activation=False, version="B") if bins else None
+    )
+    original = TabM.make(
+        n_num_features=3, cat_cardinalities=[4, 4], d_out=2, n_blocks=3, d_block=6, dropout=0.0,
+        k=5, num_embeddings=embeddings,
+    )  # fmt: skip
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn(p.shape, generator=GENERATOR), alpha=0.3)
+    state = model.state_dict()
+    original.load_state_dict(
+        {k.replace("features.embedding", "num_module"): state[k] for k in state}
+    )
+    expected = original(NUMERIC, CODES)
+    found = model.train(training)((NUMERIC, CODES))
+    expected = expected.flatten(0, 1) if training else expected.mean(1)
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_plain_network_is_linear_layers_with_relu_between():
+    model = tabular_mlp(3, [4, 4], hidden=[5, 7], outputs=2)
+    x = torch.cat([NUMERIC, *(nn.functional.one_hot(code, 4) for code in CODES.T)], 1)
+    for layer in model.layers[:-1:2]:
+        x = (x @ layer.weight.T + layer.bias).relu()
+    expected = x @ model.layers[-1].weight.T + model.layers[-1].bias
+    torch.testing.assert_close(model((NUMERIC, CODES)), expected)
 
 
 @pytest.mark.parametrize("training", [False, True])
