@@ -12,10 +12,9 @@ from aucmax.loss.grouped import GroupedAUCLoss
 from aucmax.loss.groups import minmax_groups
 from aucmax.loss.multiclass import MulticlassAUCLoss
 from aucmax.loss.multilabel import MultilabelAUCLoss
-from aucmax.loss.pairwise import PairwiseAUCLoss
+from aucmax.loss.pairwise import PairwiseAUCLoss, RankingLoss
 from aucmax.loss.partial import PartialAUCLoss
 from aucmax.loss.prior import StreamingPrior
-from aucmax.loss.ranking import RankingLoss
 
 __all__ = [
     "AUCLoss",

@@ -33,14 +33,6 @@ def as_shares(priors: Sequence[float] | Tensor, name: str = "priors") -> list[fl
     return [checks.share(f"{name}[{i}]", value) for i, value in enumerate(values)]
 
 
-def as_rates(max_fpr: float, min_tpr: float) -> tuple[float, float]:
-    """The rates between which the partial AUC counts, each checked."""
-    return (
-        checks.number("max_fpr", max_fpr, "a share in (0, 1]", lambda x: 0 < x <= 1),
-        checks.number("min_tpr", min_tpr, "a share in [0, 1)", lambda x: 0 <= x < 1),
-    )
-
-
 def check_tensors(scores: object, target: object) -> None:
     """Both are tensors."""
     for name, x in (("scores", scores), ("target", target)):

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from aucmax import distributed
 from aucmax.loss._inputs import (
-    as_rates,
     check_binary_shapes,
     check_binary_values,
     computable,
@@ -21,6 +20,7 @@ from aucmax.loss._inputs import (
 from aucmax.loss.base import ExactState
 from aucmax.loss.binary import AUCLoss
 from aucmax.loss.objective import LINKS, Terms, saddle_objective
+from aucmax.loss.pairwise import as_rates
 
 
 class PartialAUCLoss(AUCLoss):
