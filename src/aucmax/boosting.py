@@ -249,9 +249,9 @@ def _hardest(keys: Floats, weight: Floats, share: float, group: NDArray[np.int64
     if share == 1:
         return weight
     numbers = None if group is None else torch.from_numpy(group)
-    kept = top_share(*(torch.from_numpy(x)[None] for x in (keys, weight)), share, numbers)
+    kept = top_share(keys[None], weight[None], share, numbers)[0]
     tied = np.unique(keys, return_inverse=True)[1]
     if group is not None:
         tied = np.unique(group * (tied.max() + 1) + tied, return_inverse=True)[1]
-    inside = np.bincount(tied, kept.numpy()[0]) / np.maximum(np.bincount(tied, weight), 1e-300)
+    inside = np.bincount(tied, kept) / np.maximum(np.bincount(tied, weight), 1e-300)
     return weight * inside[tied]
