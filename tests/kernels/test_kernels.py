@@ -1,6 +1,7 @@
 """The GPU's kernels do what the plain operations do; on the CPU by Triton's interpreter."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -14,12 +15,12 @@ from aucmax.kernels import guard, packed, saddle
 
 CLOSE = {torch.float32: 3e-6, torch.float64: 1e-13, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 OPTIMIZERS = {
-    "PPDSG": lambda groups: aucmax.PPDSG(groups, lr=0.1, gamma=5),
-    "PPDSG, no prox": lambda groups: aucmax.PPDSG(groups, lr=0.1, gamma=torch.inf),
-    "PPDSG, momentum": lambda groups: aucmax.PPDSG(
-        groups, lr=0.1, gamma=5, momentum=0.9, weight_decay=0.01
+    "PPDSG": partial(aucmax.PPDSG, lr=0.1, gamma=5, fused=True),
+    "PPDSG, no prox": partial(aucmax.PPDSG, lr=0.1, gamma=torch.inf, fused=True),
+    "PPDSG, momentum": partial(
+        aucmax.PPDSG, lr=0.1, gamma=5, momentum=0.9, weight_decay=0.01, fused=True
     ),
-    "PPDAdaGrad": lambda groups: aucmax.PPDAdaGrad(groups, lr=0.1, gamma=5),
+    "PPDAdaGrad": partial(aucmax.PPDAdaGrad, lr=0.1, gamma=5, fused=True),
 }
 
 
@@ -49,7 +50,7 @@ def walk(build, dtype, restart="average", steps=3, load=False):
     """Two stages and what they end with; one parameter has no gradient after a while."""
     ps = parameters(dtype)
     groups = [{"params": ps[:3]}, {"params": ps[3:4], "maximize": True}]
-    optimizer = build([*groups, {"params": ps[4:], "lr": 0.3}])
+    optimizer = build([*groups, {"params": ps[4:], "lr": 0.3, "bounds": (-0.5, 0.5)}])
     generator = torch.Generator().manual_seed(1)
     for stage, step in itertools.product(range(2), range(steps)):
         for p in ps:
@@ -111,7 +112,7 @@ def test_half_precision_keeps_its_state_in_single(name, dtype):
 def test_gradients_in_another_order_are_put_in_the_parameters():
     def one_step():
         p = parameters(torch.float32)[1]
-        optimizer = aucmax.PPDSG([p], lr=0.1)
+        optimizer = aucmax.PPDSG([p], lr=0.1, fused=True)
         p.grad = torch.arange(p.numel(), dtype=p.dtype, device=DEVICE).reshape(p.shape)
         optimizer.step()
         return [p.detach()]
@@ -123,7 +124,7 @@ def test_gradients_in_another_order_are_put_in_the_parameters():
 @pytest.mark.usefixtures("with_kernels")
 def test_a_new_momentum_begins_in_the_middle_of_a_stage():
     p = torch.ones(3, device=DEVICE, requires_grad=True)
-    optimizer = aucmax.PPDSG([p], lr=0.1)
+    optimizer = aucmax.PPDSG([p], lr=0.1, fused=True)
     p.grad = torch.ones_like(p)
     optimizer.step()
     optimizer.param_groups[0]["momentum"] = 0.9
@@ -134,7 +135,7 @@ def test_a_new_momentum_begins_in_the_middle_of_a_stage():
 @pytest.mark.usefixtures("with_kernels")
 def test_a_sparse_gradient_is_refused_after_none_too():
     ps = [torch.ones(3, device=DEVICE, requires_grad=True) for _ in range(2)]
-    optimizer = aucmax.PPDAdaGrad(ps, lr=0.1)
+    optimizer = aucmax.PPDAdaGrad(ps, lr=0.1, fused=True)
     ps[0].grad = torch.ones_like(ps[0])
     optimizer.step()
     ps[1].grad = torch.ones_like(ps[1]).to_sparse()
@@ -143,14 +144,25 @@ def test_a_sparse_gradient_is_refused_after_none_too():
 
 
 @pytest.mark.usefixtures("with_kernels")
-@pytest.mark.parametrize("how", [{"foreach": True}, {"foreach": False}])
-def test_lists_are_used_if_asked_for(how):
+@pytest.mark.parametrize("how", [{}, {"foreach": True}, {"foreach": False}])
+def test_kernel_is_used_on_request_only(how):
     p = torch.ones(3, device=DEVICE, requires_grad=True)
     optimizer = aucmax.PPDSG([p], lr=0.1, **how)
     p.grad = torch.ones_like(p)
     optimizer.step()
     assert optimizer._fused is None
     assert p[0].item() == pytest.approx(0.9)
+
+
+@pytest.mark.usefixtures("with_kernels")
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_nan_is_not_hidden_by_bounds(name):
+    p = torch.ones(3, device=DEVICE, requires_grad=True)
+    optimizer = OPTIMIZERS[name]([{"params": [p], "bounds": (0.0, 1.0)}])
+    p.grad = torch.tensor([torch.nan, 3.0, -3.0], device=DEVICE)
+    optimizer.step()
+    assert optimizer._fused is not None
+    assert p[0].isnan()
 
 
 class Sharded(torch.Tensor):
@@ -167,39 +179,21 @@ class Sharded(torch.Tensor):
 def test_lists_are_used_if_any_parameter_is_sharded():
     ps = [torch.ones(3, device=DEVICE, requires_grad=True), torch.ones(3, device=DEVICE)]
     ps[1] = ps[1].as_subclass(Sharded).requires_grad_()
-    optimizer = aucmax.PPDSG(ps, lr=0.1)
+    optimizer = aucmax.PPDSG(ps, lr=0.1, fused=True)
     for p in ps:
         p.grad = torch.ones_like(p)
     optimizer.step()
     assert [p[0].item() for p in ps] == pytest.approx([0.9, 0.9])
 
 
-FUNCTIONAL = {
-    "PPDSG": (aucmax.PPDSG, {"gamma": 5.0, "momentum": 0.9, "weight_decay": 0.01}),
-    "PPDAdaGrad": (aucmax.PPDAdaGrad, {"gamma": 5.0}),
-}
-
-
 @pytest.mark.usefixtures("with_kernels")
-@pytest.mark.parametrize("mixed", [False, True], ids=["all", "one group"])
-@pytest.mark.parametrize("name", FUNCTIONAL)
-def test_fused_may_be_asked_for(name, mixed):
-    """By all groups, which share a launch, or by one, whose step is then the functional form's."""
-    build, options = FUNCTIONAL[name]
-
-    def two_steps(flags, others):
-        ps = parameters(torch.float32)
-        dual = {"params": ps[3:4], "maximize": True, **others}
-        optimizer = build([{"params": ps[:3], **flags}, dual], lr=0.1, **options)
-        for t in range(2):
-            for p in ps:
-                p.grad = torch.full_like(p, 0.5 + t)
-            optimizer.step()
-        return [x.clone() for pair in optimizer.averages() for x in pair] + ps[3:4]
-
-    found = two_steps({"fused": True}, {"foreach": False} if mixed else {"fused": True})
-    expected = two_steps({"foreach": False}, {"foreach": False})
-    assert difference(found, expected) < CLOSE[torch.float32]
+def test_kernel_is_used_if_all_groups_ask_for_it():
+    ps = parameters(torch.float32)
+    optimizer = aucmax.PPDSG([{"params": ps[:3], "fused": True}, {"params": ps[3:]}], lr=0.1)
+    for p in ps:
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    assert optimizer._fused is None
 
 
 @pytest.mark.usefixtures("with_kernels")

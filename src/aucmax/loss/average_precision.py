@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -59,8 +58,6 @@ class AveragePrecisionLoss(RankingLoss):
         margin: of the hinges and the square.
         scale: c, the factor of a difference of scores.
         q: of the generalized surrogate.
-        debug: check the values of every batch on accelerators too, at the price of a
-            synchronization per call.
 
     Shape:
         scores (N,) or (N, 1), raw, with a target of N labels; or (N, L) with a target (N, L) of
@@ -91,10 +88,9 @@ class AveragePrecisionLoss(RankingLoss):
         margin: float = 1.0,
         scale: float = 1.0,
         q: float = 0.7,
-        debug: bool = False,
         prior: None = None,
     ) -> None:
-        super().__init__(debug)
+        super().__init__()
         if prior is not None:
             raise ValueError(
                 f"prior must be passed as data_prior, the share of positives in the data, "
@@ -138,12 +134,10 @@ class AveragePrecisionLoss(RankingLoss):
         """Return the value of one batch, differentiable in the scores."""
         if self.rows and self.training and index is None and not self._warned_of_index:
             self._warned_of_index = True
-            warnings.warn(
-                f"AveragePrecisionLoss(rows={self.rows}) is called without index=: it takes each "
+            checks.warn(
+                f"AveragePrecisionLoss(rows={self.rows}) is called without index: it takes each "
                 f"batch by itself, without running means, which is biased for small batches; pass "
-                f"the rows' numbers in the training data as index=",
-                UserWarning,
-                stacklevel=4,
+                f"the rows' numbers in the training data as index"
             )
         batch = self.columns_of(scores, target, weight, group, index, self.rows)
         if len(batch.scores) != self.columns and (self.rows or not self.by_batch):

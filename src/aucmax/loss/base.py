@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from aucmax import checks, distributed
-from aucmax.loss.objective import LINKS
 
 DIVERGED = "; if training diverged, lower the learning rate"
 
@@ -245,7 +245,7 @@ class Loss(ExactState):
         classes: int | None = None,
         zero_weights: bool = False,
         **numbers: tuple[Tensor, int],
-    ) -> int:
+    ) -> int | None:
         """Check the values of a batch: now on an eager CPU, by the flag on the device elsewhere.
 
         Args:
@@ -257,39 +257,39 @@ class Loss(ExactState):
             numbers: ``group`` or ``index``, each with the number below which it must be.
 
         Returns:
-            The number of positives where the values were looked at and labels are 0 or 1, else 0.
+            The number of positives, 0 for classes; None if the values were not looked at.
 
         Raises:
             ValueError: names the argument, what was found and what is allowed.
         """
         if checks.host_readable(scores):
-            return self._look(scores, labels, weight, classes, zero_weights, numbers)
-        if torch._C._are_functorch_transforms_active():
-            return 0
+            return self.look(scores, labels, weight, classes, zero_weights, numbers)
+        if not torch.compiler.is_compiling() and checks.transforming():
+            return None
         self._allowed["target"] = "0 and 1 only" if classes is None else f"0 to {classes - 1}"
         self._allowed |= {name: f"0 to {size - 1}" for name, (_, size) in numbers.items()}
         self._set_flags(scores, labels, weight, classes, zero_weights, numbers)
         if torch.compiler.is_compiling() or not checks.readable(self._flags):
-            return 0
+            return None
         self._calls += 1
         if self._calls & (self._calls - 1) == 0:
             flags = self._flags.tolist()
             if any(first == flags[0] for first in flags[1:]):
                 self._flags.zero_()
-                self._look(scores, labels, weight, classes, zero_weights, numbers)
-            self._report(flags)
-        return 0
+                self.look(scores, labels, weight, classes, zero_weights, numbers)
+            self._report_own()
+        return None
 
-    def _look(
+    def look(
         self,
         scores: Tensor,
         labels: Tensor,
-        weight: Tensor | None,
-        classes: int | None,
-        zero_weights: bool,
-        numbers: Mapping[str, tuple[Tensor, int]],
+        weight: Tensor | None = None,
+        classes: int | None = None,
+        zero_weights: bool = False,
+        numbers: Mapping[str, tuple[Tensor, int]] = MappingProxyType({}),
     ) -> int:
-        """Raise if a value of the batch is bad; count its positives."""
+        """Check the values of a batch now, wherever it is; see :meth:`check_values`."""
         checks.check_finite("scores", _array(scores), hint=self._hint())
         positives = 0
         if classes is None:
@@ -380,6 +380,7 @@ class Loss(ExactState):
         for part in self.modules():
             if isinstance(part, Loss) and checks.readable(part._flags):
                 part._report(_over_ranks(part._flags.tolist()))
+                part._report_own()
 
     def train(self, mode: bool = True) -> Self:
         """Set training or evaluation mode; before evaluation the flag of this rank is read."""
@@ -421,6 +422,8 @@ class Loss(ExactState):
 
 def _array(x: Tensor) -> Any:
     """Return the values as a NumPy array, in single precision or better."""
+    if x.is_cpu and not x.requires_grad and x.dtype not in checks.LOW_PRECISION:
+        return x.numpy()
     return x.detach().to(computable(x.dtype)).numpy(force=True)
 
 
@@ -603,136 +606,3 @@ def _shifts(saddles: list[nn.Module], likely: list[nn.Module]) -> int:
     if isinstance(priors, Tensor):
         return len(priors)
     return 0 if getattr(likely[0], "task", "binary") == "multiclass" else 1
-
-
-class SaddleLoss(Loss):
-    """A loss that is minimized over a and b and maximized over alpha.
-
-    Args:
-        shape: of each of the three.
-        links: those it can have.
-        margin: by how much positives should outrank negatives.
-        link: what makes h of the scores.
-        normalize: whether the objective is divided by the classes' shares.
-        alpha_min: a lower limit for alpha.
-        debug: whether to check values on accelerators too.
-    """
-
-    has_saddle = True
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        links: tuple[str, ...],
-        margin: float,
-        link: str,
-        normalize: bool,
-        alpha_min: float | None,
-        debug: bool,
-    ) -> None:
-        super().__init__()
-        self.link = checks.choice("link", link, links)
-        self.margin = checks.positive("margin", margin)
-        self.normalize = bool(normalize)
-        self.alpha_min = alpha_min
-        if alpha_min is not None:
-            allowed = "None or a finite number"
-            self.alpha_min = checks.number("alpha_min", alpha_min, allowed, math.isfinite)
-        self.debug = bool(debug)
-        self.a = nn.Parameter(torch.zeros(shape))
-        self.b = nn.Parameter(torch.zeros(shape))
-        self.alpha = nn.Parameter(torch.zeros(shape))
-
-    def _linked(self, scores: Tensor) -> Tensor:
-        """h, in single precision or better."""
-        return LINKS[self.link](scores.to(computable(scores.dtype)))
-
-    def _refuse(self, group: Tensor | None) -> None:
-        """Raise for groups, of which each would need saddle variables of its own."""
-        if group is not None:
-            raise ValueError(
-                f"group must be None for {type(self).__name__}: GroupedAUCLoss, or a loss on pairs "
-                f"such as PairwiseAUCLoss, ranks within groups"
-            )
-
-    def _project_dual(self) -> None:
-        """Keep alpha at or above ``alpha_min``, in place: a clamp in the graph would trap it there.
-
-        ``.data`` leaves the version counter alone: graphs built since the last optimizer step hold
-        the same projected value.
-        """
-        if self.alpha_min is not None:
-            self.alpha.data.clamp_(min=self.alpha_min)
-
-    def _class_means(
-        self, scores: Tensor, target: Tensor, weight: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
-
-    @torch.no_grad()
-    def reset_dual(
-        self,
-        scores: Tensor,
-        target: Tensor,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-    ) -> None:
-        r"""Set alpha to its optimum for these scores, the closed form of Algorithm 2, line 12.
-
-        .. math:: \alpha = E[h \mid y = 0] - E[h \mid y = 1]
-
-        Call it at a stage's end with fresh examples scored in evaluation mode. Groups matter to
-        :class:`aucmax.GroupedAUCLoss` alone.
-
-        Raises:
-            ValueError: if the examples lack a class.
-        """
-        positive, negative = self._class_means(scores, target, weight)
-        self.alpha.copy_(negative - positive)
-        self._project_dual()
-
-    @torch.no_grad()
-    def reset_primal(
-        self,
-        scores: Tensor,
-        target: Tensor,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-    ) -> None:
-        r"""Set a and b to their optimum, the means of :math:`h` over positives and negatives."""
-        positive, negative = self._class_means(scores, target, weight)
-        self.a.copy_(positive)
-        self.b.copy_(negative)
-
-    @torch.no_grad()
-    def begin(
-        self,
-        scores: Tensor,
-        target: Tensor,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-        *,
-        trained: bool = False,
-    ) -> None:
-        """Set a, b and alpha to where training begins, as :func:`aucmax.fit` does.
-
-        That is to their best for these scores. But with ``alpha_min``, unless the model is
-        ``trained`` already, alpha begins at its limit, or at ``-margin`` if that is higher, where
-        it does not press on the scores; and a and b begin in the middle between the means of both
-        classes. At the means themselves a model that happens to rank upside down would learn to.
-
-        Raises:
-            ValueError: if the examples lack a class.
-        """
-        self.reset_primal(scores, target, weight, group)
-        self.reset_dual(scores, target, weight, group)
-        if self.alpha_min is not None and not trained:
-            middle = (self.a + self.b) / 2
-            self.a.copy_(middle)
-            self.b.copy_(middle)
-            self.alpha.fill_(max(self.alpha_min, -self.margin))
-
-    def extra_repr(self) -> str:
-        """Show the options."""
-        text = f"margin={self.margin:g}, link={self.link!r}, normalize={self.normalize}"
-        return text if self.alpha_min is None else f"{text}, alpha_min={self.alpha_min:g}"

@@ -462,16 +462,12 @@ class RankingLoss(Loss):
     whose values are averaged. Under a process group the rows of all ranks are compared, unless
     ``across_ranks`` is False; in evaluation mode a rank compares its own, and waits for no other.
 
-    Args:
-        debug: whether to check the values of every batch on accelerators too.
+    Attributes:
+        across_ranks: whether to compare the rows of all ranks in training.
     """
 
     compares_rows = True
     across_ranks = True
-
-    def __init__(self, debug: bool = False) -> None:
-        super().__init__()
-        self.debug = bool(debug)
 
     def columns_of(
         self,
@@ -565,8 +561,6 @@ class PairwiseAUCLoss(RankingLoss):
         q: of the generalized surrogate, in (0, 1].
         max_fpr: the share of negatives that count, in (0, 1].
         min_tpr: the share of positives that do not, in [0, 1).
-        debug: check the values of every batch on accelerators too, at the price of a
-            synchronization per call.
 
     Shape:
         scores (N,), (N, 1) or (N, L); target 0 or 1 of shape (N,) or (N, L), there with NaN where
@@ -596,9 +590,8 @@ class PairwiseAUCLoss(RankingLoss):
         q: float = 0.7,
         max_fpr: float = 1.0,
         min_tpr: float = 0.0,
-        debug: bool = False,
     ) -> None:
-        super().__init__(debug)
+        super().__init__()
         self.surrogate = Surrogate(surrogate, margin, scale, q)
         self.max_fpr, self.min_tpr = as_rates(max_fpr, min_tpr)
 

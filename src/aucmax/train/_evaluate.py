@@ -13,7 +13,7 @@ from aucmax import checks
 from aucmax.data.labels import find_task, known_labels
 from aucmax.data.sources import Batch, Place, as_data, evaluation_batches, has_groups
 from aucmax.distributed import concat_over_ranks, gather_objects, total
-from aucmax.optim.averaged import keeping_modes
+from aucmax.optim.average import keeping_modes
 from aucmax.sharding import mesh_of
 from aucmax.train.metrics import Scored, default_metric, find_metric
 from aucmax.train.options import AMP, find_device

@@ -14,7 +14,7 @@ from torch import Tensor
 from aucmax import distributed
 from aucmax.data.sources import Batch, Place, evaluation_batches
 from aucmax.optim import averaged
-from aucmax.optim.averaged import batch_norms, keeping_modes
+from aucmax.optim.average import batch_norms, keeping_modes
 from aucmax.optim.staged import local
 from aucmax.sharding import mesh_of
 from aucmax.train._evaluate import score

@@ -24,7 +24,6 @@ from aucmax.data.sources import (
     as_data,
     has_groups,
 )
-from aucmax.optim import PPDSG
 from aucmax.sharding import mesh_of, shard
 from aucmax.stages import Plateau
 from aucmax.train._evaluate import model_dtype
@@ -173,17 +172,8 @@ def _known(
         scores * getattr(options.model, "scores_per_row", 1),
         groups,
         has_groups(train),
-        _takes_sparse(options),
-        options.measure.range,
+        range=options.measure.range,
     )
-
-
-def _takes_sparse(options: Options) -> bool:
-    """Whether the optimizer is PPD-SG where it can leave rows without a gradient alone."""
-    if options.optimizer is not None or options.how.optimizer is not PPDSG:
-        return False
-    on_one_cpu = options.where.type == "cpu" and distributed.world_size() == 1
-    return on_one_cpu and not (options.optimizer_options or {}).get("momentum")
 
 
 def _compares_rows(options: Options) -> bool:

@@ -1,22 +1,19 @@
-"""The AUC objective and cross-entropy together, and how optimizers get their parameters."""
+"""Sums of losses, and the map of the scores before a likelihood among them."""
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-import aucmax
-from aucmax import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss
+from aucmax import AUCLoss, MulticlassAUCLoss, PairwiseAUCLoss
 from aucmax.loss import CrossEntropy
-from aucmax.stages import Stage
 
 SCORES = torch.linspace(-2, 3, 12, dtype=torch.float64)
 LABELS = torch.tensor([0, 1, 0, 0, 1, 0, 1, 0, 0, 1, 1, 0])
 WEIGHTS = torch.linspace(0.5, 2, 12, dtype=torch.float64)
 
 
-def combined(auc, **options):
-    loss = AUCWithCrossEntropy(auc, **options).double()
+def combined(auc, weight=1.0, task="binary"):
+    loss = (auc + weight * CrossEntropy(task)).double()
     with torch.no_grad():
         for i, p in enumerate(loss.parameters()):
             p.copy_(0.3 + 0.1 * i)
@@ -31,20 +28,20 @@ def test_auc_with_cross_entropy_is_weighted_sum(weight, share):
         loss.scale * SCORES + loss.shift, LABELS.double(), weight, reduction="none"
     )
     mean = likely.sum() / (12 if weight is None else weight.sum())
-    expected = loss.auc(SCORES, LABELS, weight) + share * mean
+    expected = loss.part0(SCORES, LABELS, weight) + share * mean
     torch.testing.assert_close(loss(SCORES, LABELS, weight), expected)
 
 
 def test_multiclass_sum_has_shift_per_class():
     scores = torch.randn(9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     target = torch.tensor([0, 1, 2] * 3)
-    loss = combined(MulticlassAUCLoss([0.5, 0.3, 0.2], link="identity"))
+    loss = combined(MulticlassAUCLoss([0.5, 0.3, 0.2], link="identity"), task="multiclass")
     assert (loss.scale.shape, loss.shift.shape) == ((1,), (3,))
-    expected = loss.auc(scores, target) + cross_entropy(scores * loss.scale + loss.shift, target)
+    expected = loss.part0(scores, target) + cross_entropy(scores * loss.scale + loss.shift, target)
     torch.testing.assert_close(loss(scores, target), expected)
-    loss = combined(MulticlassAUCLoss([0.5, 0.3, 0.2], link="softmax"))
+    loss = combined(MulticlassAUCLoss([0.5, 0.3, 0.2], link="softmax"), task="multiclass")
     assert loss.shift is None
-    expected = loss.auc(scores, target) + cross_entropy(scores * loss.scale, target)
+    expected = loss.part0(scores, target) + cross_entropy(scores * loss.scale, target)
     torch.testing.assert_close(loss(scores, target), expected)
 
 
@@ -59,25 +56,20 @@ def test_scale_and_shift_apply_to_cross_entropy_alone():
         torch.testing.assert_close(parameter.grad, expected)
 
 
-def test_minmax_groups_of_sum():
-    model, loss = nn.Linear(3, 1), AUCWithCrossEntropy(AUCLoss(0.4))
-    groups = aucmax.minmax_groups(model, loss)
-    assert [[id(p) for p in group["params"]] for group in groups] == [
-        [id(p) for p in model.parameters()],
-        [id(p) for p in (loss.scale, loss.shift, loss.auc.a, loss.auc.b)],
-        [id(loss.auc.alpha)],
-    ]
-    assert [group.get("maximize", False) for group in groups] == [False, False, True]
-    assert not any("lr_scale" in group for group in groups)
+def test_python_sums_losses():
+    likely, pairs = CrossEntropy(), PairwiseAUCLoss()
+    total = sum([likely, pairs, AUCLoss(0.5)])
+    assert list(total.parts.values())[:2] == [likely, pairs]
+    assert sum([likely]) is likely
+    with pytest.raises(TypeError):
+        1 + likely
+    with pytest.raises(TypeError):
+        likely * "2"
 
 
-def test_saddle_lr():
-    groups = aucmax.minmax_groups(nn.Linear(3, 1), AUCLoss(0.4), saddle_lr=10)
-    optimizer = torch.optim.AdamW(groups, lr=1.0)
-    Stage(1, 0.01, 5, 0).set_lr(optimizer)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.01, 0.1, 0.1]
-    with pytest.raises(ValueError, match="saddle_lr must be"):
-        aucmax.minmax_groups(nn.Linear(3, 1), AUCLoss(0.4), saddle_lr=-1)
+def test_the_old_name_says_what_replaces_it():
+    with pytest.raises(ImportError, match=r"auc \+ 0.5 \* CrossEntropy\(\)"):
+        from aucmax import AUCWithCrossEntropy  # noqa: F401
 
 
 def test_losses_add_and_scale():

@@ -13,10 +13,8 @@ from reference.prior import UnbiasedPrior
 from aucmax import (
     AUCLoss,
     StreamingPrior,
-    minmax_groups,
 )
-from aucmax.loss._cpu import BLOCK
-from aucmax.loss.objective import LINKS, saddle_objective, saddle_terms
+from aucmax.loss.saddle import BLOCK, LINKS, ClassSums, coefficients, row_sums, saddle
 
 POINT = (0.3, -0.2, 0.4)  # a, b, alpha: nothing special
 ignore_share = pytest.mark.filterwarnings("ignore:prior=")  # priors that are wrong on purpose
@@ -26,7 +24,7 @@ ignore_share = pytest.mark.filterwarnings("ignore:prior=")  # priors that are wr
 
 
 def make_loss(prior=0.25, point=POINT, dtype=torch.float64, **options):
-    loss = AUCLoss(prior, **options).to(dtype)
+    loss = AUCLoss(prior, **{"guard": False, **options}).to(dtype)
     with torch.no_grad():
         for parameter, value in zip((loss.a, loss.b, loss.alpha), point, strict=True):
             parameter.fill_(value)
@@ -134,36 +132,34 @@ def test_reset_sets_class_means():
     assert loss.alpha.requires_grad
 
 
-# ---- The fast path and the tensor path ---------------------------------------------------------
-
-
-@ignore_share
-@given(batches(both_classes=False), points, st.floats(0.01, 0.99), margins, links, st.booleans())
-def test_fast_path_equals_tensor_operations(batch, point, p, margin, link, normalize):
-    scores, y, weight = batch
-    loss = make_loss(p, point, margin=margin, link=link, normalize=normalize)
-    x = torch.tensor(scores, requires_grad=True)
-    labels = torch.tensor(y, dtype=torch.float64)
-    terms = saddle_terms(p, p * (1 - p), margin, normalize)
-    centres = [v.reshape(()) for v in (loss.a, loss.b, loss.alpha)]
-    w = None if weight is None else torch.tensor(weight)
-    value = saddle_objective(LINKS[link](x), labels, *centres, terms, margin, w)
-    tensor_path = value.item(), [g.numpy().squeeze() for g in gradients(value, loss, x)]
-    assert_close(evaluate(loss, scores, y, weight), tensor_path, 1e-11)
+# ---- The formula -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("link", "weighted"), [("sigmoid", True), ("identity", False)])
-def test_several_blocks_equal_tensor_operations(link, weighted):
+def test_several_blocks_equal_the_reference(link, weighted):
     scores, target, weight = make_batch(2 * BLOCK + 3)
-    weight, loss = weight if weighted else None, make_loss(link=link)
-    centres = [v.reshape(()) for v in (loss.a, loss.b, loss.alpha)]
-    terms = saddle_terms(0.25, 0.1875, 1.0, True)
-    wanted = saddle_objective(LINKS[link](scores), target, *centres, terms, 1.0, weight)
-    found = loss(scores, target, weight)
-    assert_same(found, wanted, rtol=1e-11, atol=0.0)
-    pairs = zip(*(gradients(x, loss, scores) for x in (found, wanted)), strict=True)
-    for g, right in pairs:
-        assert_same(g, right, rtol=1e-10, atol=1e-15)
+    loss = make_loss(link=link)
+    arrays = (x.detach().numpy() for x in (scores, target, weight))
+    s, y, w = arrays
+    w = w if weighted else None
+    assert_close(evaluate(loss, s, y, w), expected(s, y, POINT, 0.25, 1.0, True, link, w), 1e-11)
+
+
+def test_sums_of_rows_give_the_value_of_the_loss():
+    """The formula of the other forms, row by row, with gradients by autograd."""
+    scores, target, weight = make_batch()
+    loss = make_loss()
+    wanted = loss(scores, target, weight)
+    terms = coefficients(0.25, 0.1875, 1.0, True)
+    k = weight / weight.sum() * (target * terms.positive + (1 - target) * terms.negative)
+    rows = row_sums(LINKS["sigmoid"](scores), target, k, loss.a, loss.b)
+    sums = ClassSums(*(x.sum() for x in rows))
+    value, *found = saddle(sums, loss.a, loss.b, loss.alpha, terms.dual, 1.0)
+    assert_same(value.sum() + terms.constant, wanted, rtol=1e-13, atol=0.0)
+    gradient, *rest = gradients(wanted, loss, scores)
+    assert_same([x.reshape(1) for x in found], [*rest], rtol=1e-12, atol=1e-15)
+    by_autograd = gradients(value.sum(), loss, scores)
+    assert_same([*by_autograd], [gradient, *rest], rtol=1e-12, atol=1e-15)
 
 
 # ---- Backward ----------------------------------------------------------------------------------
@@ -334,52 +330,3 @@ def test_loss_made_on_meta(build):
     assert "AUCLoss" in repr(loss)
     loss = loss.to_empty(device="cpu")
     assert all(x.is_cpu for x in (*loss.parameters(), *loss.buffers()))
-
-
-# ---- The optimizer that does not know of maximize ----------------------------------------------
-
-
-def test_diverging_alpha_warns_once():
-    loss = AUCLoss(0.5)
-    loss.alpha.data.fill_(4.0)
-    scores, target = torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0])
-    with pytest.warns(UserWarning, match=r"alpha = 4, .*minmax_groups") as caught:
-        loss(scores, target)
-    assert caught[0].filename == __file__
-    loss(scores, target)  # a second warning would be an error
-
-
-def train(model, loss, parameters, steps):
-    optimizer = torch.optim.SGD(parameters, lr=0.1)
-    x, y = torch.eye(2), torch.tensor([0.0, 1.0])
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss(model(x), y).backward()
-        optimizer.step()
-
-
-def test_minimized_alpha_warns():
-    torch.manual_seed(0)
-    model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
-    with pytest.warns(UserWarning, match="maximized over"):
-        train(model, loss, [*model.parameters(), *loss.parameters()], 100)
-
-
-def test_untrained_saddle_variables_warn_once():
-    torch.manual_seed(0)
-    model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
-    with pytest.warns(UserWarning, match=r"still zero after 500 .*minmax_groups") as caught:
-        train(model, loss, model.parameters(), 1100)
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
-    loss = AUCLoss(0.5)
-    train(model, loss, minmax_groups(model, loss), 600)  # a warning would be an error
-    loss = AUCLoss(0.5)
-    for _ in range(600):  # looked at, not trained
-        loss(model(torch.eye(2)), torch.tensor([0.0, 1.0]))
-
-
-def test_alpha_does_not_warn_in_evaluation_or_for_raw_scores():
-    for loss in (AUCLoss(0.5).eval(), AUCLoss(0.5, link="identity")):
-        loss.alpha.data.fill_(9.0)
-        loss(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]))
