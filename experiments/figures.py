@@ -50,6 +50,7 @@ LOOKS = {
     "ppd-sg-pretrained": ("#000000", "-"),
     "sgd": ("#0072B2", "--"),
     "adagrad": ("#56B4E9", "--"),
+    "adagrad-cosine": ("#56B4E9", "--"),
 }
 OTHER_LOOK = ("#333333", ":")
 

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from experiments.plan import Plan
 from experiments.run import Records, read_records, records_file
-from experiments.search import part_runs, roles
+from experiments.search import IncompleteError, roles
 
 KEYS = (
     *("kind", "dataset", "ratio", "partition", "removed", "protocol", "condition", "model"),
@@ -72,10 +72,10 @@ def part_records(
     complete = []
     for own_code, torch in sorted(known):
         own = Plan.read(plan, own_code, torch)
-        searched = "search" in own.content["parts"][part]
-        uses = (
-            roles(own, part, records) if searched else dict.fromkeys(part_runs(own, part, records))
-        )
+        try:
+            uses = roles(own, part, records)
+        except IncompleteError:
+            continue
         if code in (None, own_code) and all(run.id in records for run in uses):
             rows = []
             for run, names in uses.items():

@@ -46,20 +46,19 @@ Point = dict[str, Any]
 Records = Mapping[str, Mapping[str, Any]]
 
 
+class IncompleteError(ValueError):
+    """The search that another one is around has runs without a record."""
+
+
 def wanted(plan: Plan, part: str, records: Records) -> list[Run]:
     """List the runs of a part that can be trained now and have no record yet."""
-    return [run for run in part_runs(plan, part, records) if run.id not in records]
-
-
-def part_runs(plan: Plan, part: str, records: Records) -> list[Run]:
-    """List the runs of a part, in order; of a search those that the records ask for so far."""
-    if "search" in plan.content["parts"][part]:
-        return [*roles(plan, part, records)]
-    return list(dict.fromkeys(plan.runs(part, records)))
+    return [run for run in roles(plan, part, records) if run.id not in records]
 
 
 def roles(plan: Plan, part: str, records: Records) -> dict[Run, list[str]]:
-    """Return the runs of a search, in order, each with what it is for.
+    """Return the runs of a part, in order, each with what it is for if the part is a search.
+
+    Of a search these are the runs that the records ask for so far:
 
     - ``search``: a point with a seed that searches; ``again``: with the second seed;
     - ``chosen``: a run that searched or repeated the point that was chosen;
@@ -67,6 +66,8 @@ def roles(plan: Plan, part: str, records: Records) -> dict[Run, list[str]]:
 
     The last two are of all points; those of the first 9 alone are ``chosen-9`` and ``report-9``.
     """
+    if "search" not in plan.content["parts"][part]:
+        return {run: [] for run in plan.runs(part, records)}
     found: dict[Run, list[str]] = {}
     for line in starts(plan, part, records):
         for run, role in line_roles(plan, part, line, records):
@@ -78,7 +79,7 @@ def starts(plan: Plan, part: str, records: Records) -> list[Run]:
     """List the first point of every line of a search.
 
     Raises:
-        ValueError: if a search that this one is around is not complete.
+        IncompleteError: if a search that this one is around is not complete.
     """
     how, lines = plan.content["parts"][part]["search"], plan.runs(part)
     if "around" not in how:
@@ -89,7 +90,7 @@ def starts(plan: Plan, part: str, records: Records) -> list[Run]:
         for line in starts(plan, around, records):
             runs = [run for run, _ in line_roles(plan, around, line, records)]
             if any(run.id not in records for run in runs):
-                raise ValueError(f"records must hold all of {around}, which is to be run first")
+                raise IncompleteError(f"records must hold all of {around}, to be run first")
             points, _ = explore(plan, line, records, other)
             point, name = choose(plan, points, records, other), line.settings["line"]
             chosen[line.settings["dataset"], name] = point
@@ -116,7 +117,7 @@ def carry(point: Point, removed: float, powers: Mapping[str, float]) -> Point:
 
     def spread(share: float) -> float:
         p = (1 - wrong[1] + (1 - share) * wrong[0]) / (2 - share)
-        return p * (1 - p)
+        return float(p * (1 - p))
 
     ratio = spread(point["removed"]) / spread(removed)
     finite = {key: power for key, power in powers.items() if point[key] != "inf"}
