@@ -45,8 +45,12 @@ def transforming() -> bool:
 
 def host_readable(x: Tensor) -> bool:
     """Whether reading a number out of ``x`` is cheap and possible."""
-    plain = type(x) is Tensor or type(x) is torch.nn.Parameter
-    return plain and x.is_cpu and not tracing()
+    return (
+        (type(x) is Tensor or type(x) is torch.nn.Parameter)
+        and x.is_cpu
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )
 
 
 def is_sharded(x: object) -> bool:
