@@ -23,6 +23,8 @@ Array = NDArray[np.floating[Any]]
 T = TypeVar("T")
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
+WEIGHTS = {False: "non-negative with a positive sum", True: "non-negative"}
+"""What weights must be, by whether all may be zero."""
 
 
 class NotFiniteError(ValueError):
@@ -102,9 +104,9 @@ def check_weights(weight: Array, may_be_zero: bool = False) -> None:
     """Raise unless the weights are finite, none negative, and some positive if they must be."""
     check_finite("weight", weight)
     if weight.min() < 0 or (weight.max() == 0 and not may_be_zero):
-        allowed = "non-negative" if may_be_zero else "non-negative with a positive sum"
         raise ValueError(
-            f"weight must be {allowed}, found values from {weight.min():g} to {weight.max():g}"
+            f"weight must be {WEIGHTS[may_be_zero]}, "
+            f"found values from {weight.min():g} to {weight.max():g}"
         )
 
 

@@ -11,7 +11,7 @@ import aucmax
 from aucmax.data import BatchSampler
 from aucmax.data.augment import CropAndFlip
 from aucmax.data.sources import ArraySource, Batch, Place
-from aucmax.kernels import guard, packed, saddle
+from aucmax.kernels import guard, packed
 
 CLOSE = {torch.float32: 3e-6, torch.float64: 1e-13, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 OPTIMIZERS = {
@@ -214,87 +214,6 @@ def test_the_first_step_with_a_bad_gradient_or_loss_is_noted(bad):
             grads[2][0] = loss[...] = bad
         guard.note(table, torch.float32, loss, steps, since)
     assert since.tolist() == [99, 2, 99, 3, 3]
-
-
-# --- loss -----------------------------------------------------------------------------------------
-
-LOSSES = {
-    "known prior": lambda: aucmax.AUCLoss(0.3),
-    "unknown prior": aucmax.AUCLoss,
-    "identity": lambda: aucmax.AUCLoss(0.3, link="identity", margin=0.7),
-    "plain F": lambda: aucmax.AUCLoss(0.3, normalize=False),
-}
-KINDS = [(torch.float32, torch.int64), (torch.bfloat16, torch.bool), (torch.float16, torch.float32)]
-
-
-def value_and_gradients(build, n, weighted, kinds, second=False):
-    """The loss, its gradients, second derivatives if asked for, and the running prior."""
-    generator = torch.Generator().manual_seed(n)
-    scores = torch.randn(n, 1, generator=generator).to(DEVICE, kinds[0]).requires_grad_()
-    target = (torch.rand(n, generator=generator) < 0.3).to(DEVICE, kinds[1])
-    weight = torch.rand(n, generator=generator).to(DEVICE, kinds[0]) if weighted else None
-    loss = build().to(DEVICE)
-    for p, start in ((loss.a, 0.3), (loss.b, 0.1), (loss.alpha, -0.2)):
-        p.data.fill_(start)
-    inputs = [scores, loss.a, loss.b, loss.alpha]
-    value = loss(scores, target, weight)
-    gradients = torch.autograd.grad(1.7 * value, inputs, create_graph=second)
-    found = [value, *gradients, *loss.buffers()]
-    if second:
-        total = gradients[0].square().sum() + gradients[3].sum()
-        found += torch.autograd.grad(total, inputs)
-    return [x.detach() for x in found]
-
-
-@pytest.mark.parametrize(
-    ("name", "kinds", "weighted"),
-    [
-        ("known prior", KINDS[0], False),
-        ("known prior", KINDS[2], True),
-        ("unknown prior", KINDS[0], True),
-        ("unknown prior", KINDS[1], False),
-        ("identity", KINDS[1], False),
-        ("identity", KINDS[0], True),
-        ("plain F", KINDS[2], True),
-        ("plain F", KINDS[0], False),
-    ],
-)
-def test_loss_kernel_equals_plain_loss(name, kinds, weighted, monkeypatch):
-    monkeypatch.setattr(saddle, "SMALL", 200)  # so that one of the sizes takes several programs
-    for n in (1, 128, 2100):
-        found, expected = by_turns(
-            lambda n=n: value_and_gradients(LOSSES[name], n, weighted, kinds)
-        )
-        assert [x.dtype for x in found] == [x.dtype for x in expected]
-        close = max(1e-5, CLOSE[kinds[0]])
-        assert abs(found[0] - expected[0]) < close  # the value itself may be next to zero
-        assert difference(found[1:], expected[1:]) < close
-
-
-@pytest.mark.parametrize("n", [50, 200])
-@pytest.mark.parametrize("given", ["scores", "target", "weight"])
-def test_the_loss_of_columns_of_a_table(given, n, monkeypatch):
-    monkeypatch.setattr(saddle, "SMALL", 100)  # so that one of the sizes takes two kernels
-    table = torch.rand(n, 2, generator=torch.Generator().manual_seed(0)).to(DEVICE)
-    rows = {"scores": table, "target": (table.flip(0) < 0.3).float(), "weight": table.square()}
-
-    def value_and_gradient():
-        wide = rows["scores"].clone().requires_grad_()
-        columns = {name: x[:, 0].contiguous() for name, x in rows.items()}
-        columns |= {"scores": wide[:, 0].contiguous(), given: rows[given][:, 0]}
-        columns |= {"scores": wide[:, 0]} if given == "scores" else {}
-        loss = aucmax.AUCLoss(0.3).to(DEVICE)(*columns.values())
-        return [loss.detach(), *torch.autograd.grad(loss, [wide])]
-
-    found, expected = by_turns(value_and_gradient)
-    assert difference(found, expected) < 1e-5
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_second_derivatives_are_those_of_the_plain_loss(name):
-    build, kinds = LOSSES[name], (torch.float32, torch.float32)
-    found, expected = by_turns(lambda: value_and_gradients(build, 50, True, kinds, second=True))
-    assert difference(found, expected) < 1e-5
 
 
 # --- augmentation ---------------------------------------------------------------------------------

@@ -248,7 +248,7 @@ class Loss(ExactState):
     hint = DIVERGED
     debug = False
 
-    FLAGS = ("scores", "target", "weight", "group", "index")
+    FLAGS = ("scores", "target", "weight", "sign of weight", "group", "index")
 
     def __init__(self) -> None:
         super().__init__()
@@ -288,8 +288,12 @@ class Loss(ExactState):
             return self.look(scores, labels, weight, classes, zero_weights, numbers)
         if not torch.compiler.is_compiling() and checks.transforming():
             return None
-        self._allowed["target"] = "0 and 1 only" if classes is None else f"0 to {classes - 1}"
-        self._allowed |= {name: f"0 to {size - 1}" for name, (_, size) in numbers.items()}
+        ranges = numbers if classes is None else {"target": (labels, classes), **numbers}
+        self._allowed = {
+            "target": "target must hold 0 and 1 only",
+            "sign of weight": f"weight must be {checks.WEIGHTS[zero_weights]}",
+            **{name: f"{name} must hold 0 to {size - 1}" for name, (_, size) in ranges.items()},
+        }
         self._set_flags(scores, labels, weight, classes, zero_weights, numbers)
         if torch.compiler.is_compiling() or not checks.readable(self._flags):
             return None
@@ -356,9 +360,10 @@ class Loss(ExactState):
             numbers = {"target": (labels, classes), **numbers}
         if weight is not None:
             weight = weight.to(scores.dtype)
-            faults["weight"] = (weight * 0.0).sum() + weight.clamp(max=0.0).sum()
-            if not zero_weights:
-                faults["weight"] = faults["weight"] + (weight.amax() == 0)
+            faults["weight"] = (weight * 0.0).sum()
+            faults["sign of weight"] = weight.clamp(max=0.0).sum() - (
+                0 if zero_weights else (weight.amax() == 0).to(weight.dtype)
+            )
         for name, (values, size) in numbers.items():
             faults[name] = ((values < 0) | (values >= size)).any().to(scores.dtype)
         bad = torch.stack(list(faults.values())) != 0  # NaN is not 0 either
@@ -378,14 +383,12 @@ class Loss(ExactState):
         self._flags.zero_()
         name, batch = min(found.items(), key=lambda item: item[1])
         place = f"in batch {batch} of {flags[0]} since the last check"
-        if name == "scores":
+        if name in ("scores", "weight"):
+            hint = self.hint if name == "scores" else ""
             raise checks.NotFiniteError(
-                f"scores must be finite, found NaN or infinity {place}{self.hint}"
+                f"{name} must be finite, found NaN or infinity {place}{hint}"
             )
-        weights = "finite and non-negative with a positive sum"
-        allowed = weights if name == "weight" else f"hold {self._allowed.get(name, '0 and 1 only')}"
-        verb = "be " if name == "weight" else ""
-        raise ValueError(f"{name} must {verb}{allowed}, found other values {place}")
+        raise ValueError(f"{self._allowed[name]}, found other values {place}")
 
     def _report_own(self) -> None:
         """Raise if this rank's flag is set, where it can be read."""
