@@ -164,7 +164,8 @@ def interval(
             + \frac{G}{G - 1} \sum_{k \ne l} \sum_g D_{gk} D_{gl},
 
     G being the number of groups, and :math:`G_k` that of those which have rows of class k. The
-    :math:`u_i` of k are then a group's. Groups of one row each change nothing.
+    :math:`u_i` of k are then a group's, and of the range of a partial AUC and of the first rows
+    those groups count that have rows there. Groups of one row each change nothing.
 
     Args:
         scores: Raw scores, (N,) or (N, 1); for Hand and Till's M (N, c) after the link.
@@ -215,7 +216,8 @@ def compare(
     :math:`V_a + V_b - 2 C_{ab}`; :math:`z` is the difference over its root and the p-value is
     two-sided. If this variance is zero although the values differ, or a class has one row, the
     largest value that it can have while the truth is zero, :math:`1 / k`, takes its place. Equal
-    values have z = 0 and p = 1.
+    values have z = 0 and p = 1. With five groups drawn the p-value is too small (a test at 5 %
+    errs in 5 to 15 % of samples), with fifteen about right.
 
     Args:
         a: Scores of one model, as in :func:`interval`.
@@ -293,10 +295,11 @@ class Drawn:
 
     Attributes:
         effective: How many rows or clusters of one weight would tell as much of each class (Kish).
+        effective_rows: How many rows would, if they had been drawn each.
     """
 
     def __init__(self, label: Array, weight: Floats, cluster: Array | None = None) -> None:
-        self.label = np.asarray(label, dtype=np.int64)
+        self.label, self.weight = np.asarray(label, dtype=np.int64), weight
         self.share = weight / np.bincount(self.label, weight)[self.label]
         self.cell: Array = None
         self.cluster: Array = None
@@ -310,6 +313,8 @@ class Drawn:
         self.units = np.bincount(self.cell_label)
         square = np.bincount(self.cell_label, mass**2)
         self.effective = np.bincount(self.cell_label, mass) ** 2 / square
+        square = np.bincount(self.label, weight**2)
+        self.effective_rows = np.bincount(self.label, weight) ** 2 / square
 
     def variance(self, values: Floats) -> float | None:
         """Return the variance of the classes' means, added up; None if a class has one unit.
@@ -333,6 +338,12 @@ class Drawn:
         factors = self.units / np.maximum(1, self.units - 1)
         errors: Floats = np.sqrt(np.where(self.units > 1, factors * within, 0.0))
         return errors
+
+    def clusters_per_row(self, part: Floats) -> float:
+        """Return how many clusters tell as much as one of these rows, each counting by its part."""
+        mass = self.weight * part
+        sums = mass if self.cluster is None else np.bincount(self.cluster, mass)
+        return float(mass @ mass / (sums @ sums))
 
     def _deviations(self, values: Floats) -> tuple[Array, Array]:
         """Return what each row adds to its class's mean, and each class's sum of squares."""
@@ -392,8 +403,13 @@ def _partial_auc(rows: Rows, drawn: Drawn, max_fpr: float = 1.0, min_tpr: float 
     value, influence = _by_derivative(
         rows, lambda w: area_within(trace(rows, weight=w), max_fpr, min_tpr)
     )
-    negatives, positives = drawn.effective
-    largest, k = max_fpr * (1 - min_tpr), min(positives * (1 - min_tpr), negatives * max_fpr)
+    inside = max_fpr * drawn.effective_rows[0]
+    if drawn.cluster is not None:
+        ranking = rank(rows.scores)
+        alarms = np.append(0.0, trace(rows, ranking).alarms.numpy())
+        flagged = _rows_of_runs(ranking, alarms[:-1] < max_fpr * alarms[-1])
+        inside *= drawn.clusters_per_row(np.where(rows.label, 0.0, flagged))
+    largest, k = max_fpr * (1 - min_tpr), min(drawn.effective[1] * (1 - min_tpr), inside)
     value = min(value, largest)
     return Estimate(value, influence, drawn, k, largest, from_zero=min_tpr > 0 and value > 0)
 
@@ -437,9 +453,9 @@ def _precision_at(
     local = (above - below) / (ends[1] - ends[0])
     influence = np.where(rows.label, (1 - local) * mass[1], -local * mass[0]) * flagged / room
     largest = min(1.0, mass[1] / room)
-    effective = min(drawn.effective[1], room / sum(mass) * drawn.effective.sum())
+    places = room / sum(mass) * drawn.effective_rows.sum() * drawn.clusters_per_row(flagged)
     value = min(largest, float(np.interp(room, taken, hits)) / room)
-    return Estimate(value, influence, drawn, effective, largest)
+    return Estimate(value, influence, drawn, min(drawn.effective[1], places), largest)
 
 
 def _grouped_auc(rows: Rows, drawn: Drawn, mean: bool = False) -> Estimate | None:
