@@ -74,7 +74,7 @@ demo: $(READY)   ## Fit a model on a table that comes along, and show what it ma
 
 paper: $(READY)   ## Figure 1 on digits, trained now, beside the frozen CIFAR-10; 3 minutes
 	$(BIN)/python -m experiments.run experiments/paper.toml figure1-digits --processes 2
-	$(BIN)/python -m experiments.figures experiments/paper.toml figure1-digits --records runs/paper.jsonl --pilot
+	$(BIN)/python -m experiments.figures experiments/paper.toml figure1-digits --records runs/paper.jsonl --frozen
 
 BENCH := .venv-bench
 $(BENCH)/.ready: pyproject.toml constraints.txt

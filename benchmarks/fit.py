@@ -18,7 +18,7 @@ from _workloads import mlp_task, resnet20_task
 from torch import Tensor, nn
 
 import aucmax
-from aucmax.data.augment import CropAndFlip
+from aucmax.images.augment import CropAndFlip
 from aucmax.models import resnet20
 
 try:

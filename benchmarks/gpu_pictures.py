@@ -20,7 +20,7 @@ from fit import Run
 from pictures import write_pictures
 from torch import nn
 
-from aucmax.data.augment import CropAndFlip
+from aucmax.images.augment import CropAndFlip
 from aucmax.images.store import StoredPictures, build_store
 from aucmax.models import Standardize, resnet20
 from aucmax.stages import Stage

@@ -41,6 +41,8 @@ def steps(shapes: list[tuple[int, ...]], bench: Bench, captured: bool) -> dict[s
         "PPDSG": made(aucmax.PPDSG, **extra),
         "PPDSG, momentum": made(aucmax.PPDSG, momentum=0.9, **extra),
         "PPDAdaGrad": made(aucmax.PPDAdaGrad, **extra),
+        "PPDSG(fused=True)": made(aucmax.PPDSG, fused=True, **extra),
+        "PPDAdaGrad(fused=True)": made(aucmax.PPDAdaGrad, fused=True, **extra),
         "SGD(fused=True), momentum": made(torch.optim.SGD, momentum=0.9, fused=True),
     }
     if sum(torch.Size(shape).numel() for shape in shapes) > 1_000_000:

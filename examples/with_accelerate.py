@@ -66,7 +66,9 @@ class Run:
 def make_run(train: TensorDataset, lr: float) -> Run:
     """A network that gives one raw score per image, its loss and its optimizer, all prepared."""
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
-    loss = aucmax.AUCLoss(prior=train.tensors[1].mean().item())
+    x, y = train.tensors
+    loss = aucmax.AUCLoss(prior=y.mean().item())
+    loss.begin(model(x), y)  # a, b and alpha fit the scores that training begins with
     optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=lr)
     loader = DataLoader(train, batch_size=64, shuffle=True)
     # With a seedable sampler an epoch's order depends on the seed and the epoch's number alone.
@@ -112,7 +114,7 @@ def train(
         if run.step in ends:
             k = ends.index(run.step)
             end_stage(run, stages[k], stages[k + 1], data)
-        if run.step % options.steps == 0:
+        if run.step % options.save_every == 0:
             run.accelerator.save_state(options.out / f"step_{run.step}")
 
 
@@ -129,9 +131,8 @@ def auc(run: Run, data: TensorDataset) -> float:
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description="Maximize AUC under Accelerate.")
-    parser.add_argument(
-        "--steps", type=int, default=100, help="of the first stage, and between checkpoints"
-    )
+    parser.add_argument("--steps", type=int, default=100, help="T_0, the length of the first stage")
+    parser.add_argument("--save-every", type=int, default=100, help="steps between checkpoints")
     parser.add_argument("--out", type=Path, help="folder for the checkpoints; else none is kept")
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
     parser.add_argument("--stop-after", type=int, help="a step to stop at, to be resumed later")

@@ -148,9 +148,8 @@ def make_trainer(steps: int, callbacks: list[lightning.Callback]) -> lightning.T
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description="Maximize AUC under Lightning.")
-    parser.add_argument(
-        "--steps", type=int, default=100, help="of the first stage, and between checkpoints"
-    )
+    parser.add_argument("--steps", type=int, default=100, help="T_0, the length of the first stage")
+    parser.add_argument("--save-every", type=int, default=100, help="steps between checkpoints")
     parser.add_argument("--out", type=Path, help="folder for the checkpoints; else none is kept")
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
     parser.add_argument("--stop-after", type=int, help="a step to stop at, to be resumed later")
@@ -175,8 +174,10 @@ def rank_digits(options: argparse.Namespace) -> None:
     total = sum(stage.steps for stage in stages)
     loader = DataLoader(valid, batch_size=256)
     module = Ranker(prior=train.tensors[1].mean().item(), lr=stages[0].lr)
+    x, y = train.tensors
+    module.loss.begin(module.model(x), y)  # a, b and alpha fit the scores it begins with
     saving = ModelCheckpoint(
-        options.out, "{step}", every_n_train_steps=options.steps, save_top_k=-1
+        options.out, "{step}", every_n_train_steps=options.save_every, save_top_k=-1
     )
     trainer = make_trainer(options.stop_after or total, [Stages(stages, train), saving])
 

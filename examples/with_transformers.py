@@ -123,7 +123,7 @@ def make_trainer(
         max_steps=sum(stage.steps for stage in stages),
         per_device_train_batch_size=64,
         max_grad_norm=0.0,
-        save_steps=options.steps,
+        save_steps=options.save_every,
         logging_strategy="no",
         report_to="none",
         disable_tqdm=True,
@@ -145,9 +145,8 @@ def make_trainer(
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description="Maximize AUC under the transformers Trainer.")
-    parser.add_argument(
-        "--steps", type=int, default=100, help="of the first stage, and between checkpoints"
-    )
+    parser.add_argument("--steps", type=int, default=100, help="T_0, the length of the first stage")
+    parser.add_argument("--save-every", type=int, default=100, help="steps between checkpoints")
     parser.add_argument("--out", type=Path, help="folder for the checkpoints; else none is kept")
     parser.add_argument("--resume", help="a checkpoint to go on from")
     parser.add_argument("--stop-after", type=int, help="a step to stop at, to be resumed later")
@@ -169,6 +168,8 @@ def rank_digits(options: argparse.Namespace) -> None:
     torch.manual_seed(0)
     data, valid = load_data()
     model = Ranker(prior=sum(example["labels"].item() for example in data) / len(data))
+    whole = default_data_collator(data)
+    model.auc_loss.begin(model.net(whole["images"]), whole["labels"])  # a, b, alpha fit the scores
     stages = geometric(lr=0.2, steps=options.steps, stages=3)
     trainer, optimizer = make_trainer(model, stages, data, valid, options)
 

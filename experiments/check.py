@@ -6,19 +6,20 @@ A number is a fault if it differs from the records at the digits quoted, or if n
 ``{row}`` stands for each name of ``rows`` in turn, ``[...]`` encloses what is empty where the
 records have nothing. A quote, a row and a value may set these keys, the later winning:
 
-    file      name of a file in results/
-    column    name of the column
+    file      name of a file in results/; "claims-*" are all files whose names match
+    column    name of the column; "settings.lr" is an entry of a column of JSON text
     stat      n, mean, sd, median, min, max, sum, wins, losses (numbers above and below zero),
-              low, high and p (t test), wilcoxon (its p), or value (of the only row)
+              low, high and p (t test; of strata if ``strata`` names the column of a unit that has
+              them), wilcoxon (its p), value (of the only row), or near (how many are within 0.02
+              of the highest)
     per       columns that make a unit: its rows are averaged first
     minus     filters that differ for what is subtracted, unit by unit
     choose    {by, of, within, among}: in each group of ``within`` only rows of that ``of`` with
               the highest mean of ``by``, among rows that pass the filters ``among``
     level     of the interval from low to high (0.95); ``scale``: a factor, 100 for percents
 
-A filter is column = value, or a list of values; "settings.lr" is an entry of a column of JSON
-text. A quote has them in ``where``, a row and a value among these keys; those of a row do not hold
-for a file without the column.
+A filter is column = value, or a list of values. A quote has them in ``where``, a row and a value
+among these keys; those of a row do not hold for a file without the column.
 """
 
 from __future__ import annotations
@@ -38,17 +39,25 @@ import pandas as pd  # type: ignore[import-untyped]
 from experiments.stats import Difference
 
 ROOT = Path(__file__).resolve().parent.parent
-KEYS = ["file", "column", "stat", "per", "minus", "choose", "level", "scale"]
+KEYS = ["file", "column", "stat", "per", "strata", "minus", "choose", "level", "scale"]
 NUMBER = r"([+−-]?[\d,]*\.?\d+)"
 
 
 @functools.cache
 def read(name: str) -> pd.DataFrame:
-    """Return a frozen file; runs of figures with two columns computed from their history."""
-    rows = pd.read_parquet(ROOT / "experiments" / "results" / f"{name}.parquet")
-    if "history_stage" in rows:
-        rows["final_valid"] = [r[f"history_valid_auc_{r.iterate}"][-1] for _, r in rows.iterrows()]
-        rows["course"] = [mean_over_steps(r) for _, r in rows.iterrows()]
+    """Return the frozen files of a name; image runs with columns computed from their history."""
+    folder = ROOT / "experiments" / "results"
+    paths = sorted(folder.glob(f"{name}.parquet"))
+    rows = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
+    if "final_last" in rows:
+        ended = rows.final.notna()
+        rows["final_valid"] = math.nan
+        rows["course"] = math.nan
+        for number, run in rows[ended].iterrows():
+            rows.loc[number, "final_valid"] = run[f"history_valid_auc_{run.iterate}"][-1]
+            rows.loc[number, "course"] = mean_over_steps(run)
+    if "processes" in rows:
+        rows["hours"] = rows.seconds / rows.processes / 3600
     return rows[[name for name in rows if not name.startswith("history_")]]
 
 
@@ -59,15 +68,19 @@ def mean_over_steps(run: Any) -> float:
     return float(np.trapezoid(np.interp(grid, steps, auc), grid) / (grid[-1] - grid[0]))
 
 
+def column_of(rows: pd.DataFrame, name: str) -> Any:
+    """Return a column, or an entry of a column of JSON text."""
+    column, _, key = name.partition(".")
+    if not key or name in rows:
+        return rows[name]
+    return rows[column].map(lambda text: json.loads(text).get(key))
+
+
 def select(rows: pd.DataFrame, filters: dict[str, Any]) -> pd.DataFrame:
     """Return the rows that have one of the values allowed in each column."""
     for name, wanted in filters.items():
         allowed = wanted if isinstance(wanted, list) else [wanted]
-        column, _, key = name.partition(".")
-        if key and name not in rows:  # an entry of a column of JSON text
-            found = rows[column].map(lambda text: json.loads(text).get(key))  # noqa: B023
-        else:
-            found = rows[name]
+        found = column_of(rows, name)
         if isinstance(next(iter(found), None), np.ndarray):
             found = found.map(lambda cell: next((x for x in cell if x in allowed), None))  # noqa: B023
         rows = rows[found.isin(allowed)]
@@ -87,7 +100,7 @@ def values_of(spec: dict[str, Any], filters: dict[str, Any]) -> Any:
     rows = select(read(spec["file"]), spec["where"] | filters)
     if "choose" in spec:
         rows = choose(rows, spec["choose"])
-    values = rows[spec["column"]]
+    values = column_of(rows, spec["column"])
     if "per" in spec:
         values = values.groupby([rows[name] for name in spec["per"]]).mean()
     return values.dropna()
@@ -100,12 +113,17 @@ def compute(spec: dict[str, Any]) -> float:
         x = (x - values_of(spec, spec["minus"])).dropna()
     if x.empty:
         return math.nan
-    if stat in ("low", "high", "p"):
+    if stat in ("low", "high", "p") and "strata" in spec:
+        strata = [own.to_numpy() for _, own in x.groupby(spec["strata"])]
+        value = getattr(Difference.stratified(strata, level), stat)
+    elif stat in ("low", "high", "p"):
         value = getattr(Difference.paired(x, level), stat)
     elif stat == "wilcoxon":
         value = Difference.signed_rank(x, level).p
     elif stat in ("wins", "losses"):
         value = (x > 0 if stat == "wins" else x < 0).sum()
+    elif stat == "near":
+        value = (x > x.max() - 0.02).sum()
     else:
         value = getattr(x, {"n": "count", "sd": "std", "value": "item"}.get(stat, stat))()
     return float(value) * float(spec.get("scale", 1))

@@ -7,6 +7,7 @@ A forest plot shows the rows of its page's table, as quotes.toml defines them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,8 +15,8 @@ import matplotlib as mpl
 import pandas as pd  # type: ignore[import-untyped]
 from matplotlib.figure import Figure
 
-from experiments.check import ROOT, compute, merged, read_quotes
-from experiments.figures import LOOKS, STYLE, curves
+from experiments.check import ROOT, compute, merged, read, read_quotes
+from experiments.figures import LOOKS, STYLE, curves, reports
 
 RECORDS, PAGES = ROOT / "experiments" / "results", ROOT / "docs" / "results"
 LABELS = {
@@ -26,6 +27,12 @@ LABELS = {
     "sgd": "SGD on cross-entropy",
     "oauc": "OAUC",
 }
+DATASETS = {
+    "cifar10": "CIFAR-10",
+    "catdog": "Cat & Dog",
+    "cifar100": "CIFAR-100",
+    "stl10": "STL-10",
+}
 AHEAD, BEHIND, LEVEL = "#0072B2", "#D55E00", "#777777"
 
 
@@ -35,7 +42,7 @@ def main() -> None:
     when = [row for row in quoted("when", (0, 1, 2)) if "*" not in row["name"]]
     figures = {
         "paper-steps": by_step(),
-        "paper-pilot": by_step_size(),
+        "paper-search": by_step_size(),
         "when": forest(when, xlabel="ranking loss minus likelihood", xlim=(-0.05, 0.05)),
         "tables": forest(
             quoted("tables", (2, 3, 4)),
@@ -48,33 +55,41 @@ def main() -> None:
 
 
 def by_step() -> Figure:
-    """Draw test AUC by step on CIFAR-10 at 91/9 under the paper's protocol, 20,000 steps."""
-    runs = pd.read_parquet(RECORDS / "figures.parquet")
-    runs = runs[runs.figures.map(lambda names: "figure1" in names) & (runs.protocol == "paper")]
-    figure = Figure(figsize=(7.6, 3.6), layout="constrained")
-    axes = figure.subplots()
-    curves(axes, runs[(runs.dataset == "cifar10") & (runs.ratio == "91/9")], LABELS)
-    axes.set(xlabel="training step", ylabel="test AUC", xticks=range(0, 20_001, 5_000))
-    axes.set(xlim=(0, 20_000))
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
-    figure.legend(loc="outside right center")
+    """Draw figure 1: test AUC by step, a panel for each data set at 91/9 that is complete."""
+    names = [f"claims-{part}" for part in ("A", "B", "B-stl10")]
+    paths = [RECORDS / f"{name}.parquet" for name in names]
+    runs = pd.concat([reports(path) for path in paths if path.exists()])
+    panels = [(name, own) for name, own in runs.groupby("dataset") if name in DATASETS]
+    panels.sort(key=lambda panel: [*DATASETS].index(panel[0]))
+    figure = Figure(figsize=(8.6, 3.4), layout="constrained")
+    for axes, (name, own) in zip(figure.subplots(1, len(panels)), panels, strict=True):
+        curves(axes, own, LABELS)
+        axes.set(title=DATASETS[name], xlabel="training step", xticks=range(0, 20_001, 10_000))
+        axes.set(xlim=(0, 20_000))
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    figure.axes[0].set_ylabel("test AUC")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
 
 def by_step_size() -> Figure:
-    """Draw the pilot's final test AUC by first step size, at the best T0 of each, seed 3."""
-    runs = pd.read_parquet(RECORDS / "pilot.parquet")
-    runs = runs[(runs.seed == 3) & runs.error.isna() & (runs.gamma.isna() | (runs.gamma == 2000))]
+    """Draw validation AUC by first step size on CIFAR-10, the best other settings of each."""
+    runs = read("claims-A")
+    runs = runs[runs.roles.map(lambda roles: "search" in roles) & runs.error.isna()]
+    step_size = runs.settings.map(lambda text: json.loads(text)["lr"])
     figure = Figure(figsize=(7.6, 3.6), layout="constrained")
     axes = figure.subplots()
     for line, label in LABELS.items():
-        best = runs[runs.line == line].groupby("eta0").final.max()
+        own = runs.line == line
+        best = runs[own].groupby(step_size[own]).final_valid.max()
         color, style = LOOKS[line]
         axes.plot(best.index, best, style, marker="o", ms=4, color=color, label=label)
     axes.axvspan(0.005, 0.1, color="#dddddd", alpha=0.6, lw=0, zorder=0)
     axes.text(0.0055, 0.83, "grid printed in the paper", color="#555555")
-    axes.set(xlabel="first step size", ylabel="final test AUC", xscale="log", ylim=(0.5, 0.85))
-    axes.set(xlim=(0.005, 15), xticks=[0.01, 0.1, 1, 10], xticklabels=["0.01", "0.1", "1", "10"])
+    ticks = ["0.01", "0.1", "1", "10"]
+    axes.set(xlabel="first step size", ylabel="validation AUC", xscale="log", ylim=(0.5, 0.85))
+    axes.set(xlim=(0.0025, 40), xticks=[float(tick) for tick in ticks], xticklabels=ticks)
     figure.legend(loc="outside right center")
     return figure
 

@@ -5,7 +5,7 @@
     python -m experiments.figures experiments/paper.toml figure1-digits --records runs/paper.jsonl
 
 The records are those that ``experiments.run`` wrote with the code as it is, or a frozen part
-(Parquet). With ``--pilot`` CIFAR-10 at 91/9 from the frozen pilot stands beside it.
+(Parquet). With ``--frozen`` CIFAR-10 at 91/9 from the frozen study of the claims stands beside it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from experiments.freeze import as_row, part_records
 from experiments.provenance import code
 from experiments.run import read_records
 
-PILOT = Path(__file__).parent / "results" / "pilot.parquet"
+FROZEN = Path(__file__).parent / "results" / "claims-A.parquet"
 STYLE = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -50,6 +50,7 @@ LOOKS = {
     "ppd-sg-pretrained": ("#000000", "-"),
     "sgd": ("#0072B2", "--"),
     "adagrad": ("#56B4E9", "--"),
+    "adagrad-cosine": ("#56B4E9", "--"),
 }
 OTHER_LOOK = ("#333333", ":")
 
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("plan", type=Path)
     parser.add_argument("part")
     parser.add_argument("--records", type=Path, required=True, help="JSONL, or a frozen Parquet")
-    parser.add_argument("--pilot", action="store_true", help="draw the frozen pilot beside it")
+    parser.add_argument("--frozen", action="store_true", help="draw frozen CIFAR-10 runs beside it")
     parser.add_argument("--out", type=Path, default=Path("runs/figures"))
     options = parser.parse_args(arguments)
     if options.records.suffix == ".parquet":
@@ -73,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     dataset = content["datasets"][part["set"]["dataset"]]["title"]
     runs = finished(runs, content["lines"])
     labels = {line: about["label"] for line, about in content["lines"].items()}
-    pilot = best_of_pilot() if options.pilot else None
+    frozen = reports(FROZEN) if options.frozen else None
     with mpl.rc_context(STYLE):
         figures = {
-            "step": by_step(runs, labels, f"{part['title']}: {dataset}", pilot),
+            "step": by_step(runs, labels, f"{part['title']}: {dataset}", frozen),
             "ratio": by_ratio(runs, labels, f"{dataset}, end of training"),
         }
     for name, figure in figures.items():
@@ -106,34 +107,31 @@ def finished(runs: pd.DataFrame, lines: Mapping[str, Any]) -> pd.DataFrame:
     return runs.assign(panel=panel, iterate=iterate, final=final)
 
 
-def best_of_pilot() -> pd.DataFrame:
-    """Return the pilot's runs at each line's best setting: by mean final AUC of most seeds."""
-    runs = pd.read_parquet(PILOT).query("line in @LOOKS")
-    settings = [runs[name] for name in ("line", "eta0", "T0", "gamma")]
-    seeds = runs.groupby(settings, dropna=False).seed.transform("size")
-    final = runs.final.fillna(0.0).groupby(settings, dropna=False).transform("mean")
-    final = final[seeds == seeds.groupby(runs.line).transform("max")]
-    best = final.groupby(runs.line).transform("max")
-    return runs.loc[final.index[final == best]]
+def reports(path: Path) -> pd.DataFrame:
+    """Return the runs of a frozen search that report: each line's chosen settings, fresh seeds."""
+    runs = pd.read_parquet(path)
+    return runs[runs.roles.map(lambda roles: "report" in roles)]
 
 
 def by_step(
-    runs: pd.DataFrame, labels: Mapping[str, str], title: str, pilot: pd.DataFrame | None = None
+    runs: pd.DataFrame, labels: Mapping[str, str], title: str, frozen: pd.DataFrame | None = None
 ) -> Figure:
     """Draw test AUC of the iterate that each line returns, a panel for each ratio and protocol."""
     panels = runs.groupby("panel", sort=False)
     columns = -(-len(panels) // 2)
     width = 3.1 * columns
-    if pilot is None:
+    if frozen is None:
         figure = grid_figure = plt.figure(figsize=(width, 5.6), layout="constrained")
     else:
         figure = plt.figure(figsize=(4.2 + width, 5.6), layout="constrained")
-        pilot_figure, grid_figure = figure.subfigures(1, 2, width_ratios=[4.2, width])
-        axes = pilot_figure.subplots()
-        curves(axes, pilot, labels)
+        frozen_figure, grid_figure = figure.subfigures(1, 2, width_ratios=[4.2, width])
+        axes = frozen_figure.subplots()
+        curves(axes, frozen, labels)
         axes.set(title="CIFAR-10, 91/9: the paper's comparison", ylabel="test AUC")
-        about = "Frozen records: the pilot on a GPU, 1 to 3 seeds,\nwhich chose the settings, too."
-        pilot_figure.suptitle(about, fontsize=9)
+        about = (
+            f"Frozen records from a GPU: {frozen.seed.nunique()} seeds;\nothers chose the settings."
+        )
+        frozen_figure.suptitle(about, fontsize=9)
         title += ", trained now.\nNo evidence: digits do not show the claim."
     grid = grid_figure.subplots(min(2, len(panels)), columns, squeeze=False)
     for axes, (panel, group) in zip(grid.flat, panels, strict=False):

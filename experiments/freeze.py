@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,18 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from experiments.plan import Plan
-from experiments.run import Records, read_records
-from experiments.search import part_runs
+from experiments.run import Records, read_records, records_file
+from experiments.search import IncompleteError, roles
 
-KEYS = ("kind", "dataset", "ratio", "protocol", "condition", "model", "line", "seed", "steps")
+KEYS = (
+    *("kind", "dataset", "ratio", "partition", "removed", "protocol", "condition", "model"),
+    *("line", "seed", "steps"),
+)
 """Settings that have columns of their own; all of them stand in the column of JSON text, too."""
+GROUPS = ("history", "counts", "final", "chosen")
+"""Mappings of a record that become columns, such as ``final_last``."""
+ADDED = ("part", "roles", "iterate", "final")
+"""Columns that freezing adds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,9 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("part")
     parser.add_argument("--records", type=Path, required=True, help="what experiments.run wrote")
     parser.add_argument("--code", help="hash of the code, if the records have several")
-    parser.add_argument("--out", type=Path, help="experiments/results/PART.parquet by default")
+    parser.add_argument("--out", type=Path, help="experiments/results/PLAN-PART.parquet")
+    parser.add_argument("--thaw", action="store_true", help="add the frozen part to --records")
     options = parser.parse_args(arguments)
-    out = options.out or Path(__file__).parent / "results" / f"{options.part}.parquet"
+    name = f"{options.plan.stem}-{options.part}.parquet"
+    out = options.out or Path(__file__).parent / "results" / name
+    if options.thaw:
+        with records_file(options.records) as (known, file):
+            for record in thaw(out):
+                if record["id"] not in known:
+                    file.write(json.dumps(record).encode() + b"\n")
+        return
     if out.exists():
         raise SystemExit(f"{out} is there: a frozen part is never rewritten")
     rows = part_records(options.plan, options.part, read_records(options.records), options.code)
@@ -47,6 +62,8 @@ def part_records(
 ) -> list[dict[str, Any]]:
     """Return the records of a part's runs, in the plan's order.
 
+    Those of a search have their ``roles``, those of images the ``iterate`` that the line returns.
+
     Raises:
         ValueError: if a run is missing, or records of several codes or versions of torch would
             mix.
@@ -54,9 +71,18 @@ def part_records(
     known = {(record["code"], record["torch"]) for record in records.values()}
     complete = []
     for own_code, torch in sorted(known):
-        runs = part_runs(Plan.read(plan, own_code, torch), part, records)
-        if code in (None, own_code) and all(run.id in records for run in runs):
-            complete.append([records[run.id] for run in runs])
+        own = Plan.read(plan, own_code, torch)
+        try:
+            uses = roles(own, part, records)
+        except IncompleteError:
+            continue
+        if code in (None, own_code) and all(run.id in records for run in uses):
+            rows = []
+            for run, names in uses.items():
+                returned = own.content["lines"][run.settings["line"]].get("returns")
+                row = {"id": run.id, "part": part, **records[run.id], "iterate": returned}
+                rows.append(row | {"roles": names} if names else row)
+            complete.append(rows)
     if len(complete) != 1:
         raise ValueError(
             f"{part} must be complete for one code and one version of torch, found "
@@ -75,7 +101,7 @@ def as_table(records: Sequence[dict[str, Any]]) -> pa.Table:
 def as_row(record: dict[str, Any]) -> dict[str, Any]:
     """Flatten a record: mixed mappings are JSON text, others columns, histories lists."""
     settings = record["settings"]
-    row: dict[str, Any] = {"id": record["id"]}
+    row: dict[str, Any] = {key: record[key] for key in ("id", "part") if key in record}
     row |= {key: settings[key] for key in KEYS if key in settings}
     for key, value in record.items():
         if key in ("settings", "versions"):
@@ -84,7 +110,24 @@ def as_row(record: dict[str, Any]) -> dict[str, Any]:
             row |= {f"{key}_{name}": x for name, x in value.items()}
         else:
             row[key] = value
+    if record.get("iterate"):  # images: test AUC at the end of what the line returns
+        row["final"] = row.get(f"final_{record['iterate']}")
     return row
+
+
+def thaw(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records that a frozen file was made of."""
+    for row in parquet.read_table(path).to_pylist():
+        record: dict[str, Any] = {}
+        for name, value in row.items():
+            group, _, key = name.partition("_")
+            if group in GROUPS and key:
+                record |= {group: record.get(group, {}) | {key: value}} if value is not None else {}
+            elif name in ("settings", "versions"):
+                record[name] = json.loads(value)
+            elif name not in (*KEYS, *ADDED):
+                record[name] = value
+        yield record
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,13 @@ class Run:
         return hashlib.sha256(f"{self.text}\n{self.code}\n{self.torch}".encode()).hexdigest()[:16]
 
 
+@cache
+def checked_run(text: str, code: str, torch: str) -> Run:
+    """Return the run of settings as text, which are checked once: searches ask again and again."""
+    check(json.loads(text))
+    return Run(text, code, torch)
+
+
 @dataclass(frozen=True)
 class Plan:
     """A plan's file, with the code and the version of torch that its runs are for."""
@@ -124,8 +131,7 @@ class Plan:
 
     def run(self, settings: Mapping[str, Any]) -> Run:
         """Return the run of these settings, which are checked."""
-        check(settings)
-        return Run(json.dumps(settings, sort_keys=True), self.code, self.torch)
+        return checked_run(json.dumps(settings, sort_keys=True), self.code, self.torch)
 
     def runs(self, part: str, records: Mapping[str, Any] | None = None) -> list[Run]:
         """List the runs of a part, in order.

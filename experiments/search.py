@@ -11,17 +11,27 @@ A part of a plan with a table ``search`` is searched, line by line::
 
 Each step of a line's rule varies one thing at the best point so far, by validation AUC of what the
 line returns. The ``best`` points are run again with a second seed, and the mean of both chooses.
+Where ``seeds`` are given, every point runs with all of them and their mean decides instead.
 What is wanted next depends on the records alone, not on the order in which runs end.
 
-A search around another one begins at the points that its lines have chosen there, by rules of its
-own. Without a second seed the first one chooses::
+A search around others begins at the points that its lines have chosen there on the same data set,
+or else in the first of them, by rules of its own. With the rules "none" these points are reported
+as they are. ``scale`` carries them over to another share of positives, and ``like`` says which line
+an added one follows::
 
     [parts.B]
     set = {kind = "image", seed = 6}
     each = {dataset = ["catdog"], line = ["sgd", "ppd-sg"]}
-    search = {around = "A", rules = "narrow", most = [9], report = [10, 11]}
+    search = {around = ["A"], rules = "narrow", most = [9], report = [10, 11]}
     [narrow]
     sgd = [{key = "lr", times = [0.333, 1, 3], extend = true}]
+
+    [parts.F]
+    set = {kind = "image", seed = 6}
+    each = {dataset = ["cifar10", "catdog"], removed = [0.8], line = ["sgd", "ppd-sg"]}
+    search = {around = ["A", "B"], rules = "none", scale = true, report = [10, 11, 12]}
+    [scaling]
+    ppd-sg = {lr = 1, gamma = 1}    # powers of the ratio of p (1 - p), from there to here
 """
 
 from __future__ import annotations
@@ -36,64 +46,110 @@ Point = dict[str, Any]
 Records = Mapping[str, Mapping[str, Any]]
 
 
+class IncompleteError(ValueError):
+    """The search that another one is around has runs without a record."""
+
+
 def wanted(plan: Plan, part: str, records: Records) -> list[Run]:
     """List the runs of a part that can be trained now and have no record yet."""
-    return [run for run in part_runs(plan, part, records) if run.id not in records]
+    return [run for run in roles(plan, part, records) if run.id not in records]
 
 
-def part_runs(plan: Plan, part: str, records: Records) -> list[Run]:
-    """List the runs of a part, in order; of a search those that the records ask for so far."""
-    runs = plan.runs(part, records)
-    if "search" in plan.content["parts"][part]:
-        lines = starts(plan, part, records)
-        runs = [run for line in lines for run in line_runs(plan, part, line, records)]
-    return list(dict.fromkeys(runs))
+def roles(plan: Plan, part: str, records: Records) -> dict[Run, list[str]]:
+    """Return the runs of a part, in order, each with what it is for if the part is a search.
+
+    Of a search these are the runs that the records ask for so far:
+
+    - ``search``: a point with a seed that searches; ``again``: with the second seed;
+    - ``chosen``: a run that searched or repeated the point that was chosen;
+    - ``report``: the chosen point with a seed that reports.
+
+    The last two are of all points; those of the first 9 alone are ``chosen-9`` and ``report-9``.
+    """
+    if "search" not in plan.content["parts"][part]:
+        return {run: [] for run in plan.runs(part, records)}
+    found: dict[Run, list[str]] = {}
+    for line in starts(plan, part, records):
+        for run, role in line_roles(plan, part, line, records):
+            found.setdefault(run, []).append(role)
+    return {run: list(dict.fromkeys(names)) for run, names in found.items()}
 
 
 def starts(plan: Plan, part: str, records: Records) -> list[Run]:
     """List the first point of every line of a search.
 
     Raises:
-        ValueError: if the search that this one is around is not complete.
+        IncompleteError: if a search that this one is around is not complete.
     """
-    lines, around = plan.runs(part), plan.content["parts"][part]["search"].get("around")
-    if around is None:
+    how, lines = plan.content["parts"][part]["search"], plan.runs(part)
+    if "around" not in how:
         return lines
-    how, chosen = plan.content["parts"][around]["search"], {}
-    for line in starts(plan, around, records):
-        points, _ = explore(plan, line, records, how)
-        if any(run.id not in records for run in line_runs(plan, around, line, records)):
-            raise ValueError(f"records must hold all of {around}, which is to be run first")
-        chosen[line.settings["line"]] = choose(plan, points, records, how)
+    chosen: dict[tuple[str | None, str], Point] = {}
+    for around in how["around"]:
+        other = plan.content["parts"][around]["search"]
+        for line in starts(plan, around, records):
+            runs = [run for run, _ in line_roles(plan, around, line, records)]
+            if any(run.id not in records for run in runs):
+                raise IncompleteError(f"records must hold all of {around}, to be run first")
+            points, _ = explore(plan, line, records, other)
+            point, name = choose(plan, points, records, other), line.settings["line"]
+            chosen[line.settings["dataset"], name] = point
+            chosen.setdefault((None, name), point)
     begin = []
     for line in lines:
-        name = line.settings["line"]
+        name, dataset = line.settings["line"], line.settings["dataset"]
+        name = how.get("like", {}).get(name, name)
         own = {k: x for k, x in line.settings.items() if k not in plan.content["lines"][name]}
-        begin.append(plan.run({**chosen[name], **own}))
+        point = chosen.get((dataset, name)) or chosen[None, name]
+        if how.get("scale"):
+            point = carry(point, own["removed"], plan.content["scaling"].get(name, {}))
+        begin.append(plan.run({**point, **own}))
     return begin
 
 
-def line_runs(plan: Plan, part: str, line: Run, records: Records) -> list[Run]:
-    """List the runs of one line that its records ask for, in order."""
-    how = plan.content["parts"][part]["search"]
+def carry(point: Point, removed: float, powers: Mapping[str, float]) -> Point:
+    """Carry settings over to another share of negatives removed, of equally large classes.
 
-    def run(point: Point, seed: int) -> Run:
-        return plan.run({**point, "seed": seed})
+    The gradient of F is p (1 - p) times that of the normalized objective, whose settings stay. p is
+    the share of rows labelled positive, wrong labels included.
+    """
+    wrong = point.get("wrong", (0.0, 0.0))
+
+    def spread(share: float) -> float:
+        p = (1 - wrong[1] + (1 - share) * wrong[0]) / (2 - share)
+        return float(p * (1 - p))
+
+    ratio = spread(point["removed"]) / spread(removed)
+    finite = {key: power for key, power in powers.items() if point[key] != "inf"}
+    return point | {key: scale(point[key], ratio**power, {}) for key, power in finite.items()}
+
+
+def line_roles(plan: Plan, part: str, line: Run, records: Records) -> list[tuple[Run, str]]:
+    """List the runs of one line that its records ask for, in order, each with one role."""
+    how = plan.content["parts"][part]["search"]
+    searching = how.get("seeds", [line.settings["seed"]])
+
+    def runs(points: Sequence[Point], seeds: Sequence[int], role: str) -> list[tuple[Run, str]]:
+        return [(plan.run({**point, "seed": seed}), role) for point in points for seed in seeds]
 
     points, complete = explore(plan, line, records, how)
-    runs = [run(point, line.settings["seed"]) for point in points]
+    if how.get("rules") == "none":
+        return runs([line.settings], how["report"], "report")
+    found = runs(points, searching, "search")
     if not complete:
-        return runs
-    for most in how["most"]:
-        again = []
+        return found
+    for place, most in enumerate(how["most"]):
+        again, seeds = [], searching
         if "again" in how:
-            ranking = rank(plan, points[:most], records, [line.settings["seed"]])
-            again = [run(point, how["again"]) for point in ranking[: how["best"]]]
-        runs += again
-        if all(one.id in records for one in again):
-            chosen = choose(plan, points[:most], records, how)
-            runs += [run(chosen, seed) for seed in how["report"]]
-    return runs
+            best = rank(plan, points[:most], records, searching)[: how["best"]]
+            again, seeds = runs(best, [how["again"]], "again"), [*searching, how["again"]]
+        found += again
+        if all(run.id in records for run, _ in again):
+            chosen = [choose(plan, points[:most], records, how)]
+            for suffix in ([""] if place == 0 else []) + ([f"-{most}"] if most == 9 else []):
+                found += runs(chosen, seeds, f"chosen{suffix}")
+                found += runs(chosen, how["report"], f"report{suffix}")
+    return found
 
 
 def explore(
@@ -104,12 +160,11 @@ def explore(
     Returns:
         The points in the order in which the rule asks for them, and whether these are all.
     """
+    if how.get("rules") == "none":
+        return [line.settings], True
     points: list[Point] = []
     best, limit = line.settings, max(how["most"])
-
-    def score(point: Point) -> float | None:
-        return validation(plan, plan.run({**point, "seed": line.settings["seed"]}), records)
-
+    score = mean_validation(plan, records, how.get("seeds", [line.settings["seed"]]))
     for step in plan.content[how.get("rules", "rules")][line.settings["line"]]:
         candidates = vary(best, step)
         while fresh := [point for point in candidates if point not in points]:
@@ -182,12 +237,16 @@ def validation(plan: Plan, run: Run, records: Records) -> float | None:
     return -math.inf if math.isnan(found) else float(found)
 
 
-def mean_validation(plan: Plan, records: Records, seeds: Sequence[int]) -> Callable[[Point], float]:
-    """Return a function of a point: its mean validation AUC over seeds that all have records."""
+def mean_validation(
+    plan: Plan, records: Records, seeds: Sequence[int]
+) -> Callable[[Point], float | None]:
+    """Return a function of a point: its mean validation AUC over seeds, None if one is missing."""
 
-    def mean(point: Point) -> float:
+    def mean(point: Point) -> float | None:
         runs = [plan.run({**point, "seed": seed}) for seed in seeds]
-        return sum(validation(plan, run, records) or -math.inf for run in runs) / len(seeds)
+        scores = [validation(plan, run, records) for run in runs]
+        known = [score for score in scores if score is not None]
+        return sum(known) / len(seeds) if len(known) == len(seeds) else None
 
     return mean
 
@@ -196,12 +255,13 @@ def rank(
     plan: Plan, points: Sequence[Point], records: Records, seeds: Sequence[int]
 ) -> list[Point]:
     """Sort points by their mean validation AUC, the best first; ties stay in order."""
-    return sorted(points, key=mean_validation(plan, records, seeds), reverse=True)
+    score = mean_validation(plan, records, seeds)
+    return sorted(points, key=lambda point: score(point) or -math.inf, reverse=True)
 
 
 def choose(plan: Plan, points: Sequence[Point], records: Records, how: Mapping[str, Any]) -> Point:
-    """Return the point of the highest mean over both seeds, of those that ran with both."""
-    seeds = [points[0]["seed"]]
+    """Return the point of the highest mean over the seeds that search, or over both if repeated."""
+    seeds = how.get("seeds", [points[0]["seed"]])
     ranking = rank(plan, points, records, seeds)
     if "again" in how:
         ranking = rank(plan, ranking[: how["best"]], records, [*seeds, how["again"]])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import aucmax
-from aucmax.data.augment import CropAndFlip
+from aucmax.images.augment import CropAndFlip
 from aucmax.models import mlp, resnet20
 from aucmax.stages import Stage, geometric, polynomial
 from experiments.data import load

@@ -30,8 +30,8 @@ FRAMEWORKS = [
     for name in CHECKPOINTS
 ]
 
-# Stages end after 31, 124 and 403 steps, an epoch has 8: both cuts fall into the middle of one.
-STEPS, MID_STAGE, STAGE_END, LAST = 31, 62, 124, 403
+# Stages end after 24, 98 and 322 steps, an epoch has 8: both cuts fall into the middle of one.
+FIRST_STAGE, SAVE_EVERY, MID_STAGE, STAGE_END, LAST = 25, 14, 42, 98, 322
 
 
 class Script:
@@ -44,7 +44,15 @@ class Script:
     def __call__(self, out, *options):
         """Run it in a process of its own."""
         result = self.scripts.run(
-            self.path, "--steps", STEPS, "--out", out, *options, cwd=self.folder
+            self.path,
+            "--steps",
+            FIRST_STAGE,
+            "--save-every",
+            SAVE_EVERY,
+            "--out",
+            out,
+            *options,
+            cwd=self.folder,
         )
         assert result.returncode == 0, result.stderr
         return result.stdout
@@ -61,7 +69,7 @@ class Script:
             if path != self.checkpoint(out, step):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         printed = self(out, "--resume", self.checkpoint(out, step), *options)
-        assert not self.checkpoint(out, step - STEPS).exists()
+        assert not self.checkpoint(out, step - SAVE_EVERY).exists()
         return printed
 
 
@@ -124,7 +132,7 @@ def closed_form(weights, stage):
 
 def check_the_dual(script, out):
     """Alpha moves within a stage, and begins the next one in closed form."""
-    steps = (MID_STAGE, MID_STAGE + STEPS, STAGE_END, LAST)
+    steps = (MID_STAGE, MID_STAGE + SAVE_EVERY, STAGE_END, LAST)
     alphas = [one(script.saved(out, step)[0], "alpha").item() for step in steps]
     assert len(set(alphas)) == len(steps)
     assert all(-1.0 < alpha < -0.1 for alpha in alphas)
@@ -145,15 +153,15 @@ def check_the_average(script, out):
 
 def check_the_stages(script, out):
     """A stage's last checkpoint holds its end: a new count, a new step size, no average yet."""
-    steps = (STEPS, MID_STAGE, STAGE_END, LAST)
+    steps = (SAVE_EVERY, MID_STAGE, STAGE_END, LAST)
     optimizers = [script.saved(out, step)[1] for step in steps]
     groups = [optimizer["param_groups"][0] for optimizer in optimizers]
     lr = groups[0]["lr"]
-    assert [group["lr"] for group in groups] == pytest.approx([lr, lr, lr / 3, lr / 3])
-    expected = [0, MID_STAGE - STEPS, 0, LAST - STAGE_END]
+    assert [group["lr"] for group in groups] == pytest.approx([lr, lr / 3, lr / 9, lr / 9])
+    expected = [SAVE_EVERY, MID_STAGE - (FIRST_STAGE - 1), 0, LAST - STAGE_END]
     steps = [optimizer["state"].get(0, {}).get("step", 0) for optimizer in optimizers]
     assert steps == expected
-    assert [bool(optimizer["state"]) for optimizer in optimizers] == [False, True, False, True]
+    assert [bool(optimizer["state"]) for optimizer in optimizers] == [True, True, False, True]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -173,8 +181,8 @@ def check_script(script, tmp_path):
     check_the_average(script, "whole")
 
     script.resume("cut", MID_STAGE, "--stop-after", STAGE_END + 8)
-    assert not script.checkpoint("cut", STAGE_END + STEPS).exists()
-    for step in (MID_STAGE + STEPS, STAGE_END):
+    assert not script.checkpoint("cut", STAGE_END + SAVE_EVERY).exists()
+    for step in (MID_STAGE + SAVE_EVERY, STAGE_END):
         assert_same_bits(script.saved("cut", step), script.saved("whole", step))
     assert script.resume("cut", STAGE_END) == printed
     assert_same_bits(script.saved("cut", LAST), script.saved("whole", LAST))

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from aucmax.images.classifier import ImageClassifier
     from aucmax.loss import (
         AUCLoss,
-        AUCWithCrossEntropy,
         AveragePrecisionLoss,
         GroupedAUCLoss,
         MulticlassAUCLoss,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     )
     from aucmax.loss.prior import StreamingPrior
     from aucmax.optim import OAUC, PGA, PPDSG, IterateAverage, PPDAdaGrad
-    from aucmax.optim.averaged import averaged, update_batch_norm
+    from aucmax.optim.average import averaged, update_batch_norm
     from aucmax.tables.classifier import AUCClassifier
     from aucmax.train import DivergedError, FitResult, evaluate, fit, sweep
 
@@ -34,7 +33,6 @@ __all__ = [
     "PPDSG",
     "AUCClassifier",
     "AUCLoss",
-    "AUCWithCrossEntropy",
     "AveragePrecisionLoss",
     "BatchSampler",
     "DivergedError",
@@ -66,7 +64,6 @@ _LATER = {
     "PPDSG": "aucmax.optim",
     "AUCClassifier": "aucmax.tables",
     "AUCLoss": "aucmax.loss",
-    "AUCWithCrossEntropy": "aucmax.loss",
     "AveragePrecisionLoss": "aucmax.loss",
     "BatchSampler": "aucmax.data",
     "DivergedError": "aucmax.train",
@@ -102,6 +99,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"aucmax.{name}")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
+    if name == "AUCWithCrossEntropy":
+        return getattr(import_module("aucmax.loss"), name)  # which says what replaces it
     if name in ("paper", "study"):
         raise ImportError(f"aucmax.{name} is no longer a part of aucmax: see experiments/README.md")
     raise AttributeError(f"module 'aucmax' has no attribute {name!r}")

@@ -8,6 +8,8 @@ it is impossible. So value checks run where :func:`host_readable` says they are 
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, TypeVar
@@ -33,7 +35,12 @@ class MissingClassError(ValueError):
 
 def tracing() -> bool:
     """Whether operations are recorded by torch.compile or a function transform."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return torch.compiler.is_compiling() or transforming()
+
+
+def transforming() -> bool:
+    """Whether a function transform of torch.func is at work."""
+    return torch._C._are_functorch_transforms_active()
 
 
 def host_readable(x: Tensor) -> bool:
@@ -52,6 +59,12 @@ def synchronizable() -> bool:
     """Whether an accelerator may be waited for: not while tracing or capturing a graph."""
     capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
     return not (capturing or tracing())
+
+
+def readable(x: Tensor) -> bool:
+    """Whether a number can be read out of ``x`` now, if need be by waiting for its device."""
+    plain = type(x) is Tensor or type(x) is torch.nn.Parameter
+    return plain and not x.is_meta and synchronizable()
 
 
 def check_finite(name: str, x: Array, hint: str = "") -> None:
@@ -89,6 +102,17 @@ def check_weights(weight: Array, may_be_zero: bool = False) -> None:
         raise ValueError(
             f"weight must be {allowed}, found values from {weight.min():g} to {weight.max():g}"
         )
+
+
+def warn(message: str) -> None:
+    """Warn in the name of the caller's own line, however deep in aucmax and torch this is."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in (
+        "aucmax",
+        "torch",
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:

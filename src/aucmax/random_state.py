@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,18 @@ def set_state(state: dict[str, Any], device: torch.device | None = None) -> None
     torch.set_rng_state(state["torch"].cpu())
     if device is not None and device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"].cpu(), device)
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
+    """Let layers, which draw from torch's global generator, take a seed from ``generator``.
+
+    The global generator is restored afterwards. With None nothing changes.
+    """
+    with torch.random.fork_rng([], enabled=generator is not None):
+        if generator is not None:
+            torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        yield
 
 
 class Isolated:

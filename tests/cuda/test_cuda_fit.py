@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import aucmax
-from aucmax.data.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
+from aucmax.images.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
 from aucmax.models import Standardize
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -1,4 +1,4 @@
-"""Batches of row numbers: each row once a round, exact shares, a function of seed and number."""
+"""BatchSampler: passes through the rows, exact shares, whole groups, epochs and resuming."""
 
 import itertools
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from errors import assert_names
-from fit_data import binary, fit, linear
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
@@ -24,7 +23,7 @@ EVERY_KIND = pytest.mark.parametrize(
         {"positives": 0.3, "replacement": True},
         {"group": GROUP},
     ],
-    ids=lambda options: ", ".join(options),
+    ids=lambda options: ", ".join(options) or "natural",
 )
 
 
@@ -32,21 +31,153 @@ def drawn(sampler, batches, first=0):
     return [sampler.rows(k).tolist() for k in range(first, first + batches)]
 
 
-def rounds(rows, length):
-    """The stream of rows cut into rounds; the last may be short."""
+def passes(rows, length):
+    """The sequence of rows cut into passes; the last may be short."""
     return [rows[i : i + length] for i in range(0, len(rows), length)]
+
+
+# ---- Every kind --------------------------------------------------------------------------------
+
+
+@EVERY_KIND
+def test_batches_are_a_function_of_seed_and_number(options):
+    in_order = drawn(BatchSampler(LABELS, 7, **options), 30)
+    assert {len(rows) for rows in in_order} == {7}
+    state = torch.get_rng_state()
+    backwards = BatchSampler(LABELS, 7, **options)
+    assert [backwards.rows(k).tolist() for k in range(29, -1, -1)] == in_order[::-1]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert drawn(BatchSampler(LABELS, 7, seed=3, **options), 4) != in_order[:4]
+    with_numpy = BatchSampler(LABELS, 7, seed=np.int64(3), **options)
+    assert drawn(with_numpy, 4) == drawn(BatchSampler(LABELS, 7, seed=3, **options), 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({}, [15, 18, 4, 20, 16, 13, 3]),
+        ({"positives": 0.5}, [10, 20, 5, 15, 17, 7, 22]),
+        ({"replacement": True}, [0, 7, 14, 6, 10, 15, 17]),
+        ({"positives": 0.3, "replacement": True}, [0, 15, 11, 8, 4, 12, 13]),
+        ({"group": GROUP}, [10, 13, 4, 10, 18, 1, 15]),
+    ],
+)
+def test_the_rows_of_a_seed_never_change(options, rows):
+    """Runs of version 0.2 are resumed bit for bit."""
+    assert BatchSampler(LABELS, 7, seed=3, **options).rows(5).tolist() == rows
+
+
+@EVERY_KIND
+def test_a_data_loader_iterates_over_epochs(options):
+    x = torch.arange(23.0)
+    sampler = BatchSampler(LABELS, 7, **options)
+    length = -(-(23 - sampler.left_out) // 7)
+    loader = DataLoader(TensorDataset(x, LABELS), batch_sampler=sampler)
+    assert len(loader) == len(sampler) == length
+    for epoch in range(3):
+        batches = list(loader)
+        expected = drawn(sampler, length, first=epoch * length)
+        assert [x.long().tolist() for x, _ in batches] == expected
+        assert [y.tolist() for _, y in batches] == [LABELS[rows].tolist() for rows in expected]
+
+
+@pytest.mark.filterwarnings("ignore")  # those of Lightning itself
+def test_a_trainer_counts_epochs(tmp_path):
+    """Lightning trains by max_epochs, and its progress knows the length of an epoch."""
+    lightning = pytest.importorskip("lightning")
+    seen = []
+
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.line = torch.nn.Linear(1, 1)
+
+        def training_step(self, batch, _):
+            seen.append((self.current_epoch, batch[0].flatten().long().tolist()))
+            return self.line(batch[0]).sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    sampler = BatchSampler(LABELS, 7)
+    data = TensorDataset(torch.arange(23.0)[:, None], LABELS)
+    trainer = lightning.Trainer(
+        max_epochs=2, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(Model(), DataLoader(data, batch_sampler=sampler))
+    assert trainer.num_training_batches == 4
+    assert seen == [(k // 4, rows) for k, rows in enumerate(drawn(sampler, 8))]
+
+
+@EVERY_KIND
+def test_a_resumed_sampler_completes_the_epoch(options):
+    sampler = BatchSampler(LABELS, 7, **options)
+    list(sampler)
+    iterator = iter(sampler)
+    next(iterator)
+    state = sampler.state_dict()
+    rest, following = list(iterator), list(sampler)
+    other = BatchSampler(LABELS, 7, **options)
+    other.load_state_dict(state)
+    assert list(other) == rest
+    assert list(other) == following
+    other.load_state_dict({"batch": len(sampler) + 1})  # counted by the caller
+    assert list(other) == rest
+
+
+def test_an_iteration_that_was_left_does_not_shorten_the_next():
+    sampler = BatchSampler(LABELS, 7)
+    first = next(iter(sampler))
+    assert [first, *sampler] == drawn(sampler, 5)
+
+
+def test_a_state_at_the_end_of_an_epoch_begins_the_next():
+    sampler, other = BatchSampler(LABELS, 7), BatchSampler(LABELS, 7)
+    list(sampler)
+    other.load_state_dict(sampler.state_dict())
+    assert list(other) == list(sampler) == drawn(sampler, 4, first=4)
+
+
+@EVERY_KIND
+def test_an_endless_sampler_has_no_length(options):
+    sampler = BatchSampler(LABELS, 7, endless=True, **options)
+    assert list(itertools.islice(sampler, 30)) == drawn(sampler, 30)
+    with pytest.raises(TypeError, match="endless"):
+        len(sampler)
+    other = BatchSampler(LABELS, 7, endless=True, **options)
+    other.load_state_dict(sampler.state_dict())
+    assert next(iter(other)) == sampler.rows(30).tolist()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        LABELS.float(),
+        LABELS.bfloat16(),
+        LABELS.numpy(),
+        LABELS.tolist(),
+        LABELS.to(torch.uint8),
+        LABELS.numpy().astype("int8"),
+    ],
+    ids=lambda x: f"{type(x).__name__} {getattr(x, 'dtype', '')}",
+)
+def test_labels_of_any_kind(labels):
+    sampler = BatchSampler(labels, 7, positives=0.5)
+    assert drawn(sampler, 5) == drawn(BatchSampler(LABELS, 7, positives=0.5), 5)
 
 
 # ---- Without replacement -----------------------------------------------------------------------
 
 
 @given(n=st.integers(1, 40), size=st.integers(1, 50), seed=st.integers(0, 2**70))
-def test_every_row_comes_once_before_any_comes_again(n, size, seed):
+def test_each_row_occurs_once_before_any_occurs_again(n, size, seed):
     sampler = BatchSampler(torch.zeros(n), size, seed=seed)
     rows = list(itertools.chain(*drawn(sampler, 3 * n // size + 2)))
-    for part in rounds(rows, n):
+    for part in passes(rows, n):
         assert len(set(part)) == len(part)
         assert set(part) <= set(range(n))
+    assert set(itertools.chain(*sampler)) == set(range(n))  # the first epoch
 
 
 @given(
@@ -56,103 +187,28 @@ def test_every_row_comes_once_before_any_comes_again(n, size, seed):
     share=st.floats(0.01, 0.99),
     seed=st.integers(0, 9),
 )
-def test_with_a_fixed_share_each_class_goes_round_on_its_own(n, ones, size, share, seed):
+def test_with_a_fixed_share_each_class_has_its_own_passes(n, ones, size, share, seed):
     positives = ones.draw(st.integers(1, n - 1))
     labels = np.random.default_rng(seed).permutation(np.arange(n) < positives)
     sampler = BatchSampler(labels, size, positives=share, seed=seed)
     rows = np.concatenate(drawn(sampler, 3 * n // size + 3))
     for value in (True, False):
         own = rows[labels[rows] == value].tolist()
-        for part in rounds(own, int((labels == value).sum())):
+        for part in passes(own, int((labels == value).sum())):
             assert len(set(part)) == len(part)
 
 
-def test_a_round_is_in_random_order_and_rounds_differ():
+def test_passes_are_in_different_random_orders():
     first, second = drawn(BatchSampler(torch.zeros(100), 100), 2)
     assert first != sorted(first)
     assert first != second
 
 
-def test_a_batch_may_hold_the_end_of_one_round_and_the_beginning_of_the_next():
-    rows = drawn(BatchSampler(torch.zeros(5), 4), 5)
-    assert [len(batch) for batch in rows] == [4] * 5
-    assert [sorted(part) for part in rounds(list(itertools.chain(*rows)), 5)] == [
-        [0, 1, 2, 3, 4]
-    ] * 4
-
-
-def test_a_batch_larger_than_the_data_holds_whole_rounds():
-    (batch,) = drawn(BatchSampler(torch.zeros(3), 9), 1)
-    assert sorted(batch) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-
-
-# ---- Every kind --------------------------------------------------------------------------------
-
-
-@EVERY_KIND
-def test_every_batch_has_the_same_size(options):
-    assert {len(rows) for rows in drawn(BatchSampler(LABELS, 7, **options), 60)} == {7}
-
-
-@EVERY_KIND
-def test_the_seed_decides(options):
-    def first(seed):
-        return drawn(BatchSampler(LABELS, 7, seed=seed, **options), 4)
-
-    assert first(3) == first(3)
-    assert first(3) != first(4)
-
-
-@EVERY_KIND
-def test_a_batch_depends_on_its_number_alone(options):
-    in_order = drawn(BatchSampler(LABELS, 7, **options), 30)
-    backwards = BatchSampler(LABELS, 7, **options)
-    assert [backwards.rows(k).tolist() for k in range(29, -1, -1)] == in_order[::-1]
-    assert BatchSampler(LABELS, 7, **options).rows(17).tolist() == in_order[17]
-
-
-@EVERY_KIND
-def test_torchs_random_numbers_are_neither_used_nor_changed(options):
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    first = drawn(BatchSampler(LABELS, 7, **options), 3)
-    assert torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(1)
-    assert drawn(BatchSampler(LABELS, 7, **options), 3) == first
-
-
-@EVERY_KIND
-def test_iterating_goes_on_from_a_saved_state(options):
-    sampler = BatchSampler(LABELS, 7, **options)
-    list(itertools.islice(sampler, 5))
-    state = sampler.state_dict()
-    expected = list(itertools.islice(sampler, 3))
-    other = BatchSampler(LABELS, 7, **options)
-    other.load_state_dict(state)
-    assert list(itertools.islice(other, 3)) == expected == drawn(sampler, 3, first=5)
-
-
-@EVERY_KIND
-def test_it_is_a_batch_sampler_for_a_data_loader(options):
-    x = torch.arange(23.0)
-    sampler = BatchSampler(LABELS, 7, **options)
-    loader = DataLoader(TensorDataset(x, LABELS), batch_sampler=sampler)
-    for k, (values, labels) in enumerate(itertools.islice(loader, 10)):
-        rows = sampler.rows(k)
-        assert torch.equal(values, x[rows])
-        assert torch.equal(labels, LABELS[rows])
-
-
-def test_a_seed_of_numpy_is_the_seed_it_equals():
-    plain, other = BatchSampler(LABELS, 7, seed=3), BatchSampler(LABELS, 7, seed=np.int64(3))
-    assert drawn(plain, 3) == drawn(other, 3)
-
-
 # ---- With replacement --------------------------------------------------------------------------
 
 
-def test_rows_are_drawn_independently_of_each_other():
-    """As many coincidences within a batch as independent draws have."""
+def test_rows_with_replacement_are_independent():
+    """As many coincidences within a batch as independent draws have, and no repeated batch."""
     n, size, batches = 50, 10, 2000
     sampler = BatchSampler(torch.zeros(n), size, replacement=True)
     rows = np.array(drawn(sampler, batches))
@@ -162,11 +218,7 @@ def test_rows_are_drawn_independently_of_each_other():
     counts = np.bincount(rows.ravel(), minlength=n)
     chi_square = ((counts - rows.size / n) ** 2 / (rows.size / n)).sum()
     assert chi_square < n + 5 * (2 * n) ** 0.5
-
-
-def test_long_runs_do_not_repeat_themselves():
-    sampler = BatchSampler(torch.zeros(1000), 64, replacement=True)
-    assert len({tuple(rows) for rows in drawn(sampler, 1000)}) == 1000
+    assert len({tuple(batch) for batch in rows}) == batches
 
 
 # ---- The share of positives --------------------------------------------------------------------
@@ -177,34 +229,13 @@ def test_long_runs_do_not_repeat_themselves():
     ("size", "share", "expected"),
     [(8, 0.5, 4), (7, 0.3, 2), (10, 0.25, 2), (128, 0.1, 13), (64, 0.001, 1), (64, 0.999, 63)],
 )
-def test_every_batch_has_the_exact_share(size, share, expected, replacement):
+def test_each_batch_has_the_exact_share(size, share, expected, replacement):
     sampler = BatchSampler(LABELS, size, positives=share, replacement=replacement)
     for rows in drawn(sampler, 20):
         assert LABELS[rows].sum() == expected
         assert LABELS[rows[:expected]].all()  # positives first
     assert sampler.prior == expected / size
-
-
-def test_natural_batches_have_no_share_of_their_own():
-    assert BatchSampler(LABELS, 7).prior is None
-
-
-@pytest.mark.parametrize(("size", "share"), [(10, 0.25), (64, 0.01)])
-def test_fit_gives_the_samplers_share_to_the_loss(size, share):
-    x, y = binary()
-    result = fit(linear(), (x, y), positives=share, batch_size=size, steps=2)
-    assert result.loss.prior == BatchSampler(y, size, positives=share).prior
-
-
-def test_fit_gives_the_datas_share_to_the_loss_if_batches_are_natural():
-    x, y = binary(400, share=0.2575)
-    assert fit(linear(), (x, y), steps=2).loss.prior == 103 / 400
-
-
-def test_working_in_parts_leaves_the_share_as_it_is():
-    x, y = binary()
-    parts = fit(linear(), (x, y), accumulate=4, positives=0.1, batch_size=64, steps=2)
-    assert parts.loss.prior == BatchSampler(y, 64, positives=0.1).prior
+    assert BatchSampler(LABELS, size).prior is None
 
 
 @pytest.mark.parametrize("replacement", [False, True])
@@ -224,7 +255,7 @@ def test_the_two_classes_are_drawn_independently(replacement):
     size=st.integers(1, 30),
     seed=st.integers(0, 99),
 )
-def test_the_rows_of_a_group_come_one_after_the_other(n, groups, size, seed):
+def test_the_rows_of_a_group_follow_each_other(n, groups, size, seed):
     rng = np.random.default_rng(seed)
     group, labels = rng.integers(groups, size=n), rng.integers(2, size=n)
     group[:2], labels[:2] = 0, (0, 1)
@@ -233,7 +264,7 @@ def test_the_rows_of_a_group_come_one_after_the_other(n, groups, size, seed):
     rows = np.flatnonzero(np.isin(group, paired))
     assert sampler.left_out == n - len(rows)
     stream = np.concatenate(drawn(sampler, 3 * n // size + 2))
-    for part in rounds(stream, len(rows)):
+    for part in passes(stream, len(rows)):
         runs = [g for g, _ in itertools.groupby(group[part])]
         assert len(set(runs)) == len(runs)  # no group comes twice
         if len(part) == len(rows):
@@ -250,13 +281,10 @@ def test_groups_and_their_rows_are_in_random_order():
     assert (group[first] != group[second]).any()
 
 
-def test_groups_of_one_class_are_left_out():
+def test_groups_without_pairs_are_left_out():
     sampler = BatchSampler([1, 0, 1, 1, 0], 3, group=["a", "a", "b", "b", "c"])
     assert sampler.left_out == 3
     assert set(itertools.chain(*drawn(sampler, 5))) == {0, 1}
-
-
-def test_groups_of_several_classes_or_labels_have_pairs_if_any_has_two():
     group = [0, 0, 1, 1, 2, 2]
     assert BatchSampler([2, 2, 0, 1, 1, 1], 2, group=group).left_out == 4
     nan = float("nan")
@@ -264,24 +292,7 @@ def test_groups_of_several_classes_or_labels_have_pairs_if_any_has_two():
     assert BatchSampler(several, 2, group=group).left_out == 4
 
 
-# ---- Labels ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        LABELS,
-        LABELS.float(),
-        LABELS.numpy(),
-        LABELS.tolist(),
-        LABELS.to(torch.uint8),
-        LABELS.numpy().astype("int8"),
-    ],
-    ids=lambda x: f"{type(x).__name__} {getattr(x, 'dtype', '')}",
-)
-def test_labels_of_any_kind(labels):
-    sampler = BatchSampler(labels, 7, positives=0.5)
-    assert drawn(sampler, 5) == drawn(BatchSampler(LABELS, 7, positives=0.5), 5)
+# ---- Bad arguments -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -291,7 +302,7 @@ def test_labels_of_any_kind(labels):
         ("labels", [0, 0, 0], {"positives": 0.5}),
         ("labels", [1, 1], {"positives": 0.5}),
         ("labels", [-1, 1], {"positives": 0.5}),
-        ("target", [0, 1, 2], {"positives": 0.5}),
+        ("labels", [0, 1, 2], {"positives": 0.5}),
         ("labels", [[0], [1]], {"positives": 0.5}),
         ("batch_size", [0, 1], {"batch_size": 0}),
         ("batch_size", [0, 1], {"batch_size": 2.5}),
@@ -304,6 +315,7 @@ def test_labels_of_any_kind(labels):
         ("group", [0, 1], {"group": [0, 0, 0]}),
         ("group", [0, 1], {"group": [0, None]}),
         ("group", [0, 1], {"group": [0, 1]}),
+        ("seed", [0, 1], {"seed": -1}),
     ],
 )
 def test_bad_arguments_are_named(argument, labels, options):

@@ -6,11 +6,13 @@ import pandas as pd
 import pytest
 
 freeze = pytest.importorskip("experiments.freeze", reason="an sdist has no experiments")
-from experiments.check import read_quotes  # noqa: E402
-from experiments.figures import best_of_pilot, by_ratio, by_step, finished  # noqa: E402
+from experiments.figures import FROZEN, by_ratio, by_step, finished, reports  # noqa: E402
+from experiments.freeze import thaw  # noqa: E402
 from experiments.plan import Plan  # noqa: E402
+from experiments.search import wanted  # noqa: E402
 from pyarrow import parquet  # noqa: E402
 
+CODE_AND_TORCH = ("fa5cc89be8e7fe5f", "2.11.0")
 PLAN = """
 [lines.sgd]
 label = "SGD"
@@ -32,7 +34,8 @@ def record(run, code, auc):
     history = {"step": [5, 10], "test_auc_last": [0.5, auc], "test_auc_average": [0.5, auc]}
     return {
         "id": run.id, "code": code, "torch": "2.13", "settings": run.settings, "error": None,
-        "history": history, "final": {"last": auc, "average": auc}, "versions": {"torch": "2.13"},
+        "history": history, "final": {"last": auc, "average": auc, "valid_last": auc},
+        "versions": {"torch": "2.13"},
     }  # fmt: skip
 
 
@@ -110,9 +113,56 @@ def test_figures_show_the_iterate_that_a_line_returns(plan, tmp_path):
     assert axes.lines[0].get_ydata() == pytest.approx([0.75])
 
 
-def test_pilot_is_drawn_at_the_settings_that_the_page_quotes():
-    runs = best_of_pilot()
-    drawn = {line: set(own.eta0) for line, own in runs.groupby("line")}
-    quote = next(x for x in read_quotes()["quote"] if x["text"].startswith("* - {row} -[ {} ±"))
-    rows = quote["rows"].values()
-    assert drawn == {row["line"]: {row["eta0"]} for row in rows if row["line"] in drawn}
+def test_frozen_reports_are_of_seeds_that_chose_nothing():
+    runs = reports(FROZEN)
+    assert runs.groupby("line").seed.agg(tuple).to_dict() == dict.fromkeys(
+        ("adagrad", "oauc", "pga", "ppd-adagrad", "ppd-sg", "sgd"), (10, 11, 12, 13, 14)
+    )
+    title = "digits"
+    labels = {line: line for line in runs.line}
+    small = runs.assign(panel="91/9")
+    axes, _ = by_step(small, labels, title, runs).axes
+    assert len(axes.lines) == 6
+
+
+def test_a_search_keeps_what_each_run_is_for(plan, tmp_path):
+    text = (
+        plan.read_text()
+        + """
+[rules]
+sgd = [{key = "lr", values = [0.1, 0.3]}]
+"""
+    )
+    text = text.replace("each = {seed = [0, 1], line", "each = {line").replace(
+        "set = {", "search = {again = 2, best = 1, most = [9], report = [3]}\nset = {seed = 1, "
+    )
+    plan.write_text(text)
+    read = Plan.read(plan, "one", "2.13")
+    records = {}
+    while runs := wanted(read, "p", records):
+        auc = [0.7 + run.settings["lr"] / 10 for run in runs]
+        records |= {run.id: record(run, "one", x) for run, x in zip(runs, auc, strict=True)}
+    path, out = tmp_path / "r.jsonl", tmp_path / "p.parquet"
+    path.write_text("".join(json.dumps(row) + "\n" for row in records.values()))
+    call(plan, path, out)
+    rows = parquet.read_table(out).to_pylist()
+    roles = {(row["seed"], json.loads(row["settings"])["lr"]): row["roles"] for row in rows}
+    assert roles == {
+        (1, 0.1): ["search"],
+        (1, 0.3): ["search", "chosen", "chosen-9"],
+        (2, 0.3): ["again", "chosen", "chosen-9"],
+        (3, 0.3): ["report", "report-9"],
+    }
+    assert {row["iterate"] for row in rows} == {"last"}
+    assert [row["final"] for row in rows] == [row["final_last"] for row in rows]
+    thawed = tmp_path / "thawed.jsonl"
+    for _ in range(2):  # what is there is not added again
+        call(plan, thawed, out, "--thaw")
+    assert [json.loads(line) for line in thawed.read_text().splitlines()] == [*records.values()]
+
+
+def test_frozen_records_thaw_to_those_that_a_search_asks_for():
+    records = {record["id"]: record for record in thaw(FROZEN)}
+    read = Plan.read(FROZEN.parents[1] / "claims.toml", *CODE_AND_TORCH)
+    assert not wanted(read, "A", records)
+    assert len(wanted(read, "C-float32", records)) == 12

@@ -1,6 +1,7 @@
 """The rule that searches settings, on records that a formula gives."""
 
 import math
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 pytest.importorskip("experiments.search")
 
 from experiments.plan import Plan
-from experiments.search import choose, explore, neighbour, starts, wanted
+from experiments.search import carry, choose, explore, neighbour, roles, starts, wanted
 
 CLAIMS = Path(__file__).parents[2] / "experiments" / "claims.toml"
 LINES = ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad"]
@@ -49,9 +50,9 @@ def finish(plan, batch, part="A", records=()):
     return records, order
 
 
-def points_of(plan, records, line):
-    first = next(run for run in plan.runs("A") if run.settings["line"] == line)
-    return explore(plan, first, records, plan.content["parts"]["A"]["search"])
+def points_of(plan, records, line, part="A"):
+    first = next(run for run in plan.runs(part) if run.settings["line"] == line)
+    return explore(plan, first, records, plan.content["parts"][part]["search"])
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -148,3 +149,95 @@ def test_narrow_search_goes_on_at_an_end_and_stops_at_a_limit():
     assert rising[2:6] == [(90, 0.5), (270, 0.5), (810, 0.5), (2430, 0.5)]
     assert rising[6:] == [(810, 0.25), (810, 1)]  # 2 is more than all of the steps
     assert len(tried(lambda point: point["lr"])) == how["most"][0]
+
+
+@pytest.fixture(scope="module")
+def study():
+    """Records of all parts, in the plan's order."""
+    plan, records = read_plan(), {}
+    for part in plan.content["parts"]:
+        records, _ = finish(plan, 64, part, records)
+    return plan, records
+
+
+def test_every_part_expands_to_runs_that_its_code_accepts(study):
+    plan, records = study
+    for part in plan.content["parts"]:
+        assert not wanted(plan, part, records)
+        if "search" not in plan.content["parts"][part]:
+            continue
+        reports = {}
+        for run, names in roles(plan, part, records).items():
+            assert run.id in records
+            if "report" in names:
+                cell = (run.settings["dataset"], run.settings["removed"], run.settings["line"])
+                reports.setdefault(cell, []).append(run.settings["seed"])
+        expected = plan.content["parts"][part]["search"]["report"]
+        assert set(map(tuple, reports.values())) == {tuple(expected)}
+
+
+def test_scopes_get_all_their_cells_from_their_parts(study):
+    plan, records = study
+    for scope in plan.content["scopes"].values():
+        cells = {
+            tuple(run.settings[key] for key in ("dataset", "removed", "line", "seed"))
+            for part in scope["parts"]
+            for run, names in roles(plan, part, records).items()
+            if "report" in names
+        }
+        wanted_cells = product(scope["dataset"], scope["removed"], LINES, scope["seed"])
+        assert {*wanted_cells} <= cells
+
+
+def test_settings_at_another_ratio_are_those_of_the_normalized_objective(study):
+    plan, records = study
+    (known,) = (x for x in starts(plan, "E-catdog", records) if x.settings["line"] == "ppd-sg")
+    points = [x for x in starts(plan, "B", records) if x.settings["dataset"] == "catdog"]
+    how = plan.content["parts"]["B"]["search"]
+    (best,) = (
+        choose(plan, explore(plan, x, records, how)[0], records, how)
+        for x in points
+        if x.settings["line"] == "ppd-sg"
+    )
+    ratio = (10 / 11 / 11) / 0.25  # p (1 - p) at 91/9 and at 50/50
+    assert known.settings["lr"] == pytest.approx(best["lr"] * ratio, rel=0.01)
+    assert known.settings["gamma"] == pytest.approx(best["gamma"] * ratio, rel=0.01)
+    assert known.settings["first_stage"] == best["first_stage"]
+    (adagrad,) = (x for x in starts(plan, "E-catdog", records) if x.settings["line"] == "adagrad")
+    assert "gamma" not in adagrad.settings
+
+
+def test_wrong_labels_count_in_the_share_of_positives():
+    clean = {"removed": 0.9, "lr": 1.0, "gamma": "inf"}
+    assert carry(clean, 0.0, {"lr": 1, "gamma": 1}) == {**clean, "lr": 0.331}
+    p, q = 0.94 / 1.1 + 0.2 * 0.1 / 1.1, 0.94 / 2 + 0.2 / 2
+    found = carry({**clean, "wrong": [0.2, 0.06]}, 0.0, {"lr": 1})
+    assert found["lr"] == pytest.approx(p * (1 - p) / (q * (1 - q)), rel=0.01)
+
+
+def test_added_line_begins_where_the_one_that_it_is_like_has_ended(study):
+    plan, records = study
+    both = {x.settings["line"]: x.settings for x in starts(plan, "H-cifar10", records)}
+    assert both["ppd-sg-pretrained"].pop("pretraining") == 2000
+    del both["ppd-sg"]["line"], both["ppd-sg-pretrained"]["line"]
+    assert both["ppd-sg"] == both["ppd-sg-pretrained"]
+
+
+def test_part_taken_as_it_is_changes_what_it_says_and_searches_nothing(study):
+    plan, records = study
+    how = plan.content["parts"]["A"]["search"]
+    points, _ = points_of(plan, records, "pga")
+    best = choose(plan, points, records, how)
+    runs = [x for x in roles(plan, "C-float32", records) if x.settings["line"] == "pga"]
+    expected = [{**best, "precision": "float32", "seed": seed} for seed in (10, 11, 12)]
+    assert [run.settings for run in runs] == expected
+
+
+def test_three_seeds_score_every_point():
+    plan = read_plan()
+    records, order = finish(plan, 16, "A-digits")
+    searched = [run for run in order if run.settings["line"] == "sgd"]
+    seeds = [run.settings["seed"] for run in searched]
+    assert seeds.count(6) == seeds.count(7) == seeds.count(8) > 8
+    known = roles(plan, "A-digits", records)
+    assert sum("chosen" in names for names in known.values()) == 6 * 3

@@ -62,7 +62,7 @@ CASES = {
     "adamw, pairs with a memory, groups": case(
         "adamw", "groups", objective="pairwise+ce", loss_options={"memory": 20}, choose="steady"
     ),
-    "ppd-sg, groups": case("ppd-sg", "groups", rule="growing", loss_options={"sparse": True}),
+    "ppd-sg, groups": case("ppd-sg", "groups", rule="growing"),
 }
 
 

@@ -236,19 +236,6 @@ def meetings():
     return torch.stack(seen)
 
 
-def sparse_and_not():
-    """Groups whose saddle variables have sparse gradients, dense ones, and what is refused."""
-    given = {"stages": ONE_STAGE, "probe": 0, "optimizer_options": {"gamma": 5.0}}
-    ends = [
-        ending(train(network(), grouped(), **given, local_steps=4, loss_options={"sparse": sparse}))
-        for sparse in (True, False)
-    ]
-    try:
-        train(network(), grouped(), **given, loss_options={"sparse": True})
-    except ValueError as error:
-        return [*ends, str(error)]
-
-
 def groups_of_two():
     """Training on pairs, whose rows must come to one process."""
     x, _ = rows()
@@ -419,7 +406,6 @@ LOCAL = {
     "meetings": meetings,
     "far and near": far_and_near,
     "messages": messages,
-    "sparse and not": sparse_and_not,
     "groups of two": groups_of_two,
 }
 REMEMBERING = {

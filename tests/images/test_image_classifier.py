@@ -18,9 +18,8 @@ from torch import nn
 
 from aucmax import checkpoint
 from aucmax.images import ImageClassifier
-from aucmax.images.networks import make_network
+from aucmax.images.networks import make_network, moments
 from aucmax.images.split import keep_apart
-from aucmax.models.standardize import moments
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import torch
 
 from aucmax import (
     AUCLoss,
-    AUCWithCrossEntropy,
     AveragePrecisionLoss,
     GroupedAUCLoss,
     MulticlassAUCLoss,
@@ -134,7 +133,7 @@ BAD_GROUPS = bad(group=[NUMBERS[:5], NUMBERS.double()])
 INFOS = [
     LossInfo(
         "AUCLoss",
-        lambda **options: AUCLoss(**{"prior": 0.25, **options}),
+        lambda **options: AUCLoss(**{"prior": 0.25, "guard": False, **options}),
         binary,
         options=(
             {},
@@ -150,7 +149,9 @@ INFOS = [
     ),
     LossInfo(
         "MulticlassAUCLoss",
-        lambda **options: MulticlassAUCLoss(**{"priors": [1 / 2, 1 / 3, 1 / 6], **options}),
+        lambda **options: MulticlassAUCLoss(
+            **{"priors": [1 / 2, 1 / 3, 1 / 6], "guard": False, **options}
+        ),
         classes,
         options=(
             {},
@@ -174,7 +175,6 @@ INFOS = [
                     torch.tensor(0.5),
                     None,
                 ],
-                pairs=[0, 7, 2.5, "x"],
             ),
         ),
         bad_more=NO_GROUPS,
@@ -183,7 +183,9 @@ INFOS = [
     ),
     LossInfo(
         "MultilabelAUCLoss",
-        lambda **options: MultilabelAUCLoss(**{"priors": [0.5, 0.3, 0.25], **options}),
+        lambda **options: MultilabelAUCLoss(
+            **{"priors": [0.5, 0.3, 0.25], "guard": False, **options}
+        ),
         labels,
         options=(
             {},
@@ -202,7 +204,7 @@ INFOS = [
     LossInfo(
         "GroupedAUCLoss",
         lambda **options: GroupedAUCLoss(
-            **{"positives": [2.0, 2.0, 2.0], "negatives": [6.0, 6.0, 6.0], **options}
+            **{"positives": [2.0] * 3, "negatives": [6.0] * 3, "guard": False, **options}
         ),
         in_groups,
         options=({}, {"link": "identity", "prior": 0.4}, {"alpha_min": -0.1}),
@@ -215,7 +217,9 @@ INFOS = [
     ),
     LossInfo(
         "PartialAUCLoss",
-        lambda **options: PartialAUCLoss(**{"max_fpr": 0.3, "prior": 0.25, **options}),
+        lambda **options: PartialAUCLoss(
+            **{"max_fpr": 0.3, "prior": 0.25, "guard": False, **options}
+        ),
         binary,
         options=({}, {"max_fpr": 0.2, "min_tpr": 0.6, "prior": None}, {"link": "identity"}),
         bad_options=(
@@ -290,14 +294,11 @@ INFOS = [
     ),
     LossInfo("CrossEntropy of labels", lambda: CrossEntropy("multilabel"), labels, compiled=False),
     LossInfo(
-        "AUCWithCrossEntropy",
-        lambda **options: AUCWithCrossEntropy(**{"auc": AUCLoss(0.25, link="identity"), **options}),
+        "AUCLoss + CrossEntropy",
+        lambda weight=1.0: AUCLoss(0.25, link="identity") + weight * CrossEntropy(),
         binary,
         options=({}, {"weight": 0.5}),
-        bad_options=bad(
-            auc=[MultilabelAUCLoss([0.5, 0.5]), torch.nn.BCEWithLogitsLoss()],
-            weight=[0.0, -1.0, NAN],
-        ),
+        bad_options=bad(weight=[0.0, -1.0, NAN]),
         compiled=False,
     ),
 ]
@@ -309,12 +310,14 @@ CASES = [(info, options) for info in INFOS for options in info.options]
 
 
 def make(info, options=None, dtype=torch.float64, seed=0):
-    """A loss whose parameters are near zero, but no two of their entries alike."""
+    """Return a loss whose parameters are near zero and in range, no two of their entries alike."""
     loss = info.make(**(options or {})).to(dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in loss.parameters():
             parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+    if info.has_dual:
+        loss.project()
     return loss
 
 

@@ -1,6 +1,7 @@
 """minmax_groups with every optimizer of torch that knows `maximize`."""
 
 import inspect
+import math
 
 import pytest
 import torch
@@ -130,3 +131,56 @@ def test_minmax_groups_of_loss_inside_model():
     found = minmax_groups(model, model.loss)
     assert [len(group["params"]) for group in found] == [2, 2, 1]
     torch.optim.SGD(found)
+
+
+def test_step_sizes_are_written_into_the_groups():
+    model, loss = torch.nn.Linear(3, 1), AUCLoss(0.4)
+    assert all("lr" not in group for group in minmax_groups(model, loss))
+    assert [group["lr"] for group in minmax_groups(model, loss, 0.1)] == [0.1] * 3
+    optimizer = torch.optim.AdamW(minmax_groups(model, loss, lr=0.01, saddle_lr=0.1))
+    assert [group["lr"] for group in optimizer.param_groups] == [0.01, 0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"saddle_lr": 10.0}, "saddle_lr must go with lr, .* it was a factor, and is a step size"),
+        ({"lr": 0.1, "saddle_lr": -1.0}, "saddle_lr must be"),
+        ({"lr": 0.0}, "lr must be"),
+    ],
+)
+def test_bad_step_sizes_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        minmax_groups(torch.nn.Linear(3, 1), AUCLoss(0.4), **options)
+
+
+def test_groups_of_a_sum():
+    """The learned scale and shift have a group of their own, without bounds."""
+    model, auc = torch.nn.Linear(3, 1), AUCLoss(0.4)
+    loss = auc + CrossEntropy()
+    groups = minmax_groups(model, loss, lr=0.1, saddle_lr=0.2)
+    assert [[id(p) for p in group["params"]] for group in groups] == [
+        [id(p) for p in model.parameters()],
+        [id(loss.scale), id(loss.shift)],
+        [id(auc.a), id(auc.b)],
+        [id(auc.alpha)],
+    ]
+    assert [group.get("maximize", False) for group in groups] == [False, False, False, True]
+    assert [group.get("bounds") for group in groups] == [None, None, (0.0, 1.0), (-1.0, 1.0)]
+    assert [group["lr"] for group in groups] == [0.1, 0.2, 0.2, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("options", "primal", "dual"),
+    [
+        ({}, (0.0, 1.0), (-1.0, 1.0)),
+        ({"alpha_min": -0.5}, (0.0, 1.0), (-0.5, 1.0)),
+        ({"guard": False}, None, None),
+        ({"guard": False, "alpha_min": -0.5}, None, (-0.5, math.inf)),
+        ({"link": "identity"}, None, None),
+        ({"link": "identity", "alpha_min": -1}, None, (-1.0, math.inf)),
+    ],
+)
+def test_bounds_of_the_groups(options, primal, dual):
+    groups = minmax_groups(torch.nn.Linear(3, 1), AUCLoss(0.4, **options))
+    assert [group["bounds"] for group in groups[1:]] == [primal, dual]

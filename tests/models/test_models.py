@@ -1,4 +1,4 @@
-"""ResNet-20 against a plain transcription, the plain network, and what standardizes for both."""
+"""ResNet-20 against a transcription, the MLP, and Standardize."""
 
 import pytest
 import torch
@@ -76,7 +76,7 @@ def well_worn(model):
 
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_resnet20_is_the_transcription(activation, training):
+def test_resnet20_matches_the_transcription(activation, training):
     model = well_worn(seeded(activation=activation)).train(training)
     state = {name: x.clone() for name, x in model.state_dict().items()}
     images = photographs()
@@ -128,7 +128,7 @@ def test_the_generator_decides_the_weights_alone(make):
 
 
 @pytest.mark.parametrize("make", [resnet20, lambda **options: mlp(12, (8, 8), **options)])
-def test_with_a_generator_torchs_own_numbers_are_left_alone(make):
+def test_a_generator_leaves_the_global_one_alone(make):
     torch.manual_seed(1)
     before = torch.get_rng_state()
     make(generator=torch.Generator().manual_seed(3))
@@ -147,7 +147,7 @@ def test_convolutions_begin_with_variance_two_over_fan_out():
     assert seeded().head.bias.item() == 0
 
 
-def test_the_weights_lie_channels_last():
+def test_weights_are_channels_last():
     model = seeded()
     wide = [p for p in model.parameters() if p.ndim == 4 and p.shape[1] > 1 and p.shape[2] > 1]
     assert len(wide) == 19
@@ -158,7 +158,7 @@ def test_the_weights_lie_channels_last():
 
 
 @pytest.mark.parametrize("make", [seeded, lambda: mlp(3072, (16,), mean=MEAN, std=STD)])
-def test_bytes_and_reals_are_the_same_images(make):
+def test_bytes_and_real_numbers_score_alike(make):
     model, images = make().eval(), photographs(4)
     expected = model(images)
     assert torch.equal(model(images.float()), expected)
@@ -191,7 +191,7 @@ def test_a_model_in_double_precision_scores_in_it():
     )
 
 
-# ---- The plain network --------------------------------------------------------------------------
+# ---- MLP --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hidden", [(), (5,), (5, 7, 3)])
@@ -212,7 +212,7 @@ def test_mlp_is_linear_layers_with_relu_between(hidden):
     torch.testing.assert_close(model(images), x)
 
 
-def test_the_plain_networks_last_layer_begins_small():
+def test_the_last_layer_of_an_mlp_begins_small():
     """Within 1 / sqrt(inputs), the others within sqrt(6 / inputs)."""
     model = mlp(64, (100, 100), generator=torch.Generator().manual_seed(0))
     *first, last = [layer for layer in model if isinstance(layer, nn.Linear)]
@@ -252,7 +252,7 @@ def test_mean_and_deviation_are_saved_but_not_trained():
     assert torch.equal(other(x), layer(x))
 
 
-# ---- What is wrong ------------------------------------------------------------------------------
+# ---- Bad arguments ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

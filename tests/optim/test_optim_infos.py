@@ -277,7 +277,7 @@ def test_tensor_lr_equals_number_lr(info):
         optimizer = info.optim_cls(params, lr=lr)
         walk_two_stages(optimizer, params)
         results.append({k: v for k, v in everything(optimizer).items() if not k.endswith(".lr")})
-    assert_same(*results)
+    assert_near(*results, rtol=1e-13, atol=1e-13)
 
 
 # ---- Schedulers --------------------------------------------------------------------------------
@@ -301,8 +301,7 @@ def test_schedulers(info, make_schedulers):
         for scheduler in chain:
             scheduler.step(*([1.0] if isinstance(scheduler, ReduceLROnPlateau) else []))
     assert len({numbers["lr"] for numbers in used}) > 2
-    for a, b in zip(params, by_hand, strict=True):
-        assert torch.equal(a, b)
+    torch.testing.assert_close(params, by_hand, rtol=1e-13, atol=1e-13)
 
 
 # ---- Copies ------------------------------------------------------------------------------------
@@ -482,6 +481,76 @@ def test_half_precision_follows_single(info, given):
         state = optimizer.state[params[0]]
         assert {x.dtype for x in state.values() if x.ndim} <= {torch.float32}
     torch.testing.assert_close(*results, rtol=0.02, atol=0.02)
+
+
+# ---- Bounds ------------------------------------------------------------------------------------
+
+LOW, HIGH = -0.25, 0.5
+
+
+@pytest.mark.parametrize("foreach", [None, False])
+@pytest.mark.parametrize("maximize", [False, True])
+@each_info
+def test_bounds_hold_before_average(info, maximize, foreach):
+    """Points of the group that has bounds are inside, some at the edge; so is their average."""
+    free, bounded = make_params((40,), (2, 15), dtype=torch.float32)
+    with torch.no_grad():
+        bounded.clamp_(LOW, HIGH)
+    group = {"params": [bounded], "bounds": (LOW, HIGH), "maximize": maximize}
+    optimizer = info.optim_cls([{"params": [free]}, group], lr=0.3, foreach=foreach)
+    alone = info.optim_cls([free.detach().clone().requires_grad_()], lr=0.3, foreach=foreach)
+    points = [bounded.detach().double().clone()]
+    for t in range(6):
+        set_grads([free, bounded], t)
+        set_grads(alone.param_groups[0]["params"], t)
+        optimizer.step()
+        alone.step()
+        points.append(bounded.detach().double().clone())
+    assert torch.equal(free, alone.param_groups[0]["params"][0])
+    inside = torch.stack(points)
+    assert inside.min() == LOW
+    assert inside.max() == HIGH
+    if not maximize or info.optim_cls in (PGA, OAUC):
+        average = dict(optimizer.averages())[bounded].double()
+        expected = average_by_hand(info.optim_cls, inside.numpy(), 0.3)
+        np.testing.assert_allclose(average.numpy(), expected, rtol=1e-6, atol=1e-7)
+
+
+@each_info
+def test_bounds_that_hold_by_themselves_change_nothing(info):
+    results = []
+    for bounds in (None, (-1e9, 1e9)):
+        params = make_params(*SHAPES)
+        optimizer = plain(info)([{"params": params, "bounds": bounds}])
+        walk_two_stages(optimizer, params)
+        results.append(everything(optimizer))
+    assert_same(*results)
+
+
+@each_info
+@pytest.mark.parametrize("bounds", [(0.0,), (1.0, 0.0), (0.0, math.nan), "01", 0.5, (None, 1.0)])
+def test_bad_bounds_raise(info, bounds):
+    with pytest.raises(ValueError, match=r"bounds must be two numbers \(low, high\)"):
+        info.optim_cls([{"params": make_params((2,)), "bounds": bounds}])
+
+
+@each_info
+def test_loaded_state_without_bounds_keeps_those_of_groups(info):
+    """As of version 0.2, which had none, but options that are gone."""
+    params, other = make_params(*SHAPES), make_params(*SHAPES)
+    optimizer = plain(info)([{"params": params}])
+    walk(optimizer, params, 2)
+    saved = copy.deepcopy(optimizer.state_dict())
+    del saved["param_groups"][0]["bounds"]
+    saved["param_groups"][0] |= {"differentiable": False, "fused": None, "lr_scale": 10.0}
+    loaded = plain(info)([{"params": other, "bounds": (LOW, HIGH)}])
+    loaded.load_state_dict(saved)
+    assert loaded.param_groups[0]["bounds"] == (LOW, HIGH)
+    walk(loaded, other, 1, first=2)
+    assert max(p.max() for p in other) <= HIGH
+    saved["param_groups"][0]["bounds"] = (0.0, 1.0)
+    loaded.load_state_dict(saved)
+    assert loaded.param_groups[0]["bounds"] == (0.0, 1.0)
 
 
 # ---- Averages ----------------------------------------------------------------------------------

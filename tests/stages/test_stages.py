@@ -28,29 +28,63 @@ ADAGRAD = {"mu": 0.3, "L": 2.0, "d": 97, "sigma": 0.4, "p": 0.09, "lr": 0.05}
 # ---- Stage -------------------------------------------------------------------------------------
 
 
-def test_set_lr_writes_every_group():
-    w, alpha = torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([{"params": [w]}, {"params": [alpha], "lr": 7.0}], lr=1.0)
+def optimizer_of(*lrs):
+    groups = [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": lr} for lr in lrs]
+    return torch.optim.SGD(groups)
+
+
+def lrs_of(optimizer):
+    return [float(group["lr"]) for group in optimizer.param_groups]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((1.0, 1.0), (0.25, 0.25)),
+        ((0.125, 1.25, 0.0), (0.25, 2.5, 0.0)),  # ten times the first stays ten times the first
+        ((0.0, 0.5), (0.25, 0.25)),  # zero has no ratio
+    ],
+)
+def test_set_lr_keeps_ratios_of_groups(before, after):
+    optimizer = optimizer_of(*before)
     Stage(index=1, lr=0.25, steps=10, dual_samples=0).set_lr(optimizer)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
+    assert lrs_of(optimizer) == pytest.approx(after)
+
+
+def test_set_lr_twice_changes_nothing():
+    """A run that was interrupted sets the step sizes once more."""
+    optimizer = optimizer_of(0.3, 0.7, 0.1)
+    for stage in geometric(0.1, stages=4):
+        stage.set_lr(optimizer)
+        before = lrs_of(optimizer)
+        stage.set_lr(optimizer)
+        assert lrs_of(optimizer) == before
+    assert lrs_of(optimizer) == pytest.approx([0.1 / 27, 0.7 / 3 / 27, 0.1 / 3 / 27])
+
+
+def test_set_lr_fills_tensors():
+    tensor = torch.tensor(0.5, dtype=torch.float64)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=tensor)
+    Stage(index=1, lr=0.25, steps=10, dual_samples=0).set_lr(optimizer)
+    assert optimizer.param_groups[0]["lr"] is tensor
+    assert tensor == 0.25
 
 
 # ---- geometric and polynomial ------------------------------------------------------------------
 
 
-def test_geometric_defaults_are_the_papers_eighty_thousand_iterations():
+def test_geometric_defaults_are_the_papers_eighty_thousand_points():
     rule = geometric()
     assert [stage.index for stage in rule] == [1, 2, 3, 4]
     assert [stage.lr for stage in rule] == pytest.approx([0.1, 0.1 / 3, 0.1 / 9, 0.1 / 27])
-    assert [stage.steps for stage in rule] == [2000, 6000, 18000, 54000]
+    assert [stage.steps + 1 for stage in rule] == [2000, 6000, 18000, 54000]
     assert [stage.dual_samples for stage in rule] == [384, 1152, 3456, 10368]
-    assert sum(stage.steps for stage in rule) == 80_000
     assert all(stage.M is None for stage in rule)
 
 
 def test_geometric_rounds_up():
     rule = geometric(steps=10, factor=1.5, stages=4, dual_samples=7)
-    assert [stage.steps for stage in rule] == [10, 15, 23, 34]  # 10, 15, 22.5, 33.75
+    assert [stage.steps + 1 for stage in rule] == [10, 15, 23, 34]  # 10, 15, 22.5, 33.75
     assert [stage.dual_samples for stage in rule] == [7, 11, 16, 24]  # 7, 10.5, 15.75, 23.625
 
 
@@ -62,7 +96,7 @@ def test_geometric_is_exact_where_decimals_are(steps, factor):
     """1.1 is not a binary fraction: 100 * 1.1**2 is 121.00000000000001 and must become 121."""
     exact = [math.ceil(steps * Fraction(factor) ** k) for k in range(5)]
     rule = geometric(steps=steps, factor=float(factor), stages=5)
-    assert [stage.steps for stage in rule] == exact
+    assert [stage.steps for stage in rule] == [max(1, points - 1) for points in exact]
 
 
 def test_polynomial_is_algorithm_1():

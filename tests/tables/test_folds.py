@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aucmax.data.groups import are_compared
+from aucmax.data.labels import has_pairs
 from aucmax.tables.encoder import Encoded
 from aucmax.tables.folds import held_out, judged_by, make_folds
 
@@ -56,7 +56,7 @@ def test_no_split_cuts_a_group(seed, groups, count, share):
     assert len(valid) <= len(train)
     for side in (train, valid):
         assert {*classes[side]} == {*classes[weight > 0]}
-        assert are_compared(group[side], classes[side]).any()
+        assert has_pairs(group[side], classes[side]).any()
 
 
 def test_whole_groups_come_near_the_share_of_each_class():
@@ -67,7 +67,7 @@ def test_whole_groups_come_near_the_share_of_each_class():
     _, valid = sides(encoded(np.arange(3000)), classes, None, 0.2, 0, group)
     for number in range(2):
         assert abs((classes[valid] == number).sum() / (classes == number).sum() - 0.2) < 0.01
-    both = are_compared(group, classes)
+    both = has_pairs(group, classes)
     assert abs(both[np.unique(group[valid])].sum() / both.sum() - 0.2) < 0.02
 
 
@@ -171,7 +171,7 @@ def test_no_fold_cuts_a_group(seed, groups):
         used, held = folds.rows(k)
         assert len(used) + len(held) == np.count_nonzero(weight)
         assert not {*group[used]} & {*group[held]}
-        assert are_compared(group[held], classes[held]).any()
+        assert has_pairs(group[held], classes[held]).any()
         assert {*classes[held]} == {0, 1}
 
 

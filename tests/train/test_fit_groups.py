@@ -69,14 +69,6 @@ def test_the_loss_has_what_the_data_say():
     assert loss.a.shape == (60,)
 
 
-def test_many_groups_have_sparse_gradients(monkeypatch):
-    monkeypatch.setattr("aucmax.train.objectives.MANY_GROUPS", 59)
-    given = {"steps": 2, "method": "ppd-sg"}
-    assert trained("auc", **given).loss.sparse
-    assert not trained("auc", **given, optimizer_options={"momentum": 0.9}).loss.sparse
-    assert not trained("auc", steps=2).loss.sparse  # AdamW
-
-
 class Numbered(Dataset):
     def __init__(self, x, y):
         self.x, self.targets = x, y

@@ -25,6 +25,7 @@ from torch import nn
 import aucmax
 from aucmax import OAUC, PGA, PPDSG, BatchSampler, PPDAdaGrad, stages
 from aucmax.loss.cross_entropy import CrossEntropy
+from aucmax.train.methods import cut, tripled
 
 PPD = {"ppd-sg": PPDSG, "ppd-adagrad": PPDAdaGrad}
 STAGED = {**PPD, "pga": PGA, "oauc": OAUC}
@@ -341,6 +342,14 @@ def test_large_steps_learn_that_never_come_back_from_a_beginning_at_zero(digits,
 # ---- PPD-SG and PPD-AdaGrad --------------------------------------------------------------------
 
 
+def forty_steps(lr, dual_samples=384):
+    """T_k = 1, 3, 9 and 27: T_k - 1 steps each, at least one, and what is left in the last."""
+    return [
+        stages.Stage(k + 1, lr / 3**k, steps, dual_samples * 3**k)
+        for k, steps in enumerate([1, 2, 8, 29])
+    ]
+
+
 @pytest.mark.parametrize(
     ("method", "sampling"),
     [
@@ -351,12 +360,11 @@ def test_large_steps_learn_that_never_come_back_from_a_beginning_at_zero(digits,
     ],
 )
 def test_ppd_walks_the_papers_stages(method, sampling):
-    """40 steps in stages of 1, 3, 9 and 27, each with a third of the step size."""
     result = run(method, **sampling)
     batches = Batches(**sampling)
     model, loss = hidden(), aucmax.AUCLoss(batches.prior)
     optimizer = PPD[method](aucmax.minmax_groups(model, loss), lr=0.1)
-    rule = stages.geometric(0.1, 1, factor=3, stages=4)
+    rule = forty_steps(0.1)
     records = walk(
         model, loss, optimizer, rule, batches, end=end_of_ppd(model, loss, optimizer, batches)
     )
@@ -368,9 +376,9 @@ def test_ppd_walks_the_papers_stages(method, sampling):
 
 
 def test_methods_stages_are_cut_to_the_steps():
-    """50 steps begin with ceil(50 / 40) = 2: stages of 2, 6 and 18, and 24 of the last 54."""
+    """50 steps begin with T_0 = ceil(50 / 40) = 2: stages of 1, 5 and 17, and 27 of the last 53."""
     history = run("ppd-sg", steps=50, eval_every=1).history
-    assert [sum(r["stage"] == k for r in history) for k in (1, 2, 3, 4)] == [2, 6, 18, 24]
+    assert [sum(r["stage"] == k for r in history) for k in (1, 2, 3, 4)] == [1, 5, 17, 27]
     assert [r["lr"] for r in history[::26]] == pytest.approx([0.1, 0.1 / 27])
 
 
@@ -386,7 +394,7 @@ def test_options_of_the_optimizer_and_the_loss(method):
     batches = Batches()
     model, loss = hidden(), aucmax.AUCLoss(batches.prior, margin=0.5, normalize=False)
     optimizer = PPD[method](aucmax.minmax_groups(model, loss), lr=0.3, gamma=5.0)
-    rule = stages.geometric(0.3, 1, factor=3, stages=4)
+    rule = forty_steps(0.3)
     end = end_of_ppd(model, loss, optimizer, batches)
     records = walk(model, loss, optimizer, rule, batches, end=end, clip=0.05)
     assert_same_records(result, records)
@@ -425,7 +433,7 @@ def test_restart_at_the_last_iterate(method):
         optimizer.end_stage(restart="last")
         loss.reset_dual(*found)
 
-    rule = stages.geometric(0.1, 1, factor=3, stages=4)
+    rule = forty_steps(0.1)
     assert_same_records(result, walk(model, loss, optimizer, rule, batches, end=end))
     with aucmax.averaged(model, optimizer):
         assert_same_weights(result.model, model)
@@ -434,7 +442,7 @@ def test_restart_at_the_last_iterate(method):
 @pytest.mark.parametrize("dual_samples", [10, 384])
 def test_batch_norm_is_estimated_at_the_average_when_a_stage_ends(dual_samples):
     """From as many samples as alpha, and no fewer than a probe."""
-    rule = stages.geometric(0.1, 1, factor=3, stages=4, dual_samples=dual_samples)
+    rule = forty_steps(0.1, dual_samples)
     result = run("ppd-sg", with_batch_norm(), stages=rule)
     batches = Batches()
     model, loss = with_batch_norm(), aucmax.AUCLoss(batches.prior)
@@ -731,7 +739,7 @@ def test_ppd_on_several_classes_or_labels(task):
     else:
         loss = aucmax.MultilabelAUCLoss([c[~c.isnan()].double().mean().item() for c in y.T])
     optimizer = PPDSG(aucmax.minmax_groups(model, loss), lr=0.1)
-    rule = stages.geometric(0.1, 1, factor=3, stages=4)
+    rule = forty_steps(0.1)
     walk(model, loss, optimizer, rule, batches, end=end_of_ppd(model, loss, optimizer, batches))
     torch.testing.assert_close(result.loss.state_dict(), loss.state_dict(), rtol=1e-6, atol=1e-7)
     with aucmax.averaged(model, optimizer):
@@ -748,3 +756,59 @@ def test_dropout_draws_the_seeds_numbers():
     )
     assert_same_weights(first.model, again.model)
     assert not torch.equal(first.model[0].weight, other.model[0].weight)
+
+
+# ---- Lengths of stages -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("steps", "lengths"),
+    [
+        (1, [1]),
+        (12, [1, 2, 9]),  # one step of the last stage is left, which joins the third
+        (40, [1, 2, 8, 29]),
+        (41, [1, 5, 17, 18]),
+        (400, [9, 29, 89, 273]),
+        (4_400, [109, 329, 989, 2973]),
+        (20_000, [499, 1499, 4499, 13_503]),
+    ],
+)
+def test_lengths_of_ppd_stages(steps, lengths):
+    """T_k - 1 steps each, at least one; the last is lengthened by at most one step a stage."""
+    assert [stage.steps for stage in tripled(0.1, steps)] == lengths
+    assert sum(lengths) == steps
+
+
+@pytest.mark.parametrize(
+    ("given", "steps", "expected"),
+    [
+        ([9, 29, 89], 127, [9, 29, 89]),
+        ([9, 29, 89], 130, [9, 29, 92]),  # a step a stage is added
+        ([9, 29, 89], 48, [9, 29, 10]),  # ten steps are a stage
+        ([9, 29, 89], 47, [9, 38]),
+        ([9, 29, 89], 39, [9, 30]),
+        ([9, 29, 89], 38, [9, 29]),
+        ([9, 29, 89], 10, [10]),
+        ([9, 29, 89], 4, [4]),  # none is before it
+        ([199, 599], 219, [199, 20]),  # a tenth of T_0 = 200
+        ([199, 599], 218, [218]),
+        ([5, 3, 200], 17, [5, 12]),  # once: a whole stage is as short as it was given
+    ],
+)
+def test_stages_are_cut(given, steps, expected):
+    rule = [stages.Stage(k, 0.1 / k, n, 10 * k) for k, n in enumerate(given, start=1)]
+    found = cut(rule, steps)
+    assert [stage.steps for stage in found] == expected
+    assert [(s.index, s.lr, s.dual_samples) for s in found] == [
+        (s.index, s.lr, s.dual_samples) for s in rule[: len(found)]
+    ]
+
+
+def test_too_short_stages_raise():
+    with pytest.raises(ValueError, match="stages must have at least steps=131 steps in all"):
+        cut([stages.Stage(k, 0.1, n, 10) for k, n in enumerate([9, 29, 89], start=1)], 131)
+
+
+def test_stages_that_end_by_another_rule_are_not_cut():
+    rule = list(stages.plateau(stages=3))
+    assert cut(rule, 5) == rule

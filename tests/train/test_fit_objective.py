@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 import aucmax
-from aucmax import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss
+from aucmax import AUCLoss, MulticlassAUCLoss
+from aucmax.loss import LossSum
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.train.objectives import ModelWithLoss
 
@@ -29,7 +30,7 @@ def train(model=None, y=Y, **options):
         ("adamw", None, CrossEntropy),
         ("sgd", "auc", AUCLoss),
         ("ppd-sg", "ce", CrossEntropy),
-        ("pga", "auc+ce", AUCWithCrossEntropy),
+        ("pga", "auc+ce", LossSum),
     ],
 )
 def test_every_method_takes_every_objective(method, objective, kind):
@@ -102,6 +103,8 @@ def test_several_classes():
 class Pair(nn.Module):
     """Two linear models: both scores of a row while training, then their mean."""
 
+    scores_per_row = 2
+
     def __init__(self, outputs=1):
         super().__init__()
         self.members = nn.ModuleList(nn.Linear(4, outputs) for _ in range(2))
@@ -171,7 +174,8 @@ def test_an_ensemble_is_no_departure_from_the_prior(recwarn):
 class Copies(nn.Module):
     def __init__(self, members):
         super().__init__()
-        self.members, self.layer = members, nn.Linear(4, 1)
+        self.members = self.scores_per_row = members
+        self.layer = nn.Linear(4, 1)
 
     def forward(self, x):
         return self.layer(x).repeat_interleave(self.members, dim=0)
@@ -194,6 +198,4 @@ def test_every_objective_learns(objective):
 def test_several_labels_and_members_are_columns(objective):
     labels = torch.stack([Y, 1 - Y], 1)
     assert train(nn.Linear(4, 2), labels, method="adamw", objective=objective, lr=0.05).auc > 0.75
-    pair = Pair()
-    pair.scores_per_row = 2
-    assert train(pair, method="adamw", objective=objective, lr=0.05).auc > 0.75
+    assert train(Pair(), method="adamw", objective=objective, lr=0.05).auc > 0.75

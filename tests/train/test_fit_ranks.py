@@ -236,13 +236,6 @@ def test_local_steps_take_another_way_to_as_good_a_model(replicated):
     assert far["auc"] == pytest.approx(near["auc"], abs=0.01)
 
 
-def test_rows_left_for_later_are_caught_up_on_before_an_average(replicated):
-    for sparse, dense, refused in replicated["sparse and not"]:
-        assert refused.startswith("sparse must be False in a loss whose gradients")
-        for part in ("model", "loss"):
-            assert_close(sparse[part], dense[part], atol=1e-12)
-
-
 def test_processes_that_walk_apart_have_whole_groups(replicated):
     losses = [record["loss"] for record in replicated["groups of two"][0]["history"]]
     assert all(loss > 0.1 for loss in losses)

@@ -1,7 +1,15 @@
-"""Batches: which rows, from where, with which labels, how augmented; the order fixed by a seed."""
+"""Training data: batches, the order of their rows, and checks of their labels."""
 
-from aucmax.data import augment
-from aucmax.data.groups import count_classes, number_groups
+from typing import NoReturn
+
+from aucmax.data.labels import count_classes
 from aucmax.data.sampling import BatchSampler
+from aucmax.row_groups import number_groups
 
-__all__ = ["BatchSampler", "augment", "count_classes", "number_groups"]
+__all__ = ["BatchSampler", "count_classes", "number_groups"]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name == "augment":
+        raise ImportError("aucmax.data.augment has moved: import from aucmax.images.augment")
+    raise AttributeError(f"module 'aucmax.data' has no attribute {name!r}")

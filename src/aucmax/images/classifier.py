@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from aucmax import checkpoint, checks, distributed, metrics
-from aucmax.data.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
+from aucmax.images.augment import Chain, ColorJitter, CropAndFlip, MixWithinClass
 from aucmax.images.duplicates import same_pictures
-from aucmax.images.networks import Factory, head_of, make_network, training_size
+from aucmax.images.networks import Factory, head_of, make_network, moments, training_size
 from aucmax.images.reading import BrokenPicture, Pixels, read_picture
 from aucmax.images.split import Rows, join, keep_apart, kinds
 from aucmax.images.store import Store, StoredPictures, build_store
@@ -30,7 +30,6 @@ from aucmax.judge import calibration
 from aucmax.judge.interval import Interval
 from aucmax.judge.threshold import Rule
 from aucmax.judge.training import Point
-from aucmax.models.standardize import moments
 from aucmax.row_groups import number_groups
 from aucmax.stages import Stage
 from aucmax.threads import cores, threads
@@ -94,10 +93,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: pictures per step, fewer if there are few; under ``torchrun`` as many of each
             process.
         color_jitter: by how much training pictures are made brighter or darker, their contrast and
-            colours stronger or weaker, at random: :class:`aucmax.data.augment.ColorJitter`. 0 for
+            colours stronger or weaker, at random: :class:`aucmax.images.augment.ColorJitter`. 0 for
             not at all, as where brightness or colour tell the classes apart.
         mixup: how much training pictures are blended with others of their class, which leaves their
-            labels as pairs need them: :class:`aucmax.data.augment.MixWithinClass`. 0 for not at
+            labels as pairs need them: :class:`aucmax.images.augment.MixWithinClass`. 0 for not at
             all.
         validation_fraction: share of the pictures to choose weights by.
         time_limit: seconds for the training.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from aucmax.extras import needed
 from aucmax.models import Standardize, resnet20
-from aucmax.models.random_weights import drawing_from
+from aucmax.random_state import drawing_from
 
 Factory = Callable[[int], nn.Module]
 """Makes a network of so many scores per picture; it takes bytes (N, 3, size, size)."""
@@ -132,3 +132,13 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"weights must be a .safetensors or .pth file: {path}: {reason}") from None
     found = found.get("state_dict", found) if isinstance(found, dict) else {}
     return {k: x for k, x in found.items() if isinstance(x, Tensor)}
+
+
+def moments(images: Tensor) -> tuple[list[float], list[float]]:
+    """Return mean and standard deviation of each channel of bytes (N, C, H, W)."""
+    counts = torch.stack(
+        [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]
+    ).double()
+    share, values = counts / counts.sum(1, keepdim=True), torch.arange(256, dtype=torch.float64)
+    mean = share @ values
+    return mean.tolist(), (share @ values**2 - mean**2).sqrt().tolist()

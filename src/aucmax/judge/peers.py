@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax.data.groups import are_compared
+from aucmax.data.labels import has_pairs
 from aucmax.judge.evaluation import Peer, score_by
 from aucmax.judge.interval import Interval, are_enough
 
@@ -108,7 +108,7 @@ def compare(
     if binary and group is not None:
         within = Interval.of_grouped_auc(scores, truth, group, weight=weight)
         test = metrics.compare(ours, scores, truth, weight=weight, rank_within=group)
-        counts.append(int(are_compared(group, truth).sum()))
+        counts.append(int(has_pairs(group, truth).sum()))
     else:
         of = "roc_auc" if binary else "hand_till"
         test = metrics.compare(ours, scores, truth, of, weight=weight)

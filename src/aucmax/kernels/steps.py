@@ -45,14 +45,23 @@ SHARED = ("param", "grad", "reference", "drift")
 PARAM, GRAD, REFERENCE, DRIFT = (place(SHARED, name) for name in SHARED)
 
 
+@triton.jit
+def clamp(x, low, high):
+    """Within the bounds; NaN stays NaN."""
+    x = tl.where(x < low, low, x)
+    return tl.where(x > high, high, x)
+
+
 # --- PPD-SG ---------------------------------------------------------------------------------------
 
 SG_COLUMNS = (*SHARED, "momentum_buffer")
-SG_FACTORS = ("lr", "pull", "weight_decay", "momentum", "sign")
+SG_FACTORS = ("lr", "pull", "weight_decay", "momentum", "sign", "low", "high")
 
 SG_WIDTH, SG_NUMBERS = Constant(len(SG_COLUMNS)), Constant(len(SG_FACTORS))
 MOMENTUM_BUFFER = place(SG_COLUMNS, "momentum_buffer")
-SG_LR, SG_PULL, SG_DECAY, SG_MOMENTUM, SG_SIGN = (place(SG_FACTORS, name) for name in SG_FACTORS)
+SG_LR, SG_PULL, SG_DECAY, SG_MOMENTUM, SG_SIGN, SG_LOW, SG_HIGH = (
+    place(SG_FACTORS, name) for name in SG_FACTORS
+)
 
 
 @triton.jit
@@ -90,11 +99,12 @@ def _ppd_sg_block(
     lr, pull = tl.load(f + SG_LR).to(S), tl.load(f + SG_PULL).to(S)
     decay, momentum = tl.load(f + SG_DECAY).to(S), tl.load(f + SG_MOMENTUM).to(S)
     sign = tl.load(f + SG_SIGN).to(S)
+    low, high = tl.load(f + SG_LOW).to(S), tl.load(f + SG_HIGH).to(S)
     d = d * sign + (p - reference) * pull + p * decay  # Alg. 2, lines 6 and 7: the direction
     if heavy:
         d += buffer * momentum
         write(buffer_at, d, left, MASKED, BLOCK)
-    p -= lr * d  # lines 6 and 7: the step
+    p = clamp(p - lr * d, low, high)  # lines 6 and 7: the step
     write(p_at, p.to(P), left, MASKED, BLOCK)
     if primal:
         write(drift_at, drift + (p - reference), left, MASKED, BLOCK)  # line 10
@@ -106,14 +116,14 @@ PPD_SG = Kernel(_ppd_sg, SG_COLUMNS, SG_FACTORS)
 # --- PPD-AdaGrad ----------------------------------------------------------------------------------
 
 ADAGRAD_COLUMNS = (*SHARED, "grad_sum", "square_sum", "centre")
-ADAGRAD_FACTORS = ("lr", "pull", "delta", "sign")
+ADAGRAD_FACTORS = ("lr", "pull", "delta", "sign", "low", "high")
 
 ADAGRAD_WIDTH = Constant(len(ADAGRAD_COLUMNS))
 ADAGRAD_NUMBERS = Constant(len(ADAGRAD_FACTORS))
 GRAD_SUM = place(ADAGRAD_COLUMNS, "grad_sum")
 SQUARE_SUM = place(ADAGRAD_COLUMNS, "square_sum")
 CENTRE = place(ADAGRAD_COLUMNS, "centre")
-ADAGRAD_LR, ADAGRAD_PULL, ADAGRAD_DELTA, ADAGRAD_SIGN = (
+ADAGRAD_LR, ADAGRAD_PULL, ADAGRAD_DELTA, ADAGRAD_SIGN, ADAGRAD_LOW, ADAGRAD_HIGH = (
     place(ADAGRAD_FACTORS, name) for name in ADAGRAD_FACTORS
 )
 
@@ -156,10 +166,11 @@ def _ppd_adagrad_block(
     f = factors + tl.load(row + GROUP) * ADAGRAD_NUMBERS
     lr, pull = tl.load(f + ADAGRAD_LR).to(S), tl.load(f + ADAGRAD_PULL).to(S)
     delta, sign = tl.load(f + ADAGRAD_DELTA).to(S), tl.load(f + ADAGRAD_SIGN).to(S)
+    low, high = tl.load(f + ADAGRAD_LOW).to(S), tl.load(f + ADAGRAD_HIGH).to(S)
     d = d * sign + (p - reference) * pull  # Alg. 3, line 3
     total += d
     squares += d * d
-    p = centre - lr * total / (tl.sqrt(squares) + delta)  # lines 4 and 5
+    p = clamp(centre - lr * total / (tl.sqrt(squares) + delta), low, high)  # lines 4 and 5
     write(sum_at, total, left, MASKED, BLOCK)
     write(square_at, squares, left, MASKED, BLOCK)
     write(p_at, p.to(P), left, MASKED, BLOCK)

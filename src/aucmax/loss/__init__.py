@@ -1,28 +1,27 @@
 """The losses: the AUC's saddle objectives, losses on pairs and lists, and the likelihood.
 
-:mod:`aucmax.loss.objective` has the mathematics as pure functions.
+:mod:`aucmax.loss.saddle` has the mathematics as pure functions.
 """
 
+from typing import Any
+
 from aucmax.loss.average_precision import AveragePrecisionLoss
-from aucmax.loss.base import LossSum, SaddleLoss
-from aucmax.loss.binary import AUCLoss
-from aucmax.loss.combined import AUCWithCrossEntropy, saddle_part
+from aucmax.loss.base import Loss, LossSum
+from aucmax.loss.combine import minmax_groups, saddle_part
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.loss.grouped import GroupedAUCLoss
-from aucmax.loss.groups import minmax_groups
-from aucmax.loss.multiclass import MulticlassAUCLoss
-from aucmax.loss.multilabel import MultilabelAUCLoss
-from aucmax.loss.pairwise import PairwiseAUCLoss
+from aucmax.loss.multi import MulticlassAUCLoss, MultilabelAUCLoss
+from aucmax.loss.pairwise import PairwiseAUCLoss, RankingLoss
 from aucmax.loss.partial import PartialAUCLoss
 from aucmax.loss.prior import StreamingPrior
-from aucmax.loss.ranking import RankingLoss
+from aucmax.loss.saddle import AUCLoss, SaddleLoss
 
 __all__ = [
     "AUCLoss",
-    "AUCWithCrossEntropy",
     "AveragePrecisionLoss",
     "CrossEntropy",
     "GroupedAUCLoss",
+    "Loss",
     "LossSum",
     "MulticlassAUCLoss",
     "MultilabelAUCLoss",
@@ -34,3 +33,12 @@ __all__ = [
     "minmax_groups",
     "saddle_part",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "AUCWithCrossEntropy":
+        raise ImportError(
+            "AUCWithCrossEntropy(auc, weight=0.5) is a sum now: auc + 0.5 * CrossEntropy(), or "
+            "CrossEntropy('multiclass') for several classes; in fit, objective='auc+0.5*ce'"
+        )
+    raise AttributeError(f"module 'aucmax.loss' has no attribute {name!r}")

@@ -1,59 +1,153 @@
-"""What the losses share: sums of them, exact state, and the saddle variables."""
+"""What the losses share: checks of what they are given, exact state, and sums by ``+``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
-from aucmax import checks
-from aucmax.loss._inputs import check_tensors, computable
-from aucmax.loss.objective import LINKS
+from aucmax import checks, distributed
+
+DIVERGED = "; if training diverged, lower the learning rate"
 
 
-class Scale(NamedTuple):
-    """How much a part of a batch counts in the whole: means over rows, and what compares rows."""
-
-    means: Any
-    comparisons: Any
+# ---- Shapes and dtypes ---------------------------------------------------------------------------
 
 
-class Loss(nn.Module):
-    """A loss of scores, labels and perhaps weights, groups and row numbers; losses add by ``+``.
+def computable(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype to compute in: single precision or better."""
+    return torch.float32 if dtype in checks.LOW_PRECISION else dtype
 
-    Attributes:
-        needs_index: whether it wants each row's number in the training data.
-        compares_rows: whether rows are compared with each other, so that it is no mean over rows.
-        is_likelihood: whether the scale and the shift of the scores matter to it, so that in a sum
-            with others it gets those of its own.
-        debug: whether to check values on accelerators too.
+
+def flatten(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return ``x`` in one dimension and the given dtype, detached; copy only if needed."""
+    x = x.detach() if x.requires_grad else x
+    x = x if x.ndim == 1 else x.reshape(-1)
+    return x if x.dtype == dtype else x.to(dtype)
+
+
+def as_shares(priors: Sequence[float] | Tensor, name: str = "priors") -> list[float]:
+    """Return shares as plain numbers, each checked."""
+    values = priors.tolist() if isinstance(priors, Tensor) else priors
+    if not isinstance(values, Sequence) or not values or isinstance(values, str):
+        raise ValueError(f"{name} must be a sequence of shares in (0, 1), found {priors!r}")
+    return [checks.share(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+
+def check_tensors(scores: object, target: object) -> None:
+    """Raise unless both are tensors."""
+    for name, x in (("scores", scores), ("target", target)):
+        if not isinstance(x, Tensor):
+            raise ValueError(f"{name} must be a tensor, found {type(x).__name__}")
+
+
+def check_binary_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -> None:
+    """Raise unless there are one score, one label and at most one weight per row."""
+    check_tensors(scores, target)
+    shape = scores.shape
+    rows = shape[:1]
+    if not (scores.is_floating_point() and shape in (rows, (*rows, 1)) and scores.numel() > 0):
+        raise ValueError(
+            f"scores must be floating point of shape (N,) or (N, 1), N >= 1, "
+            f"found {scores.dtype} of shape {tuple(shape)}"
+        )
+    if target.shape not in (shape, rows):
+        allowed = " or ".join(map(str, dict.fromkeys([tuple(rows), tuple(shape)])))
+        raise ValueError(
+            f"target must have shape {allowed} to go with these scores, found {tuple(target.shape)}"
+        )
+    if weight is not None:
+        check_weight_shape(weight, tuple(rows), tuple(shape))
+
+
+def check_table(scores: Tensor, columns: int) -> None:
+    """Raise unless there is a row of ``columns`` real scores for each example."""
+    right_shape = scores.ndim == 2 and scores.shape[1] == columns and len(scores) > 0
+    if not (scores.is_floating_point() and right_shape):
+        raise ValueError(
+            f"scores must be floating point of shape (N, {columns}), N >= 1, "
+            f"found {scores.dtype} of shape {tuple(scores.shape)}"
+        )
+
+
+def check_weight_shape(weight: Tensor, *allowed: tuple[int, ...]) -> None:
+    """Raise unless the weights have one of the allowed shapes."""
+    if not isinstance(weight, Tensor):
+        raise ValueError(f"weight must be a tensor, found {type(weight).__name__}")
+    if tuple(weight.shape) not in allowed:
+        choices = " or ".join(map(str, dict.fromkeys(allowed)))
+        raise ValueError(f"weight must have shape {choices}, found {tuple(weight.shape)}")
+
+
+def check_row_numbers(name: str, values: object, rows: int) -> None:
+    """Raise unless ``values`` is None or holds an integer for each row."""
+    if values is None:
+        return
+    if not isinstance(values, Tensor) or values.shape != (rows,):
+        found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(f"{name} must be a tensor of shape ({rows},), found {found}")
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise ValueError(f"{name} must hold integers, found dtype {values.dtype}")
+
+
+def check_class_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -> None:
+    """Raise unless there are a row of scores, a class and at most one weight per example."""
+    check_tensors(scores, target)
+    check_table(scores, scores.shape[-1] if scores.ndim else 1)
+    if target.shape != scores.shape[:1]:
+        raise ValueError(f"target must have shape ({len(scores)},), found {tuple(target.shape)}")
+    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
+        raise ValueError(f"target must hold integer classes, found dtype {target.dtype}")
+    if weight is not None:
+        check_weight_shape(weight, (len(scores),))
+
+
+def known_labels(scores: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the labels of a table of scores and their weights, both 0 where a label is NaN.
+
+    They have the dtype of the computation and the shape of the scores.
     """
+    check_tensors(scores, target)
+    check_table(scores, scores.shape[-1] if scores.ndim else 1)
+    if target.shape != scores.shape:
+        raise ValueError(
+            f"target must have the shape of scores, {tuple(scores.shape)}, "
+            f"found {tuple(target.shape)}"
+        )
+    dtype = computable(scores.dtype)
+    labels = target.to(dtype)
+    known = (~labels.isnan()).to(dtype)
+    labels = labels.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
+    if weight is None:
+        return labels, known
+    check_weight_shape(weight, (len(scores),), tuple(scores.shape))
+    return labels, known * weight.detach().to(dtype).reshape(len(scores), -1)
 
-    needs_index = False
-    compares_rows = False
-    is_likelihood = False
-    debug = False
 
-    def _may_look(self, scores: Tensor) -> bool:
-        """Whether this call may look at values."""
-        return checks.host_readable(scores) or (self.debug and checks.synchronizable())
+def means_of_classes(
+    h: Tensor, labels: Tensor, weight: Tensor, whose: str
+) -> tuple[Tensor, Tensor]:
+    """Return the weighted means of h over positives and over negatives, along the first axis."""
+    positive, negative = weight * labels, weight * (1.0 - labels)
+    mass = torch.stack([positive.sum(0), negative.sum(0)])
+    if bool((mass == 0).any()):
+        raise checks.MissingClassError(
+            f"target must hold both classes among the {whose}, found weights "
+            f"{mass[0].tolist()} of positives and {mass[1].tolist()} of negatives: "
+            f"draw more, or as many of each class"
+        )
+    return (positive * h).sum(0) / mass[0], (negative * h).sum(0) / mass[1]
 
-    def __add__(self, other: Loss) -> LossSum:
-        if not isinstance(other, Loss):
-            return NotImplemented
-        return _sum_of([*_terms(self), *_terms(other)])
 
-    def __mul__(self, weight: float) -> LossSum:
-        return _sum_of([(part, weight * own) for part, own in _terms(self)])
-
-    __rmul__ = __mul__
+# ---- State ---------------------------------------------------------------------------------------
 
 
 class ExactState(nn.Module):
-    """A module whose own buffers and parameters follow ``.to(device)``, but not into few digits.
+    """A module whose own state follows ``.to(device)`` but keeps its digits.
 
     Buffers stay in double precision: counts do not fit in ``half()``, and a prior that went through
     single precision is another one. Parameters stay in single precision or better: in half they
@@ -92,11 +186,271 @@ class ExactState(nn.Module):
         return self
 
 
-class LossSum(Loss, ExactState):
+# ---- Losses --------------------------------------------------------------------------------------
+
+
+class Loss(ExactState):
+    """A loss of scores and labels, and perhaps of weights, groups and row numbers.
+
+    Losses add by ``+`` and scale by ``*``: ``AUCLoss(0.1) + 0.5 * CrossEntropy()``.
+
+    To write one, check the shapes and then the values in ``forward``, and return a scalar. A CPU
+    raises at the batch with a bad value. Elsewhere, and in compiled code, a flag on the device
+    remembers the first bad batch, so that no step waits. The flag is read at the first batch, at
+    every 2^k-th, by :meth:`check`, and before the loss is evaluated or its state saved.
+
+    Attributes:
+        needs_index: whether it wants each row's number in the training data.
+        compares_rows: whether rows are compared with each other, so that it is no mean over rows.
+        is_likelihood: whether the scale and the shift of the scores matter to it, so that in a sum
+            with others it gets those of its own.
+        has_saddle: whether it has parameters a, b and alpha, of which alpha is maximized.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.loss.base import Loss, check_binary_shapes, flatten
+        >>> class SquaredError(Loss):
+        ...     def forward(self, scores, target, weight=None, *, group=None, index=None):
+        ...         check_binary_shapes(scores, target, weight)
+        ...         labels = flatten(target, scores.dtype)
+        ...         self.check_values(scores, labels, weight)
+        ...         return (scores.flatten() - labels).square().mean()
+        >>> SquaredError()(torch.tensor([1.0, 0.0]), torch.tensor([1, 2]))
+        Traceback (most recent call last):
+        ValueError: target must hold 0 and 1 only, found 1, 2
+    """
+
+    needs_index = False
+    compares_rows = False
+    is_likelihood = False
+    has_saddle = False
+    debug = False
+
+    FLAGS = ("scores", "target", "weight", "group", "index")
+
+    def __init__(self) -> None:
+        super().__init__()
+        # No buffer: data-parallel training would overwrite it with the first rank's. Entry 0 counts
+        # batches; the others are the number of the first batch with such a fault, 0 for none.
+        self._flags = torch.zeros(1 + len(self.FLAGS), dtype=torch.int64)
+        self._allowed: dict[str, str] = {}
+        self._calls = 0
+
+    def check_values(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor | None = None,
+        *,
+        classes: int | None = None,
+        zero_weights: bool = False,
+        **numbers: tuple[Tensor, int],
+    ) -> int | None:
+        """Check the values of a batch: now on an eager CPU, by the flag on the device elsewhere.
+
+        Args:
+            scores: finite; in the dtype of the computation.
+            labels: 0 or 1, or integers below ``classes``.
+            weight: finite and not negative.
+            classes: how many there are, if labels are classes.
+            zero_weights: whether all weights may be zero.
+            numbers: ``group`` or ``index``, each with the number below which it must be.
+
+        Returns:
+            The number of positives, 0 for classes; None if the values were not looked at.
+
+        Raises:
+            ValueError: names the argument, what was found and what is allowed.
+        """
+        if checks.host_readable(scores):
+            return self.look(scores, labels, weight, classes, zero_weights, numbers)
+        if not torch.compiler.is_compiling() and checks.transforming():
+            return None
+        self._allowed["target"] = "0 and 1 only" if classes is None else f"0 to {classes - 1}"
+        self._allowed |= {name: f"0 to {size - 1}" for name, (_, size) in numbers.items()}
+        self._set_flags(scores, labels, weight, classes, zero_weights, numbers)
+        if torch.compiler.is_compiling() or not checks.readable(self._flags):
+            return None
+        self._calls += 1
+        if self._calls & (self._calls - 1) == 0:
+            flags = self._flags.tolist()
+            if any(first == flags[0] for first in flags[1:]):
+                self._flags.zero_()
+                self.look(scores, labels, weight, classes, zero_weights, numbers)
+            self._report_own()
+        return None
+
+    def look(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor | None = None,
+        classes: int | None = None,
+        zero_weights: bool = False,
+        numbers: Mapping[str, tuple[Tensor, int]] = MappingProxyType({}),
+    ) -> int:
+        """Check the values of a batch now, wherever it is; see :meth:`check_values`."""
+        checks.check_finite("scores", _array(scores), hint=self._hint())
+        positives = 0
+        if classes is None:
+            positives = checks.check_labels(_array(labels))
+        else:
+            numbers = {"target": (labels, classes), **numbers}
+        if weight is not None:
+            checks.check_weights(_array(weight), zero_weights)
+        for name, (values, size) in numbers.items():
+            low, high = (int(x) for x in values.long().aminmax())
+            if low < 0 or high >= size:
+                raise ValueError(f"{name} must hold 0 to {size - 1}, found {low} to {high}")
+        return positives
+
+    @torch.no_grad()
+    def _set_flags(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor | None,
+        classes: int | None,
+        zero_weights: bool,
+        numbers: Mapping[str, tuple[Tensor, int]],
+    ) -> None:
+        """Note on the device which arguments have a bad value; each expression is 0 if none has."""
+        if self._flags.device != scores.device:
+            with torch.inference_mode(False):
+                self._flags = self._flags.to(scores.device)
+        zero = torch.zeros((), dtype=scores.dtype, device=scores.device)
+        faults = dict.fromkeys(self.FLAGS, zero)
+        faults["scores"] = (scores.detach() * 0.0).sum()
+        if classes is None:
+            labels = labels.to(scores.dtype)
+            faults["target"] = (labels * labels - labels).abs().sum()
+        else:
+            numbers = {"target": (labels, classes), **numbers}
+        if weight is not None:
+            weight = weight.to(scores.dtype)
+            faults["weight"] = (weight * 0.0).sum() + weight.clamp(max=0.0).sum()
+            if not zero_weights:
+                faults["weight"] = faults["weight"] + (weight.amax() == 0)
+        for name, (values, size) in numbers.items():
+            faults[name] = ((values < 0) | (values >= size)).any().to(scores.dtype)
+        bad = torch.stack(list(faults.values())) != 0  # NaN is not 0 either
+        batch = self._flags[0] + 1
+        first = self._flags[1:]
+        first = torch.where(bad & (first == 0), batch, first)
+        self._flags.copy_(torch.cat([batch[None], first]))
+
+    def _may_look(self, scores: Tensor) -> bool:
+        return checks.host_readable(scores) or (self.debug and checks.synchronizable())
+
+    def _hint(self) -> str:
+        """Return what to say after an error about scores that are not finite."""
+        return DIVERGED
+
+    def _report(self, flags: Sequence[int]) -> None:
+        """Raise if a flag is set, once."""
+        found = {name: batch for name, batch in zip(self.FLAGS, flags[1:], strict=True) if batch}
+        if not found:
+            return
+        self._flags.zero_()
+        name, batch = min(found.items(), key=lambda item: item[1])
+        place = f"in batch {batch} of {flags[0]} since the last check"
+        if name == "scores":
+            raise checks.NotFiniteError(
+                f"scores must be finite, found NaN or infinity {place}{self._hint()}"
+            )
+        weights = "finite and non-negative with a positive sum"
+        allowed = weights if name == "weight" else f"hold {self._allowed.get(name, '0 and 1 only')}"
+        verb = "be " if name == "weight" else ""
+        raise ValueError(f"{name} must {verb}{allowed}, found other values {place}")
+
+    def _report_own(self) -> None:
+        """Raise if this rank's flag is set, where it can be read."""
+        if checks.readable(self._flags):
+            self._report(self._flags.tolist())
+
+    def check(self) -> None:
+        """Raise if a batch since the last check had bad values, on any rank.
+
+        On an accelerator, and in compiled code, that is how bad values come to light between the
+        batches that are looked at. Under a process group all ranks must call it together.
+
+        Raises:
+            ValueError: names the argument and the first bad batch.
+        """
+        for part in self.modules():
+            if isinstance(part, Loss) and checks.readable(part._flags):
+                part._report(_over_ranks(part._flags.tolist()))
+                part._report_own()
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training or evaluation mode; before evaluation the flag of this rank is read."""
+        if not mode:
+            self._report_own()
+        return super().train(mode)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the state to save; before that the flag of this rank is read."""
+        self._report_own()
+        return super().state_dict(*args, **kwargs)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        device = fn(torch.empty(0, device=self._flags.device)).device
+        if "meta" in (device.type, self._flags.device.type):
+            self._flags = torch.zeros_like(self._flags, device=device)
+        else:
+            self._flags = self._flags.to(device)
+        return self
+
+    def __add__(self, other: Loss) -> LossSum:
+        if not isinstance(other, Loss):
+            return NotImplemented
+        return _sum_of([*_terms(self), *_terms(other)])
+
+    def __radd__(self, other: int) -> Self:
+        if isinstance(other, int) and other == 0:  # what sum() begins with
+            return self
+        return NotImplemented
+
+    def __mul__(self, weight: float) -> LossSum:
+        if not isinstance(weight, int | float):
+            return NotImplemented
+        return _sum_of([(part, weight * own) for part, own in _terms(self)])
+
+    __rmul__ = __mul__
+
+
+def _array(x: Tensor) -> Any:
+    """Return the values as a NumPy array, in single precision or better."""
+    if x.is_cpu and not x.requires_grad and x.dtype not in checks.LOW_PRECISION:
+        return x.numpy()
+    return x.detach().to(computable(x.dtype)).numpy(force=True)
+
+
+def _over_ranks(flags: list[int]) -> list[int]:
+    """Return the most batches of any rank, and the first bad batch of any for each fault."""
+    ranks = distributed.gather_objects(flags)
+    firsts = ([batch for batch in column if batch] for column in list(zip(*ranks, strict=True))[1:])
+    return [max(rank[0] for rank in ranks), *(min(batches, default=0) for batches in firsts)]
+
+
+# ---- Sums ----------------------------------------------------------------------------------------
+
+
+class Scale(NamedTuple):
+    """How much a part of a batch counts in the whole: means over rows, and what compares rows."""
+
+    means: Any
+    comparisons: Any
+
+
+class LossSum(Loss):
     r"""A weighted sum of losses of the same scores, which ``+`` and ``*`` make.
 
     A likelihood in it, such as cross-entropy, gets the scores as :math:`|c| \cdot s + d` with the
-    scale c and the shift d learned, so that no part asks its scale of the scores of the others.
+    scale c and the shift d learned, so that no part asks its scale of the scores of the others: the
+    AUC objective wants a margin of one, a likelihood whatever the classes' overlap says. For
+    several classes d has one entry per class; with the softmax link there is none.
 
     Args:
         parts: the losses, by name; at most one of them with saddle variables.
@@ -109,13 +463,13 @@ class LossSum(Loss, ExactState):
         ['scale', 'shift', 'part0.a', 'part0.b', 'part0.alpha']
     """
 
-    def __init__(self, parts: Mapping[str, nn.Module], weights: tuple[float, ...]) -> None:
+    def __init__(self, parts: Mapping[str, nn.Module], weights: Sequence[float]) -> None:
         super().__init__()
         self.weights = tuple(checks.positive("weight", weight) for weight in weights)
         for name, part in parts.items():
             self.add_module(name, part)
         self.names = tuple(parts)
-        saddles = [part for part in parts.values() if isinstance(part, SaddleLoss)]
+        saddles = [part for part in parts.values() if getattr(part, "has_saddle", False)]
         if len(saddles) > 1:
             kinds = ", ".join(type(part).__name__ for part in saddles)
             raise ValueError(
@@ -141,8 +495,9 @@ class LossSum(Loss, ExactState):
         group: Tensor | None = None,
         index: Tensor | None = None,
         scale: Scale | None = None,
+        members: int = 1,
     ) -> Tensor:
-        """The objective of one batch."""
+        """Return the weighted sum of one batch."""
         check_tensors(scores, target)
         # Of a negative scale the likelihood would be least where the ranking is upside down.
         mapped = scores if self.scale is None else scores * self.scale.abs()
@@ -150,7 +505,7 @@ class LossSum(Loss, ExactState):
         total: Any = 0.0
         for part, share in zip(self.parts.values(), self.weights, strict=True):
             own = mapped if getattr(part, "is_likelihood", False) else scores
-            value = loss_of(part, own, target, weight, group, index, scale)
+            value = loss_of(part, own, target, weight, group, index, scale, members)
             total = total + (value if share == 1 else share * value)
         return total  # type: ignore[no-any-return]
 
@@ -167,29 +522,38 @@ def loss_of(
     group: Tensor | None = None,
     index: Tensor | None = None,
     scale: Scale | None = None,
+    members: int = 1,
 ) -> Tensor:
-    """The value of any loss, which is called with what there is and what it takes.
+    """Call any loss with what there is and what it takes.
 
-    An ensemble gives several scores per row, one after the other: in a mean over rows each learns
-    the row's label; a loss that compares rows compares the scores of each member. Weights (N, k)
-    are those of each of a row's k scores. Of scores that the rows do not divide, the loss says what
-    is wrong.
+    Args:
+        loss: a :class:`Loss`, or another module that is called with scores and labels.
+        scores: (N,) or (N, c); of an ensemble (N k,) or (N k, c), a row's k after each other.
+        target: of N rows.
+        weight: (N,), or (N, k) for each of a row's k scores.
+        group: (N,) integers.
+        index: (N,) integers.
+        scale: how much the value counts.
+        members: k. In a mean over rows each score learns its row's label; a loss that compares rows
+            compares the scores of each member, which are columns to it.
     """
+    compares = getattr(loss, "compares_rows", False)
+    if isinstance(loss, LossSum):
+        return loss(  # type: ignore[no-any-return]
+            scores, target, weight, group=group, index=index, scale=scale, members=members
+        )
     more = {"group": group} if group is not None else {}
     if index is not None and getattr(loss, "needs_index", False):
         more["index"] = index
-    if isinstance(loss, LossSum):
-        return loss(scores, target, weight, group=group, index=index, scale=scale)  # type: ignore[no-any-return]
-    compares = getattr(loss, "compares_rows", False)
-    repeats = len(scores) // len(target) if len(target) else 0
-    if not compares and repeats > 1 and len(scores) == repeats * len(target):
-        if hasattr(loss, "repeats"):
-            setattr(loss, "repeats", repeats)  # noqa: B010
-        if weight is not None:
-            each = target.ndim == 1 and weight.shape == (len(target), repeats)
-            weight = weight.flatten() if each else weight.repeat_interleave(repeats, dim=0)
-        target = target.repeat_interleave(repeats, dim=0)
-        more = {name: x.repeat_interleave(repeats, dim=0) for name, x in more.items()}
+    if members > 1 and compares:
+        scores, target, weight = _columns_of_members(scores, target, weight, members)
+    elif members > 1:
+        if weight is None:
+            weight = torch.ones(len(target), device=scores.device, dtype=computable(scores.dtype))
+        by_member = target.ndim == 1 and weight.shape == (len(target), members)
+        weight = weight.flatten() if by_member else weight.repeat_interleave(members, dim=0)
+        target = target.repeat_interleave(members, dim=0)
+        more = {name: x.repeat_interleave(members, dim=0) for name, x in more.items()}
     if weight is not None and scale is not None and not compares:
         # Of weights that are all zero there is no mean: it is one of ones, of which the scale
         # lets nothing count.
@@ -202,6 +566,23 @@ def loss_of(
     return scaled
 
 
+def _columns_of_members(
+    scores: Tensor, target: Tensor, weight: Tensor | None, members: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return an ensemble's scores as columns of labels, those of a member side by side."""
+    rows, classes = len(target), scores[0].numel()
+    labels = target.reshape(rows, -1)
+    if classes > 1 and target.ndim == 1:
+        labels = (labels == torch.arange(classes, device=target.device)).to(scores.dtype)
+    if weight is not None:
+        weight = weight.reshape(rows, -1)
+        if target.ndim == 1 and weight.shape[1] == members:
+            weight = weight.repeat_interleave(classes, dim=1)
+        else:
+            weight = weight.expand(rows, classes).repeat(1, members)
+    return scores.reshape(rows, members * classes), labels.repeat(1, members), weight
+
+
 def _terms(loss: Loss) -> list[tuple[nn.Module, float]]:
     if isinstance(loss, LossSum):
         return list(zip(loss.parts.values(), loss.weights, strict=True))
@@ -210,148 +591,18 @@ def _terms(loss: Loss) -> list[tuple[nn.Module, float]]:
 
 def _sum_of(terms: list[tuple[nn.Module, float]]) -> LossSum:
     parts = {f"part{k}": part for k, (part, _) in enumerate(terms)}
-    return LossSum(parts, tuple(weight for _, weight in terms))
+    return LossSum(parts, [weight for _, weight in terms])
 
 
-def _shifts(saddles: list[SaddleLoss], likely: list[nn.Module]) -> int:
-    """How many shifts the scores get before a likelihood: one per class where that is known.
+def _shifts(saddles: list[nn.Module], likely: list[nn.Module]) -> int:
+    """Return how many shifts the scores get before a likelihood: one per class where known.
 
     Under a softmax scores of classes are compared already: a shift would undo that.
     """
-    if saddles and saddles[0].link == "softmax":
+    saddle = saddles[0] if saddles else None
+    if getattr(saddle, "link", "") == "softmax":
         return 0
-    priors = getattr(saddles[0], "priors", None) if saddles else None
-    if priors is not None:
+    priors = getattr(saddle, "priors", None)
+    if isinstance(priors, Tensor):
         return len(priors)
     return 0 if getattr(likely[0], "task", "binary") == "multiclass" else 1
-
-
-class SaddleLoss(Loss, ExactState):
-    """A loss that is minimized over a and b and maximized over alpha.
-
-    Args:
-        shape: of each of the three.
-        links: those it can have.
-        margin: by how much positives should outrank negatives.
-        link: what makes h of the scores.
-        normalize: whether the objective is divided by the classes' shares.
-        alpha_min: a lower limit for alpha.
-        debug: whether to check values on accelerators too.
-    """
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        links: tuple[str, ...],
-        margin: float,
-        link: str,
-        normalize: bool,
-        alpha_min: float | None,
-        debug: bool,
-    ) -> None:
-        super().__init__()
-        self.link = checks.choice("link", link, links)
-        self.margin = checks.positive("margin", margin)
-        self.normalize = bool(normalize)
-        self.alpha_min = alpha_min
-        if alpha_min is not None:
-            allowed = "None or a finite number"
-            self.alpha_min = checks.number("alpha_min", alpha_min, allowed, math.isfinite)
-        self.debug = bool(debug)
-        self.a = nn.Parameter(torch.zeros(shape))
-        self.b = nn.Parameter(torch.zeros(shape))
-        self.alpha = nn.Parameter(torch.zeros(shape))
-
-    def _linked(self, scores: Tensor) -> Tensor:
-        """h, in single precision or better."""
-        return LINKS[self.link](scores.to(computable(scores.dtype)))
-
-    def _refuse(self, group: Tensor | None) -> None:
-        """Raise for groups, of which each would need saddle variables of its own."""
-        if group is not None:
-            raise ValueError(
-                f"group must be None for {type(self).__name__}: GroupedAUCLoss, or a loss on pairs "
-                f"such as PairwiseAUCLoss, ranks within groups"
-            )
-
-    def _project_dual(self) -> None:
-        """Keep alpha at or above ``alpha_min``, in place: a clamp in the graph would trap it there.
-
-        ``.data`` leaves the version counter alone: graphs built since the last optimizer step hold
-        the same projected value.
-        """
-        if self.alpha_min is not None:
-            self.alpha.data.clamp_(min=self.alpha_min)
-
-    def _class_means(
-        self, scores: Tensor, target: Tensor, weight: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
-
-    @torch.no_grad()
-    def reset_dual(
-        self,
-        scores: Tensor,
-        target: Tensor,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-    ) -> None:
-        r"""Set alpha to its optimum for these scores, the closed form of Algorithm 2, line 12.
-
-        .. math:: \alpha = E[h \mid y = 0] - E[h \mid y = 1]
-
-        Call it at a stage's end with fresh examples scored in evaluation mode. Groups matter to
-        :class:`aucmax.GroupedAUCLoss` alone.
-
-        Raises:
-            ValueError: if the examples lack a class.
-        """
-        positive, negative = self._class_means(scores, target, weight)
-        self.alpha.copy_(negative - positive)
-        self._project_dual()
-
-    @torch.no_grad()
-    def reset_primal(
-        self,
-        scores: Tensor,
-        target: Tensor,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-    ) -> None:
-        r"""Set a and b to their optimum, the means of :math:`h` over positives and negatives."""
-        positive, negative = self._class_means(scores, target, weight)
-        self.a.copy_(positive)
-        self.b.copy_(negative)
-
-    @torch.no_grad()
-    def begin(
-        self,
-        scores: Tensor,
-        target: Tensor,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-        *,
-        trained: bool = False,
-    ) -> None:
-        """Set a, b and alpha to where training begins, as :func:`aucmax.fit` does.
-
-        That is to their best for these scores. But with ``alpha_min``, unless the model is
-        ``trained`` already, alpha begins at its limit, or at ``-margin`` if that is higher, where
-        it does not press on the scores; and a and b begin in the middle between the means of both
-        classes. At the means themselves a model that happens to rank upside down would learn to.
-
-        Raises:
-            ValueError: if the examples lack a class.
-        """
-        self.reset_primal(scores, target, weight, group)
-        self.reset_dual(scores, target, weight, group)
-        if self.alpha_min is not None and not trained:
-            middle = (self.a + self.b) / 2
-            self.a.copy_(middle)
-            self.b.copy_(middle)
-            self.alpha.fill_(max(self.alpha_min, -self.margin))
-
-    def extra_repr(self) -> str:
-        """Show the options."""
-        text = f"margin={self.margin:g}, link={self.link!r}, normalize={self.normalize}"
-        return text if self.alpha_min is None else f"{text}, alpha_min={self.alpha_min:g}"

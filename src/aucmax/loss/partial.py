@@ -10,17 +10,15 @@ import torch
 from torch import Tensor
 
 from aucmax import distributed
-from aucmax.loss._inputs import (
-    as_rates,
+from aucmax.loss.base import (
+    ExactState,
     check_binary_shapes,
-    check_binary_values,
     computable,
     flatten,
     means_of_classes,
 )
-from aucmax.loss.base import ExactState
-from aucmax.loss.binary import AUCLoss
-from aucmax.loss.objective import LINKS, Terms, saddle_objective
+from aucmax.loss.pairwise import as_rates
+from aucmax.loss.saddle import LINKS, AUCLoss, Batch, ClassSums, row_sums, saddle
 
 
 class PartialAUCLoss(AUCLoss):
@@ -65,7 +63,7 @@ class PartialAUCLoss(AUCLoss):
         margin: m, by how much the positives in S should outrank the negatives in T.
         link: "centred", "sigmoid" or "identity".
         alpha_min: as for :class:`AUCLoss`.
-        debug: check values on accelerators too, at the price of a synchronization per call.
+        guard: as for :class:`AUCLoss`, with the links "centred" and "sigmoid".
 
     Shape:
         As :class:`AUCLoss`.
@@ -80,7 +78,6 @@ class PartialAUCLoss(AUCLoss):
         (0.5, 0.5, 0.0)
     """
 
-    _fused = False
     _links = ("centred", "sigmoid", "identity")
 
     def __init__(
@@ -92,38 +89,38 @@ class PartialAUCLoss(AUCLoss):
         margin: float = 1.0,
         link: str = "centred",
         alpha_min: float | None = None,
-        debug: bool = False,
+        guard: bool = True,
     ) -> None:
-        super().__init__(prior, margin=margin, link=link, alpha_min=alpha_min, debug=debug)
+        super().__init__(prior, margin=margin, link=link, alpha_min=alpha_min, guard=guard)
         self.max_fpr, self.min_tpr = as_rates(max_fpr, min_tpr)
         self.hard_positives = RunningThreshold(1.0 - self.min_tpr)  # by their negative scores
         self.hard_negatives = RunningThreshold(self.max_fpr)
 
-    def _on_cpu(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
-        self._look_at(flatten(scores, labels.dtype), labels, weight)
-        return self._by_tensor_operations(scores, labels, weight)
-
-    def _by_tensor_operations(
-        self, scores: Tensor, labels: Tensor, weight: Tensor | None
-    ) -> Tensor:
+    def _evaluate(self, scores: Tensor, batch: Batch) -> Tensor:
+        labels = batch.labels
         s = scores.to(labels.dtype).reshape(-1)
-        w = torch.ones_like(labels) if weight is None else weight
-        positives, negatives, *rest = self._terms(lambda x: x.to(labels.dtype))
+        w = torch.ones_like(labels) if batch.weight is None else batch.weight
+        left, *own = self._variables(s.dtype)
+        a, b, alpha = (x.reshape(()) for x in own)
+        positives, negatives, dual, constant = self._coefficients(batch.on_host)
         pairs = torch.ones_like(w[0])
         negative, total = w * (1.0 - labels), w.sum()
         if self.min_tpr > 0.0:
             hard = self.hard_positives(-s.detach(), w * labels, total)
-            positives = hard.coefficients().to(labels.dtype)
+            positives = 2.0 * hard.coefficients().to(labels.dtype)
             pairs = pairs * (hard.mass > 0.0)
         hard = self.hard_negatives(s.detach(), negative, total)
         if self.max_fpr < 1.0:
-            negatives = hard.coefficients().to(labels.dtype)
+            negatives = 2.0 * hard.coefficients().to(labels.dtype)
         if self.max_fpr < 1.0 or self.link == "centred":
             pairs = pairs * (hard.mass > 0.0)
-        terms = Terms(positives, negatives, *rest)
         h = self._linked_around(s, negative, hard, joined=self.training)
-        a, b, alpha = (x.reshape(()).to(h.dtype) for x in (self.a, self.b, self.alpha))
-        return pairs * saddle_objective(h, labels, a, b, alpha, terms, self.margin, weight)
+        k = w * (labels * positives + (1.0 - labels) * negatives) / batch.total
+        sums = ClassSums(*(x.sum() for x in row_sums(h, labels, k, a, b)))
+        value, *gradients = saddle(sums, a, b, alpha, dual, self.margin)
+        self._watch(left, own[2], own[0] + own[1], (pairs * gradients[2]).reshape(1))
+        loss: Tensor = pairs * (value + constant)
+        return loss.to(s.dtype)
 
     def _linked_around(
         self, s: Tensor, negative: Tensor, hard: HardRows, joined: bool = False
@@ -135,21 +132,22 @@ class PartialAUCLoss(AUCLoss):
         total = distributed.sum_with_gradient(own) if joined else own
         return torch.sigmoid(s - total / hard.mass.where(hard.mass > 0.0, 1.0).to(s.dtype))
 
-    def _class_means(
-        self, scores: Tensor, target: Tensor, weight: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Over S and T, whose thresholds are set on the way."""
+    def _optimum(
+        self, scores: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return means over S and T and their distance; the thresholds are set on the way."""
         check_binary_shapes(scores, target, weight)
         s = flatten(scores, computable(scores.dtype))
         labels = flatten(target, s.dtype)
         w = torch.ones_like(s) if weight is None else flatten(weight, s.dtype)
-        check_binary_values(s, labels, w)
+        self.look(s, labels, w)
         means_of_classes(s, labels, w, "examples")  # raises if a class is missing
         in_s = self.hard_positives.reset(-s, w * labels).inside
         hard = self.hard_negatives.reset(s, w * (1.0 - labels))
         h = self._linked_around(s, w * (1.0 - labels), hard)
         inside = torch.where(labels > 0, in_s, hard.inside).to(s.dtype)
-        return means_of_classes(h, labels, w * inside, "examples")
+        positive, negative = means_of_classes(h, labels, w * inside, "examples")
+        return positive, negative, negative - positive
 
     def extra_repr(self) -> str:
         """Show the options."""

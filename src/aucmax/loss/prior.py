@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -53,16 +56,24 @@ class StreamingPrior(ExactState):
         self.register_buffer("negatives", torch.tensor(1.0, dtype=torch.float64))
         self.register_buffer("squares", torch.tensor(2.0, dtype=torch.float64))
 
+    def estimates(self, read: Callable[[Tensor], Any]) -> tuple[Any, Any]:
+        """Return the estimates of p and p (1 - p), of the counts as ``read`` gives them."""
+        positives, negatives = read(self.positives), read(self.negatives)
+        total = positives + negatives
+        p_one_minus_p = positives * negatives / (total * total - read(self.squares))
+        return positives / total, p_one_minus_p
+
     @property
     def p(self) -> Tensor:
         """The estimated share of positives, a scalar tensor."""
-        return self.positives / (self.positives + self.negatives)
+        p: Tensor = self.estimates(torch.Tensor.clone)[0]
+        return p
 
     @property
     def p_one_minus_p(self) -> Tensor:
         """The unbiased estimate of p (1 - p), a scalar tensor."""
-        total = self.positives + self.negatives
-        return self.positives * self.negatives / (total * total - self.squares)
+        p_one_minus_p: Tensor = self.estimates(torch.Tensor.clone)[1]
+        return p_one_minus_p
 
     @torch.no_grad()
     def update(self, target: Tensor, weight: Tensor | None = None) -> None:
@@ -82,21 +93,33 @@ class StreamingPrior(ExactState):
             checks.check_labels(labels.numpy())
             if weight is not None:
                 checks.check_weights(weight.double().numpy())
-        self._count(labels, weight)
-
-    def _count(self, labels: Tensor, weight: Tensor | None) -> None:
-        """Add checked labels of the buffers' own dtype."""
         if weight is None:
             positives = labels.sum()
-            total = torch.full_like(positives, labels.numel())
-            squares = total
+            total = squares = torch.full_like(positives, labels.numel())
         else:
             weight = weight.to(labels.dtype)
             positives, total = (weight * labels).sum(), weight.sum()
             squares = (weight * weight).sum()
-        counts = distributed.sum_over_ranks(torch.stack([positives, total - positives, squares]))
-        for name, count in zip(("positives", "negatives", "squares"), counts, strict=True):
-            self._keep(name, getattr(self, name) + count)
+        self.count(positives, total, squares)
+
+    @torch.no_grad()
+    def count(self, positives: Any, total: Any, squares: Any) -> None:
+        """Add the sums of a checked batch: numbers, or tensors on the device of the counts.
+
+        Args:
+            positives: the weight of the positives.
+            total: the weight of all rows.
+            squares: the sum of squared weights.
+        """
+        counts: tuple[Any, ...] = positives, total - positives, squares
+        if distributed.world_size() > 1:
+            exact = [torch.as_tensor(x).to(self.positives) for x in counts]
+            counts = distributed.sum_over_ranks(torch.stack(exact)).unbind()
+        for name, x in zip(("positives", "negatives", "squares"), counts, strict=True):
+            if torch.compiler.is_compiling():
+                self._keep(name, getattr(self, name) + x)
+            else:
+                getattr(self, name).add_(x)
 
     def extra_repr(self) -> str:
         """Show the estimate and how many labels it rests on."""

@@ -1,8 +1,7 @@
-"""Networks: the paper's ResNet-20 for images, and those for tables."""
+"""Networks: ResNet-20 of the paper, a plain MLP, and TabM for tables."""
 
-from aucmax.models.mlp import mlp
+from aucmax.models.mlp import Standardize, mlp
 from aucmax.models.resnet import ResNet20, resnet20
-from aucmax.models.standardize import Standardize
 from aucmax.models.tabular import TabularEnsemble, TabularMLP, tabm, tabular_mlp
 
 __all__ = [

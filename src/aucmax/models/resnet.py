@@ -9,15 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from aucmax import checks
-from aucmax.models.random_weights import leaving_random_numbers
-from aucmax.models.standardize import Standardize
+from aucmax.models.mlp import Standardize
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "elu": nn.ELU}
-WIDTHS = (16, 16, 16, 16, 32, 32, 32, 64, 64, 64)  # the stem's, then the nine blocks'
+WIDTHS = (16, 16, 16, 16, 32, 32, 32, 64, 64, 64)  # of the stem and the nine blocks
 
 
 class Block(nn.Module):
-    """Two convolutions around a shortcut, which is a projection where the shape changes."""
+    """Two convolutions and a shortcut, a projection where the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, activation: type[nn.Module]) -> None:
         super().__init__()
@@ -36,7 +35,7 @@ class Block(nn.Module):
         self.activation = activation()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's output."""
+        """Return the output of the block."""
         y: Tensor = self.activation(self.body(x) + self.shortcut(x))
         return y
 
@@ -63,7 +62,7 @@ class ResNet20(nn.Module):
         self.head = nn.Linear(WIDTHS[-1], checks.count("outputs", outputs))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Raw scores (N, outputs) of images (N, channels, height, width), bytes or reals."""
+        """Return raw scores (N, outputs) of images (N, channels, H, W), bytes or real numbers."""
         if images.ndim != 4 or images.shape[1] != self.channels:
             raise ValueError(
                 f"images must have shape (N, {self.channels}, height, width), found "
@@ -71,7 +70,7 @@ class ResNet20(nn.Module):
             )
         x = self.standardize(images).contiguous(memory_format=torch.channels_last)
         x = self.blocks(self.stem(x)).mean((2, 3))
-        # Under autocast too: scores of eight bits would tie, and ties count half.
+        # Also under autocast: scores of eight bits would tie, and ties count one half.
         with torch.autocast(x.device.type, enabled=False):
             scores: Tensor = self.head(x.to(self.head.weight.dtype))
         return scores
@@ -86,20 +85,18 @@ def resnet20(
     std: float | Sequence[float] = 1.0,
     generator: torch.Generator | None = None,
 ) -> ResNet20:
-    """ResNet-20 with projection shortcuts: 272 thousand parameters.
+    """Make a ResNet-20 with projection shortcuts, of 272 thousand parameters.
 
-    It takes images (N, channels, height, width); in memory it works channels-last.
-
-    Weights begin as in the work that introduced the network: normal, of variance 2 / fan-out
-    (He et al., 2015). Shortcuts that change shape are projections.
+    It takes images (N, channels, height, width) and computes channels-last. As in the work that
+    introduced the network, initial weights are normal of variance 2 / fan-out (He et al., 2015).
 
     Args:
-        activation: "relu", or "elu" as the paper's authors' code has it.
-        channels: of the images.
-        outputs: scores per image.
-        mean: subtracted from the pixels first, one number or one per channel.
-        std: the pixels are divided by it.
-        generator: of the initial weights; None takes torch's own.
+        activation: "relu", or "elu" as in the code of the paper's authors.
+        channels: Channels of the images.
+        outputs: Scores per image.
+        mean: Subtracted from the pixels first, one number or one per channel.
+        std: Divides the pixels.
+        generator: Generator of the initial weights; None takes torch's own.
 
     Example:
         >>> import torch
@@ -110,7 +107,8 @@ def resnet20(
         >>> model(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape
         torch.Size([2, 1])
     """
-    with leaving_random_numbers(generator):
+    # Layers draw weights when they are made, which those of the generator replace.
+    with torch.random.fork_rng([], enabled=generator is not None):
         model = ResNet20(activation, channels=channels, outputs=outputs, mean=mean, std=std)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):

@@ -1,7 +1,6 @@
 """The algorithms of the paper as torch optimizers, one per file."""
 
-from aucmax.optim.averaged import averaged, update_batch_norm
-from aucmax.optim.iterate_average import IterateAverage
+from aucmax.optim.average import IterateAverage, averaged, update_batch_norm
 from aucmax.optim.oauc import OAUC
 from aucmax.optim.pga import PGA
 from aucmax.optim.ppd_adagrad import PPDAdaGrad

@@ -127,41 +127,6 @@ class FusedTable:
         self.kernel.launch(table, *self.types)
 
 
-def launch_once(
-    kernel: str, columns: Mapping[str, Sequence[Tensor]], factors: Mapping[str, Any]
-) -> None:
-    """Take the step of one group by a kernel: what functional forms do, which keep no tables.
-
-    Args:
-        kernel: its name in :mod:`aucmax.kernels.steps`.
-        columns: parameters, gradients and states as lists, by the names of the kernel's columns;
-            those of states that there are not may be empty.
-        factors: the numbers that the kernel reads, by their names.
-    """
-    params, grads = columns["param"], columns["grad"]
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("`fused=True` keeps no tables here for a CUDA graph: use the optimizer")
-    if any(isinstance(x, Tensor) for x in factors.values()):
-        raise RuntimeError("`fused=True` does not support options that are Tensors on a device")
-    for p, g in zip(params, grads, strict=True):
-        if not _fits(p, g):
-            raise RuntimeError(
-                "`fused=True` requires params and grads to be dense floating point Tensors on the "
-                f"current CUDA device, but found {p.dtype} and {g.dtype} on {p.device}"
-            )
-    rows = [
-        {name: column[i] for name, column in columns.items() if column and name != "grad"}
-        for i in range(len(params))
-    ]
-    for row in rows:
-        if not all(_is_alike(x, row["param"]) for x in row.values()):
-            raise RuntimeError("`fused=True` requires states with the strides of their params")
-    for types, own in _by_types(params, grads).items():
-        states, groups = [rows[i] for i in own], [0] * len(own)
-        table = FusedTable(kernel, [params[i] for i in own], types, states, groups)
-        table.launch([grads[i] for i in own], [factors])
-
-
 def _by_types(params: Sequence[Tensor], grads: Sequence[Tensor | None]) -> dict[Types, list[int]]:
     """The places of parameters that have elements and a gradient, by the types of both."""
     by_types: dict[Types, list[int]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,18 +11,16 @@ from torch.optim.optimizer import ParamsT
 
 from aucmax.optim.staged import (
     Group,
+    Lists,
     StagedOptimizer,
     State,
-    blocks,
+    add_scaled_,
     check_restart,
-    copy_of,
-    default_to_fused_or_foreach,
-    in_single_precision,
-    scalar,
-    use_grad_for_differentiable,
+    lerp_,
+    number_of,
 )
 
-__all__ = ["OAUC", "oauc"]
+__all__ = ["OAUC"]
 
 
 class OAUC(StagedOptimizer):
@@ -58,11 +56,8 @@ class OAUC(StagedOptimizer):
         params: parameters or groups; :func:`aucmax.minmax_groups` builds them.
         lr: the first step's size :math:`\eta_0`.
         maximize: whether groups are dual unless they say otherwise.
-        foreach: False moves tensor by tensor in plain operations, True works on lists of tensors;
-            None works on lists, unless autograd or the compiler follows.
-        fused: True is refused: there is no kernel.
+        foreach: False updates tensor by tensor, in plain operations; the default works on lists.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
-        differentiable: let autograd follow the step, on parameters that are not leaves.
 
     Example:
         >>> import torch, aucmax
@@ -75,7 +70,7 @@ class OAUC(StagedOptimizer):
         ...     scores = model(x)
     """
 
-    numbers = ("step", "lr_sum")
+    counters = ("step", "lr_sum")
 
     def __init__(
         self,
@@ -84,157 +79,58 @@ class OAUC(StagedOptimizer):
         *,
         maximize: bool = False,
         foreach: bool | None = None,
-        fused: bool | None = None,
         capturable: bool = False,
-        differentiable: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "maximize": maximize,
-            "foreach": foreach,
-            "fused": fused,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
+        defaults = {"lr": lr, "maximize": maximize, "foreach": foreach, "capturable": capturable}
         super().__init__(params, defaults)
 
-    @use_grad_for_differentiable
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step.
+    def _state_names(self, group: Group) -> list[str]:
+        return ["average"]
 
-        Args:
-            closure: evaluates the model again and returns the loss, as in every torch optimizer.
-        """
-        self._check_capture()
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group, params, grads, states, resting in self._begin_step():
-            numbers = self._numbers_of(group)
-            total, size = numbers["lr_sum"], _size(group["lr"], numbers["step"])
-            size = torch.as_tensor(size, dtype=total.dtype, device=total.device)
+    def _count(self, groups: list[Group], counters: list[State]) -> None:
+        super()._count(groups, counters)
+        for group, numbers in zip(groups, counters, strict=True):
+            total, size = numbers["lr_sum"], _step_size(group, numbers)
             # lists, since torch.compile loses what is added to a single number in double precision
+            size = torch.as_tensor(size, dtype=total.dtype, device=total.device)
             torch._foreach_add_([total], [size])
-            oauc(
-                params,
-                grads,
-                [state["average"] for state in states],
-                numbers["step"],
-                numbers["lr_sum"],
-                foreach=group["foreach"],
-                fused=group["fused"],
-                differentiable=group["differentiable"],
-                lr=group["lr"],
-                maximize=group["maximize"],
-            )
-            weight = _weight(group["lr"], **numbers)
-            for p in resting:  # one more point in its average, equal to the last
-                if "average" in self.state[p]:
-                    _move_towards(self.state[p]["average"], p, weight)
-        return loss
+
+    def _plain(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
+        size = _step_size(group, state)
+        # the average first: its point is the one that the gradient was taken at
+        state["average"].add_((p - state["average"]).mul_(_weight(size, state)))
+        p.add_(g * (size if group["maximize"] else -size))
+
+    def _foreach(self, ps: list[Tensor], gs: list[Tensor], state: Lists, group: Group) -> None:
+        size = _step_size(group, state)
+        lerp_(state["average"], ps, _weight(size, state))
+        add_scaled_(ps, gs, size if group["maximize"] else -size)
+
+    def _rest(self, params: list[Tensor], group: Group) -> None:
+        for p in params:
+            state = self.state[p]
+            if "average" in state:
+                gap = p.to(state["average"].dtype) - state["average"]
+                state["average"].add_(gap.mul_(_weight(_step_size(group, state), state)))
 
     def end_stage(self, restart: str = "average") -> None:
         """Do nothing: the method has no stages."""
         check_restart(restart)
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each parameter that has moved, with its step-weighted average."""
+        """Iterate over the parameters that have moved, with their step-weighted averages."""
         for group in self.param_groups:
             for p in group["params"]:
                 if "average" in self.state.get(p, ()):
                     yield p, self.state[p]["average"]
 
-    def _state_names(self, group: Group) -> list[str]:
-        return ["average"]
 
-    def _begin_state(self, p: Tensor, state: State, names: list[str]) -> None:
-        state["average"] = copy_of(p)
-
-
-def oauc(
-    params: list[Tensor],
-    grads: list[Tensor],
-    averages: list[Tensor],
-    step: Tensor,
-    lr_sum: Tensor,
-    foreach: bool | None = None,
-    fused: bool | None = None,
-    differentiable: bool = False,
-    *,
-    lr: float | Tensor,
-    maximize: bool,
-) -> None:
-    """Functional form: one step on one group, in place.
-
-    See :class:`OAUC` for details. ``step`` is the number of this step, from one on, and ``lr_sum``
-    the sum of the sizes of all steps with this one.
-    """
-    fused, foreach = default_to_fused_or_foreach(params, lr, foreach, fused, differentiable)
-    if fused:
-        raise RuntimeError("`fused=True` is not supported by OAUC")
-    func = _multi_tensor_oauc if foreach else _single_tensor_oauc
-    func(
-        params,
-        grads,
-        averages,
-        size=_size(lr, step),
-        weight=_weight(lr, step, lr_sum),
-        maximize=maximize,
-    )
+def _step_size(group: Group, counters: Any) -> Any:
+    """Return the size of the step that ``counters["step"]`` counts, from one on."""
+    return number_of(group["lr"]) / number_of(counters["step"]) ** 0.5
 
 
-def _single_tensor_oauc(
-    params: list[Tensor],
-    grads: list[Tensor],
-    averages: list[Tensor],
-    *,
-    size: float | Tensor,
-    weight: float | Tensor,
-    maximize: bool,
-) -> None:
-    for i, param in enumerate(params):
-        with in_single_precision(param) as p:
-            g = grads[i].to(p.dtype)
-            _move_towards(averages[i], p, weight)  # the point that the gradient was taken at
-            p.add_(g * size if maximize else g * -size)
-
-
-def _multi_tensor_oauc(
-    params: list[Tensor],
-    grads: list[Tensor],
-    averages: list[Tensor],
-    *,
-    size: Any,
-    weight: Any,
-    maximize: bool,
-) -> None:
-    for ps, gs, means in blocks(params, grads, averages):
-        # the points that the gradients were taken at
-        if isinstance(size, Tensor):  # counted on the device
-            gaps = torch._foreach_sub(ps, means)
-            torch._foreach_mul_(gaps, weight.to(ps[0].dtype))
-            torch._foreach_add_(means, gaps)
-            steps = torch._foreach_mul(gs, size.to(ps[0].dtype))
-            torch._foreach_add_(ps, steps, alpha=1.0 if maximize else -1.0)
-        else:
-            torch._foreach_lerp_(means, ps, weight)
-            torch._foreach_add_(ps, gs, alpha=size if maximize else -size)
-
-
-def _size(lr: float | Tensor, step: Tensor) -> Any:
-    return scalar(lr) / scalar(step) ** 0.5
-
-
-def _weight(lr: float | Tensor, step: Tensor, lr_sum: Tensor) -> Any:
-    """The share of this step's point in the average."""
+def _weight(size: Any, counters: Any) -> Any:
+    """Return the share of this step's point in the average."""
     tiny = 1e-300  # steps of size zero leave the average alone
-    return _size(lr, step) / (scalar(lr_sum) + tiny)
-
-
-def _move_towards(average: Tensor, p: Tensor, weight: Any) -> None:
-    """Move the average towards ``p`` by the share ``weight``, a number or, compiled, a tensor."""
-    if isinstance(weight, Tensor):
-        average.add_((p - average).mul_(weight))
-    else:
-        average.lerp_(p.to(average.dtype), weight)
+    return size / (number_of(counters["lr_sum"]) + tiny)

@@ -11,20 +11,18 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from aucmax.optim.staged import (
-    Begun,
     Group,
+    GroupTensors,
+    Lists,
     StagedOptimizer,
     State,
-    blocks,
-    default_to_fused_or_foreach,
+    add_scaled_,
     full,
-    in_single_precision,
+    lerp_,
     local,
-    scalar,
-    use_grad_for_differentiable,
 )
 
-__all__ = ["PGA", "pga"]
+__all__ = ["PGA"]
 
 
 class PGA(StagedOptimizer):
@@ -68,11 +66,8 @@ class PGA(StagedOptimizer):
         output: "drawn" is the paper's; "last" shows the average of the last stage, which the
             theorem says less about and which is better in practice.
         maximize: whether groups are dual unless they say otherwise.
-        foreach: False moves tensor by tensor in plain operations, True works on lists of tensors;
-            None works on lists, unless autograd or the compiler follows.
-        fused: True is refused: there is no kernel.
+        foreach: False updates tensor by tensor, in plain operations; the default works on lists.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
-        differentiable: let autograd follow the step, on parameters that are not leaves.
 
     Example:
         >>> import torch, aucmax
@@ -89,6 +84,7 @@ class PGA(StagedOptimizer):
     """
 
     counts_start = False
+    averages_in_update = False  # but after the projection, which is that of all groups together
 
     def __init__(
         self,
@@ -102,9 +98,7 @@ class PGA(StagedOptimizer):
         output: str = "drawn",
         maximize: bool = False,
         foreach: bool | None = None,
-        fused: bool | None = None,
         capturable: bool = False,
-        differentiable: bool = False,
     ) -> None:
         if output not in ("drawn", "last"):
             raise ValueError(f"output must be 'drawn' or 'last', found {output!r}")
@@ -118,36 +112,18 @@ class PGA(StagedOptimizer):
             "stages_ended": 0,
             "maximize": maximize,
             "foreach": foreach,
-            "fused": fused,
             "capturable": capturable,
-            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
 
-    @use_grad_for_differentiable
+    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step.
 
         Args:
             closure: evaluates the model again and returns the loss, as in every torch optimizer.
         """
-        self._check_capture()
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group, params, grads, states, _ in self._begin_step():
-            pga(
-                params,
-                grads,
-                [state["reference"] for state in states],
-                foreach=group["foreach"],
-                fused=group["fused"],
-                differentiable=group["differentiable"],
-                lr=group["lr"],
-                gamma=group["gamma"],
-                maximize=group["maximize"],
-            )
+        loss = super().step(closure)
         self._project(dual=False)
         self._project(dual=True)
         for p, state in self.state.items():
@@ -183,28 +159,20 @@ class PGA(StagedOptimizer):
     def _state_names(self, group: Group) -> list[str]:
         return ["reference", "drift"]
 
-    def _begin_group(self, group: Group) -> Begun:
-        begun = super()._begin_group(group)
-        for p in begun.resting:
-            if "drawn" in self.state[p] and "drift" not in self.state[p]:
-                # projection may move it too
-                self._begin_state(p, self.state[p], self._state_names(group))
-        return begun
+    def _plain(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
+        if group["maximize"]:
+            p.add_(g * group["lr"])  # line 7
+        else:
+            d = (p - state["reference"]).div_(group["gamma"]).add_(g)
+            p.sub_(d.mul_(group["lr"]))  # line 6
 
-    def _end_stage_of(
-        self, group: Group, p: Tensor, state: State, average: Tensor | None, restart: str
-    ) -> State:
-        drawn = state.get("drawn")
-        if average is not None:
-            p.copy_(average)  # Alg. 1, line 3
-            first = self.param_groups[0]  # one draw for all
-            if (
-                drawn is None
-                or group["output"] == "last"
-                or _replaces_drawn(first["seed"], first["stages_ended"])
-            ):
-                drawn = average
-        return {} if drawn is None else {"drawn": drawn}
+    def _foreach(self, ps: list[Tensor], gs: list[Tensor], state: Lists, group: Group) -> None:
+        lr = group["lr"]
+        if group["maximize"]:
+            add_scaled_(ps, gs, lr)  # line 7
+        else:
+            lerp_(ps, state["reference"], lr / group["gamma"])  # line 6
+            add_scaled_(ps, gs, -lr)
 
     def _project(self, dual: bool) -> None:
         """Scale all primal, or all dual, coordinates back into their ball (Alg. 1, lines 6, 7)."""
@@ -214,69 +182,34 @@ class PGA(StagedOptimizer):
         ps = [p for group in groups for p in group["params"] if "drift" in self.state[p]]
         if radius == math.inf or not ps:
             return
-        differentiable = self.defaults["differentiable"]  # autograd keeps what the norm is of
-        norms = [full(torch.linalg.vector_norm(p.clone() if differentiable else p)) for p in ps]
+        norms = [full(torch.linalg.vector_norm(p)) for p in ps]
         norm = torch.linalg.vector_norm(torch.stack(norms))
         torch._foreach_mul_([local(p) for p in ps], (radius / norm).clamp(max=1.0))
+        for group in groups:
+            if group["bounds"] is not None:  # which may leave out zero
+                for p in group["params"]:
+                    p.clamp_(*group["bounds"])
 
+    def _begin_group(self, group: Group) -> GroupTensors:
+        begun = super()._begin_group(group)
+        for p in begun.resting:
+            if "drawn" in self.state[p] and "drift" not in self.state[p]:
+                # the projection may move it too
+                self._begin_state(p, self.state[p], self._state_names(group))
+        return begun
 
-def pga(
-    params: list[Tensor],
-    grads: list[Tensor],
-    references: list[Tensor],
-    foreach: bool | None = None,
-    fused: bool | None = None,
-    differentiable: bool = False,
-    *,
-    lr: float | Tensor,
-    gamma: float,
-    maximize: bool,
-) -> None:
-    """Functional form: one step on one group, in place, up to the projection.
-
-    See :class:`PGA` for details. The projection is that of several groups together, and the average
-    is that of the projected points.
-    """
-    fused, foreach = default_to_fused_or_foreach(params, lr, foreach, fused, differentiable)
-    if fused:
-        raise RuntimeError("`fused=True` is not supported by PGA")
-    func = _multi_tensor_pga if foreach else _single_tensor_pga
-    func(params, grads, references, lr=scalar(lr), gamma=gamma, maximize=maximize)
-
-
-def _single_tensor_pga(
-    params: list[Tensor],
-    grads: list[Tensor],
-    references: list[Tensor],
-    *,
-    lr: float | Tensor,
-    gamma: float,
-    maximize: bool,
-) -> None:
-    for i, param in enumerate(params):
-        with in_single_precision(param) as p:
-            g = grads[i].to(p.dtype)
-            if maximize:
-                p.add_(g * lr)  # Alg. 1, line 7
-            else:
-                p.sub_((p - references[i]).div_(gamma).add_(g).mul_(lr))  # line 6
-
-
-def _multi_tensor_pga(
-    params: list[Tensor],
-    grads: list[Tensor],
-    references: list[Tensor],
-    *,
-    lr: float,
-    gamma: float,
-    maximize: bool,
-) -> None:
-    for ps, gs, refs in blocks(params, grads, references):
-        if maximize:
-            torch._foreach_add_(ps, gs, alpha=lr)  # Alg. 1, line 7
-        else:
-            torch._foreach_lerp_(ps, refs, lr / gamma)  # line 6
-            torch._foreach_add_(ps, gs, alpha=-lr)
+    def _end_stage_of(self, p: Tensor, state: State, average: Tensor | None, restart: str) -> State:
+        drawn = state.get("drawn")
+        if average is not None:
+            p.copy_(average)  # Alg. 1, line 3
+            first = self.param_groups[0]  # one draw for all
+            if (
+                drawn is None
+                or first["output"] == "last"
+                or _replaces_drawn(first["seed"], first["stages_ended"])
+            ):
+                drawn = average
+        return {} if drawn is None else {"drawn": drawn}
 
 
 def _replaces_drawn(seed: int, stage: int) -> bool:

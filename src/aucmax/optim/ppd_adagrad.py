@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,21 +10,9 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from aucmax import checks
-from aucmax.optim._fused import launch_once
-from aucmax.optim.staged import (
-    Group,
-    StagedOptimizer,
-    State,
-    blocks,
-    centre_of,
-    copy_of,
-    default_to_fused_or_foreach,
-    in_single_precision,
-    scalar,
-    use_grad_for_differentiable,
-)
+from aucmax.optim.staged import Group, Lists, StagedOptimizer, State
 
-__all__ = ["PPDAdaGrad", "ppd_adagrad"]
+__all__ = ["PPDAdaGrad"]
 
 
 class PPDAdaGrad(StagedOptimizer):
@@ -69,13 +56,10 @@ class PPDAdaGrad(StagedOptimizer):
             gradients' entries; a smaller one makes the early steps larger, and a much smaller one
             makes them fragile.
         maximize: whether groups are dual unless they say otherwise.
-        foreach: False moves tensor by tensor in plain operations, True works on lists of tensors;
-            None chooses, and so does None for ``fused``: lists, unless autograd or the compiler
-            follows.
-        fused: True moves all tensors with one kernel, on a GPU that has Triton; None does so where
-            it can and ``foreach`` is None too.
+        foreach: False updates tensor by tensor, in plain operations; the default works on lists.
+        fused: True updates all tensors with one kernel, on a GPU that has Triton; elsewhere it
+            changes nothing.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
-        differentiable: let autograd follow the step, on parameters that are not leaves.
 
     Example:
         >>> import torch, aucmax
@@ -101,7 +85,6 @@ class PPDAdaGrad(StagedOptimizer):
         foreach: bool | None = None,
         fused: bool | None = None,
         capturable: bool = False,
-        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -111,44 +94,56 @@ class PPDAdaGrad(StagedOptimizer):
             "foreach": foreach,
             "fused": fused,
             "capturable": capturable,
-            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
 
-    @use_grad_for_differentiable
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step.
+    def _state_names(self, group: Group) -> list[str]:
+        dual = group["maximize"]
+        names = ["centre"] if dual else ["reference", "centre", "drift"]
+        return [*names, "grad_sum", "square_sum"]
 
-        Args:
-            closure: evaluates the model again and returns the loss, as in every torch optimizer.
-        """
-        self._check_capture()
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        if self._step_fused():
-            return loss
-        for group, params, grads, states, resting in self._begin_step():
-            primal = [] if group["maximize"] else states
-            ppd_adagrad(
-                params,
-                grads,
-                [state["reference"] for state in primal],
-                [state["drift"] for state in primal],
-                [state["grad_sum"] for state in states],
-                [state["square_sum"] for state in states],
-                [centre_of(state) for state in states],
-                foreach=group["foreach"],
-                fused=group["fused"],
-                differentiable=group["differentiable"],
-                lr=group["lr"],
-                gamma=group["gamma"],
-                delta=group["delta"],
-                maximize=group["maximize"],
-            )
-            self._rest(resting)
-        return loss
+    def _begin_state(self, p: Tensor, state: State, names: list[str]) -> None:
+        # u_0 is the reference, which then stands for it, unless the stage begins elsewhere: that
+        # of the dual, or of a primal that continues from its last iterate.
+        if "reference" in names and "reference" not in state:
+            names = [name for name in names if name != "centre"]
+        super()._begin_state(p, state, names)
+
+    def _plain(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
+        gamma = group["gamma"]
+        d = -g if group["maximize"] else (p - state["reference"]).div_(gamma).add_(g)  # line 3
+        state["grad_sum"].add_(d)
+        state["square_sum"].addcmul_(d, d)
+        h = d.copy_(state["square_sum"]).sqrt_().add_(group["delta"])  # line 4
+        p.copy_(state["centre"])  # line 5
+        p.addcdiv_(state["grad_sum"], h.div_(-group["lr"]))
+
+    def _foreach(self, ps: list[Tensor], gs: list[Tensor], state: Lists, group: Group) -> None:
+        pull = 1.0 / group["gamma"]
+        if group["maximize"]:  # line 3
+            d = torch._foreach_neg(gs)
+        else:
+            d = torch._foreach_add(gs, ps, alpha=pull)
+            torch._foreach_add_(d, state["reference"], alpha=-pull)
+        torch._foreach_add_(state["grad_sum"], d)
+        torch._foreach_addcmul_(state["square_sum"], d, d)
+        torch._foreach_copy_(d, state["square_sum"])  # line 4
+        torch._foreach_sqrt_(d)
+        torch._foreach_add_(d, group["delta"])
+        torch._foreach_copy_(ps, state["centre"])  # line 5
+        if isinstance(group["lr"], Tensor):
+            torch._foreach_div_(d, -group["lr"])
+            torch._foreach_addcdiv_(ps, state["grad_sum"], d)
+        else:
+            torch._foreach_addcdiv_(ps, state["grad_sum"], d, value=-group["lr"])
+
+    def _factors(self, group: Group) -> dict[str, Any]:
+        return {
+            "lr": group["lr"],
+            "pull": 0.0 if group["maximize"] else 1.0 / group["gamma"],
+            "delta": group["delta"],
+            "sign": -1.0 if group["maximize"] else 1.0,
+        }
 
     def should_stop(self, M: float, lipschitz: float) -> bool:
         r"""Whether the stage has reached the stopping time of Lemma 3, with c = 1/sqrt(d + 3).
@@ -183,176 +178,3 @@ class PPDAdaGrad(StagedOptimizer):
         by_distance = largest * max(1.0, 8.0 * lipschitz**2) / c
         by_noise = 2.0 * c * (total + size * largest)
         return bool(steps >= M * max(by_distance, by_noise))
-
-    def _state_names(self, group: Group) -> list[str]:
-        sums = ["grad_sum", "square_sum"]
-        return ["centre", *sums] if group["maximize"] else ["reference", "drift", *sums]
-
-    def _begin_state(self, p: Tensor, state: State, names: list[str]) -> None:
-        if "centre" in names or "reference" in state:
-            # The dual, or a primal that goes on from its last iterate: u_0 is where it is now.
-            state["centre"] = copy_of(p)
-        super()._begin_state(p, state, names)
-
-    def _factors(self, group: Group) -> dict[str, Any]:
-        return _factors(group["lr"], group["gamma"], group["delta"], group["maximize"])
-
-
-def ppd_adagrad(
-    params: list[Tensor],
-    grads: list[Tensor],
-    references: list[Tensor],
-    drifts: list[Tensor],
-    grad_sums: list[Tensor],
-    square_sums: list[Tensor],
-    centres: list[Tensor],
-    foreach: bool | None = None,
-    fused: bool | None = None,
-    differentiable: bool = False,
-    *,
-    lr: float | Tensor,
-    gamma: float,
-    delta: float,
-    maximize: bool,
-) -> None:
-    """Functional form: one step on one group, in place.
-
-    See :class:`PPDAdaGrad` for details. The centres are the references themselves, unless the stage
-    began elsewhere. The dual, ``maximize=True``, has no references and no drifts: empty lists.
-    """
-    fused, foreach = default_to_fused_or_foreach(params, lr, foreach, fused, differentiable)
-    if fused:
-        func = _fused_ppd_adagrad
-    elif foreach:
-        func = _multi_tensor_ppd_adagrad
-    else:
-        func = _single_tensor_ppd_adagrad
-    func(
-        params,
-        grads,
-        references,
-        drifts,
-        grad_sums,
-        square_sums,
-        centres,
-        lr=scalar(lr),
-        gamma=gamma,
-        delta=delta,
-        maximize=maximize,
-        differentiable=differentiable,
-    )
-
-
-def _single_tensor_ppd_adagrad(
-    params: list[Tensor],
-    grads: list[Tensor],
-    references: list[Tensor],
-    drifts: list[Tensor],
-    grad_sums: list[Tensor],
-    square_sums: list[Tensor],
-    centres: list[Tensor],
-    *,
-    lr: float | Tensor,
-    gamma: float,
-    delta: float,
-    maximize: bool,
-    differentiable: bool,
-) -> None:
-    for i, param in enumerate(params):
-        with in_single_precision(param) as p:
-            g = grads[i].to(p.dtype)
-            d = -g if maximize else (p - references[i]).div_(gamma).add_(g)  # Alg. 3, line 3
-            grad_sums[i].add_(d)
-            square_sums[i].addcmul_(d, d)
-            if differentiable:  # autograd keeps what it works on
-                h, total = square_sums[i].sqrt().add(delta) / -lr, grad_sums[i].clone()
-            else:
-                h, total = d.copy_(square_sums[i]).sqrt_().add_(delta).div_(-lr), grad_sums[i]
-            p.copy_(centres[i]).addcdiv_(total, h)  # lines 4 and 5
-            if not maximize:
-                drifts[i].add_(p).sub_(centres[i])  # Alg. 2, line 10
-        del g, d, h  # before the next ones are there
-
-
-def _multi_tensor_ppd_adagrad(
-    params: list[Tensor],
-    grads: list[Tensor],
-    references: list[Tensor],
-    drifts: list[Tensor],
-    grad_sums: list[Tensor],
-    square_sums: list[Tensor],
-    centres: list[Tensor],
-    *,
-    lr: float,
-    gamma: float,
-    delta: float,
-    maximize: bool,
-    differentiable: bool,
-) -> None:
-    pull = 1.0 / gamma
-    for ps, gs, refs, sums, totals, squares, centre in blocks(
-        params, grads, references, drifts, grad_sums, square_sums, centres
-    ):
-        if len(ps) == 1 and not maximize:
-            # A large tensor in the fewest passes: ``out`` saves what lists must copy.
-            h = torch.add(gs[0], ps[0], alpha=pull).add_(refs[0], alpha=-pull)  # Alg. 3, line 3
-            totals[0].add_(h)
-            squares[0].addcmul_(h, h)
-            torch.sqrt(squares[0], out=h).add_(delta)  # line 4
-            torch.addcdiv(centre[0], totals[0], h, value=-lr, out=ps[0])  # line 5
-            sums[0].addcdiv_(totals[0], h, value=-lr)  # Alg. 2, line 10
-            del h  # before the next one is there
-            continue
-        if maximize:  # Alg. 3, line 3
-            d = torch._foreach_neg(gs)
-        else:
-            d = torch._foreach_add(gs, ps, alpha=pull)
-            torch._foreach_add_(d, refs, alpha=-pull)
-        torch._foreach_add_(totals, d)
-        torch._foreach_addcmul_(squares, d, d)
-        torch._foreach_copy_(d, squares)  # line 4
-        torch._foreach_sqrt_(d)
-        # a plain number takes three times as long
-        torch._foreach_add_(d, d[0].new_full((), delta), alpha=1.0)
-        torch._foreach_copy_(ps, centre)  # line 5
-        torch._foreach_addcdiv_(ps, totals, d, value=-lr)
-        if not maximize:  # Alg. 2, line 10
-            torch._foreach_addcdiv_(sums, totals, d, value=-lr)
-        del d
-
-
-def _fused_ppd_adagrad(
-    params: list[Tensor],
-    grads: list[Tensor],
-    references: list[Tensor],
-    drifts: list[Tensor],
-    grad_sums: list[Tensor],
-    square_sums: list[Tensor],
-    centres: list[Tensor],
-    *,
-    lr: float,
-    gamma: float,
-    delta: float,
-    maximize: bool,
-    differentiable: bool,
-) -> None:
-    columns = {
-        "param": params,
-        "grad": grads,
-        "reference": references,
-        "drift": drifts,
-        "grad_sum": grad_sums,
-        "square_sum": square_sums,
-        "centre": centres,
-    }
-    launch_once("PPD_ADAGRAD", columns, _factors(lr, gamma, delta, maximize))
-
-
-def _factors(lr: float | Tensor, gamma: float, delta: float, maximize: bool) -> dict[str, Any]:
-    """What the kernel is told: the dual goes uphill, and nothing pulls at it."""
-    return {
-        "lr": scalar(lr),
-        "pull": 0.0 if maximize else 1.0 / gamma,
-        "delta": delta,
-        "sign": -1.0 if maximize else 1.0,
-    }

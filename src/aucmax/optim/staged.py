@@ -1,119 +1,282 @@
-"""What the paper's optimizers share: the reference, the running average, the end of a stage."""
+"""What the paper's optimizers share: a step's order, the reference, the average, a stage's end."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer
+from torch.optim.optimizer import Optimizer, ParamsT
 
 from aucmax import checks, kernels
 from aucmax.checks import is_sharded
+from aucmax.optim._compiled import CompiledSteps
 from aucmax.optim._fused import FusedStep
 
 BLOCK = 1 << 19
-"""Elements worked on at a time: a few arrays of that size fit the cache, so that a step of several
-operations reads main memory once, and its temporaries stay below two megabytes in float32."""
+"""Elements that the list form works on at a time on a CPU: a few arrays of that size fit the cache,
+so that a step of several operations reads main memory once, and its temporaries stay small. On an
+accelerator, where every launch costs, a block is 64 times as large."""
 
 Group = dict[str, Any]
 State = dict[str, Tensor]
-Step = TypeVar("Step", bound=Callable[..., Any])
+Lists = dict[str, list[Tensor]]
 
-_PLAIN = {Tensor, torch.nn.Parameter}
+_PLAIN_TYPES = {Tensor, torch.nn.Parameter}
 
 
-class Begun(NamedTuple):
-    """A group at the beginning of a step; of tensors that are sharded, this rank's parts."""
+class GroupTensors(NamedTuple):
+    """The tensors of a group at the beginning of a step; of sharded ones, this rank's parts."""
 
     group: Group
-    params: list[Tensor]
-    """Those that have a gradient."""
+    params: list[Tensor]  # those that have a gradient
     grads: list[Tensor]
-    states: list[State]
-    resting: list[Tensor]
-    """Parameters without a gradient."""
-
-
-def use_grad_for_differentiable(step: Step) -> Step:
-    """Run a step with gradients enabled if the optimizer is differentiable, else without.
-
-    torch's own decorator of this name loads the compiler at the first step: seconds.
-    """
-
-    @functools.wraps(step)
-    def run(self: StagedOptimizer, closure: Callable[[], Any] | None = None) -> Any:
-        with torch.set_grad_enabled(self.defaults["differentiable"]):
-            return step(self, closure)
-
-    return run  # type: ignore[return-value]
+    state: Lists  # by name, in the order of the parameters
+    counters: State
+    resting: list[Tensor]  # parameters without a gradient
 
 
 class StagedOptimizer(Optimizer):
-    """Base of the optimizers.
+    """Base of the optimizers: moves parameters, keeps them in bounds, averages them, ends stages.
 
-    ``state[p]["step"]`` counts the steps of the stage, those too in which a parameter has no
-    gradient: where it rests is a point of its average as well. So all parameters of a group count
-    alike, and share one tensor: to count for each would take as long as to move a small one. The
-    other state begins with the first gradient in a stage: until then a parameter has not moved, so
-    its average is its value. The average is kept as the sum of the distances to a fixed point, the
-    ``drift``: a running mean in single precision would stand still in a long stage, when a step's
-    share of it falls below the last digit. A group with ``maximize=True`` is the dual. Parameters
-    in half precision keep their state in single precision.
+    A subclass names its state (:meth:`_state_names`) and writes its update twice: for one tensor
+    (:meth:`_plain`), as the paper has it, and for lists of tensors (:meth:`_foreach`), in torch's
+    ``_foreach_`` functions. The list form is the default. The plain form is taken with
+    ``foreach=False``, for an ``lr`` that is a tensor, and for half precision. Under torch.compile
+    both forms can have an ``lr`` that is a tensor.
 
-    A subclass names a group's state (:meth:`_state_names`) and moves the parameters in ``step``;
-    if it names a ``kernel``, that moves all of them at once where they are on a GPU.
+    After the update, parameters of a group with ``bounds=(low, high)`` are clamped to them. Then
+    the point enters the average if the group's state has a ``drift``, the sum of the distances of
+    the stage's points to its first one. (A running mean in single precision would stall in a long
+    stage, where a step's share of it falls below the last digit.) A parameter without a gradient
+    stands still, which is one more point of its average. Parameters in half precision have their
+    state in single precision.
+
+    ``state[p]["step"]`` counts the steps of the stage. The parameters of a group share this tensor.
+    All other state begins with a parameter's first gradient in the stage.
     """
 
     counts_start = True
     """Whether the average holds the stage's starting point (Alg. 2, line 10)."""
 
-    numbers: tuple[str, ...] = ("step",)
-    """State of one element, which a group's parameters share. It is in double precision, since
-    single precision counts to 2 ** 24 only, and on the CPU; with ``capturable`` it is on the device
-    of the parameters, where a CUDA graph counts at every replay."""
+    averages_in_update = True
+    """False where a subclass adds the points to the average itself."""
 
-    exact: tuple[str, ...] = ()
-    """State that stays in its own precision, whatever that of the parameter."""
+    counters: tuple[str, ...] = ("step",)
+    """Numbers that a group's parameters share, in double precision, since single precision counts
+    to 2 ** 24 only. They are on the CPU, or with ``capturable`` on the device of the parameters,
+    where a CUDA graph counts at every replay."""
 
     kernel: str | None = None
     """The kernel of :mod:`aucmax.kernels.steps` that takes the step, if there is one."""
 
+    fused_form = "kernel"
+    """What ``fused=True`` is: the Triton "kernel", or the list form "compiled" by torch.compile.
+    ``benchmarks/fused_step.py`` measures both; the slower one is to go."""
+
     _fused: FusedStep | None = None
+    _compiled: CompiledSteps | None = None
 
-    def add_param_group(self, param_group: Group) -> None:
-        """Add a group of parameters; it begins a stage of its own."""
-        options = {**self.defaults, **param_group}
-        for name, value in options.items():
-            if name in ("lr", "momentum", "weight_decay"):
-                checks.non_negative(name, value.detach() if isinstance(value, Tensor) else value)
-            elif name in ("gamma", "delta", "radius", "dual_radius"):
-                checks.positive(name, value, infinite=True)
-            elif name in ("foreach", "fused"):
-                checks.choice(name, value, (None, True, False))
-            elif name in ("maximize", "capturable", "differentiable"):
-                checks.choice(name, value, (True, False))
-            if name in ("momentum", "weight_decay") and value and name not in self.defaults:
-                raise ValueError(f"{type(self).__name__} has no {name}, found {value!r}")
-        if options["fused"] and self.kernel is None:
-            raise RuntimeError(f"`fused=True` is not supported by {type(self).__name__}")
-        if options["fused"] and options["foreach"]:
-            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-        for name in ("fused", "foreach"):
-            if options[name] and options["differentiable"]:
-                raise RuntimeError(f"`{name}` does not support `differentiable`")
-        super().add_param_group(param_group)
-        self.forget_tables()
+    def __init__(self, params: ParamsT, defaults: Group) -> None:
+        shared = {"maximize": False, "bounds": None, "foreach": None, "capturable": False}
+        super().__init__(params, {**shared, **defaults})
 
-    def catch_up(self) -> None:
-        """Do what steps have left for later; those of most optimizers leave nothing."""
+    # ---- What a subclass provides ----------------------------------------------------------------
+
+    def _state_names(self, group: Group) -> list[str]:
+        """Return the names of a group's state, which begins in this order.
+
+        "reference", "centre" and "average" begin as copies of the parameter, all others at zero.
+        """
+        raise NotImplementedError
+
+    def _plain(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
+        """Update one parameter in place from its gradient and its state."""
+        raise NotImplementedError
+
+    def _foreach(self, ps: list[Tensor], gs: list[Tensor], state: Lists, group: Group) -> None:
+        """Update a list of parameters in place; the state is a list for each name."""
+        raise NotImplementedError
+
+    def _factors(self, group: Group) -> dict[str, Any]:
+        """Return the numbers that the kernel reads for a group, by their names."""
+        raise NotImplementedError
+
+    # ---- The step --------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss, as in every torch optimizer.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        compiling = torch.compiler.is_compiling()
+        on_gpu = not compiling and torch.cuda.is_available()
+        capturing = on_gpu and torch.cuda.is_current_stream_capturing()
+        if capturing and not all(group["capturable"] for group in self.param_groups):
+            raise RuntimeError(
+                "the step cannot be captured in a CUDA graph: build the optimizer with "
+                "capturable=True"
+            )
+        fused = not compiling and all(group.get("fused") for group in self.param_groups)
+        if fused and self.fused_form == "kernel" and self._step_by_kernel():
+            return loss
+        groups = [group for group in self.param_groups if group["params"]]
+        begun = [self._begin_group(group) for group in groups]  # all is checked before any moves
+        self._count(groups, [tensors.counters for tensors in begun])
+        for group, params, grads, state, counters, resting in begun:
+            if resting:
+                self._rest(resting, group)
+            if not params:
+                continue
+            half = any(p.dtype in checks.LOW_PRECISION for p in params)
+            number = compiling or not isinstance(group["lr"], Tensor)
+            if half or not number or group["foreach"] is False:
+                for i, (p, g) in enumerate(zip(params, grads, strict=True)):
+                    own = {name: column[i] for name, column in state.items()}
+                    self._step_plain(p, g, {**own, **counters}, group)
+            elif fused and self.fused_form == "compiled":
+                self._compiled = self._compiled or CompiledSteps()
+                self._compiled(self._step_foreach, params, grads, {**state, **counters}, group)
+            elif compiling or sum(map(Tensor.numel, params)) <= BLOCK:
+                self._step_foreach(params, grads, {**state, **counters}, group)
+            else:
+                for ps, gs, part in blocks(params, grads, state):
+                    self._step_foreach(ps, gs, {**part, **counters}, group)
+        return loss
+
+    def _step_plain(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
+        """Update, clamp and average one parameter; half precision through a copy in single."""
+        half = p.dtype in checks.LOW_PRECISION
+        x = p.float() if half else p
+        self._plain(x, g.to(x.dtype), state, group)
+        if group["bounds"] is not None:
+            x.clamp_(*group["bounds"])
+        if self.averages_in_update and "drift" in state:
+            state["drift"].add_(x).sub_(state.get("centre", state["reference"]))  # Alg. 2, line 10
+        if half:
+            p.copy_(x)
+
+    def _step_foreach(self, ps: list[Tensor], gs: list[Tensor], state: Any, group: Group) -> None:
+        """Update, clamp and average a list of parameters."""
+        self._foreach(ps, gs, state, group)
+        if group["bounds"] is not None:
+            torch._foreach_clamp_min_(ps, group["bounds"][0])
+            torch._foreach_clamp_max_(ps, group["bounds"][1])
+        if self.averages_in_update and "drift" in state:  # Alg. 2, line 10
+            torch._foreach_add_(state["drift"], ps)
+            torch._foreach_sub_(state["drift"], state.get("centre", state["reference"]))
+
+    def _begin_group(self, group: Group) -> GroupTensors:
+        """Collect the tensors of a group, beginning the state that is not there yet."""
+        # Not `_init_group`: torch.compile relies on what a method of that name finds for good,
+        # while here every stage begins new state.
+        names, first = self._state_names(group), self.state[group["params"][0]]
+        shared = first if "step" in first else self._counters(group)
+        counters = {name: shared[name] for name in self.counters}
+        params, grads, states, resting = [], [], [], []
+        for p in group["params"]:
+            state, grad = self.state[p], p.grad
+            if state.get("step") is not counters["step"]:
+                state.update(counters)
+            if grad is None:
+                resting.append(p)
+                continue
+            if grad.layout is not torch.strided:
+                raise ValueError(f"gradients must be dense, found layout {grad.layout}")
+            if names and names[-1] not in state:
+                if not p.is_floating_point():
+                    raise ValueError(f"parameters must be real floating point, found {p.dtype}")
+                self._begin_state(p, state, names)
+            params.append(p)
+            grads.append(grad)
+            states.append(state)
+        # "centre" is kept only where it differs from the reference
+        lists = {
+            name: [state[name] if name in state else state["reference"] for state in states]
+            for name in names
+        }
+        if not _PLAIN_TYPES.issuperset(map(type, params)):  # elementwise work is that of the shards
+            params, grads = [local(p) for p in params], [local(g) for g in grads]
+            lists = {name: [local(x) for x in column] for name, column in lists.items()}
+        return GroupTensors(group, params, grads, lists, counters, resting)
+
+    def _begin_state(self, p: Tensor, state: State, names: list[str]) -> None:
+        """Begin the state that a parameter lacks."""
+        for name in names:
+            if name in state:
+                continue
+            if name in ("reference", "centre", "average"):
+                state[name] = copy_of(p)
+            elif name == "drift":  # it stood still up to here
+                state[name] = copy_of(p).sub_(centre_of(state))
+                local(state[name]).mul_(number_of(state["step"]) + 1.0)
+            else:
+                state[name] = torch.zeros_like(p, dtype=exact_dtype(p))
+
+    def _counters(self, group: Group) -> State:
+        """Return the counters that a group's parameters share, at zero as its stage begins."""
+        for p in group["params"]:
+            if p in self.state and "step" in self.state[p]:
+                return {name: self.state[p][name] for name in self.counters}
+        device = group["params"][0].device if group["capturable"] and group["params"] else "cpu"
+        return {name: torch.zeros((), dtype=torch.float64, device=device) for name in self.counters}
+
+    def _count(self, groups: list[Group], counters: list[State]) -> None:
+        """Count the step in each of these groups."""
+        if counters:
+            torch._foreach_add_([numbers["step"] for numbers in counters], 1.0)
+
+    def _rest(self, params: list[Tensor], group: Group) -> None:
+        """Add a point to the averages of parameters that stand still."""
+        for p in params:
+            state = self.state[p]
+            if self.averages_in_update and "drift" in state:
+                state["drift"].add_(p).sub_(centre_of(state))
+
+    def _step_by_kernel(self) -> bool:
+        """Take the step on all groups in one launch of the kernel; False if that cannot be."""
+        groups = [group for group in self.param_groups if group["params"]]
+        if self.kernel is None or not groups or not kernels.usable_on(groups[0]["params"][0]):
+            return False
+        if self._fused is None:
+            self._fused = FusedStep(self.kernel, [group["params"] for group in groups])
+        factors = []
+        for group in groups:
+            low, high = group["bounds"] or (-torch.inf, torch.inf)
+            factors.append({**self._factors(group), "low": low, "high": high})
+        names = [self._state_names(group) for group in groups]
+
+        def begin() -> None:
+            for group in groups:
+                self._begin_group(group)
+
+        if not self._fused(factors, names, begin, self.state):
+            return False
+        self._count(groups, [self._counters(group) for group in groups])
+        if self._fused.resting:
+            for group in groups:
+                self._rest([p for p in group["params"] if p.grad is None], group)
+        return True
+
+    def forget_tables(self) -> None:
+        """Forget the tables of addresses that a kernel works on; the next step makes them anew.
+
+        Needed where a CUDA graph failed to be captured: what was to fill them may have been
+        recorded, not done.
+        """
+        self._fused = None
+
+    # ---- Averages and stages ---------------------------------------------------------------------
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each averaged parameter that has moved in the running stage, with its average."""
-        self.catch_up()
+        """Iterate over the parameters that have moved in the running stage, with their averages."""
         for group in self.param_groups:
             steps = self._stage_steps(group)
             for p in group["params"]:
@@ -125,186 +288,26 @@ class StagedOptimizer(Optimizer):
         """End the stage: the average becomes the reference, momentum and sums begin anew.
 
         Afterwards set alpha from fresh examples with the loss's ``reset_dual``, scored at the
-        average: that is where the model stands, unless it goes on from the last iterate; then
+        average: that is where the model stands, unless it continues from the last iterate; then
         score them within :func:`aucmax.averaged` before the stage ends.
 
         Args:
-            restart: "average" goes on from the average, as in the paper; "last" goes on from the
-                last iterate, and the average is the reference only.
+            restart: "average" continues from the average, as in the paper; "last" continues from
+                the last iterate, and the average is the reference only.
         """
         check_restart(restart)
-        self.catch_up()
         for group in self.param_groups:
             steps = self._stage_steps(group)
             for p in group["params"]:
                 state = self.state.pop(p, {})
                 average = self._average(state, steps) if "drift" in state else None
-                kept = self._end_stage_of(group, p, state, average, restart)
+                kept = self._end_stage_of(p, state, average, restart)
                 if kept:
                     self.state[p] = kept
         self.forget_tables()
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a saved state; that of half-precision parameters stays in single precision."""
-        if any("stage_steps" in group for group in state_dict["param_groups"]):
-            raise ValueError(
-                "state_dict must be one that this version of aucmax saved, found stage_steps in "
-                "its param_groups, which an earlier one wrote"
-            )
-        given: dict[str, Any] = {}
-        last_hook = self.register_load_state_dict_pre_hook(lambda _, final: given.update(final))
-        try:
-            super().load_state_dict(state_dict)
-        finally:
-            last_hook.remove()
-        keys = (key for group in given["param_groups"] for key in group["params"])
-        for group in self.param_groups:
-            for p in group["params"]:
-                for name, x in given["state"].get(next(keys), {}).items():
-                    if name in self.numbers:
-                        place = p.device if group["capturable"] else "cpu"
-                        self.state[p][name] = x.to(place, torch.float64, copy=True)
-                    elif p.dtype in checks.LOW_PRECISION or name in self.exact:
-                        self.state[p][name] = x.to(p.device, copy=True)
-        self.forget_tables()
-
-    def forget_tables(self) -> None:
-        """Forget the tables of addresses that a kernel works on; the next step makes them anew.
-
-        Needed where a CUDA graph failed to be captured: what was to fill them may have been
-        recorded, not done.
-        """
-        self._fused = None
-
-    # What a subclass says and what its step is made of.
-
-    def _state_names(self, group: Group) -> list[str]:
-        """A group's state beside ``step``, in the order in which it begins."""
-        raise NotImplementedError
-
-    def _check_capture(self) -> None:
-        """Steps that are counted on the host are not counted when a captured graph is replayed."""
-        if torch.compiler.is_compiling() or not torch.cuda.is_available():
-            return
-        if torch.cuda.is_current_stream_capturing() and not all(
-            group["capturable"] for group in self.param_groups
-        ):
-            raise RuntimeError(
-                "the step cannot be captured in a CUDA graph: build the optimizer with "
-                "capturable=True"
-            )
-
-    def _step_fused(self) -> bool:
-        """Take the step on all groups in one launch of the kernel; False if that cannot be.
-
-        Every group must ask for it, or leave the choice and be where it works.
-        """
-        groups = self.param_groups
-        first = next((p for group in groups for p in group["params"]), None)
-        if first is None or torch.compiler.is_compiling() or not kernels.usable_on(first):
-            return False
-        for group in groups:
-            left_open = group["fused"] is None and group["foreach"] is None
-            if not (group["fused"] or (left_open and not group["differentiable"])):
-                return False
-        if self._fused is None:
-            assert self.kernel is not None
-            self._fused = FusedStep(self.kernel, [group["params"] for group in groups])
-        factors = [self._factors(group) for group in groups]
-        names = [self._state_names(group) for group in groups]
-        if not self._fused(factors, names, self._begin_groups, self.state):
-            return False
-        self._count()
-        self._rest(self._fused.resting)
-        return True
-
-    def _begin_step(self) -> list[Begun]:
-        """All groups, checked and begun before anything moves, and the step counted."""
-        begun = self._begin_groups()
-        self._count()
-        return begun
-
-    def _count(self) -> None:
-        groups = [group for group in self.param_groups if group["params"]]
-        if groups:
-            torch._foreach_add_([self._numbers_of(group)["step"] for group in groups], 1.0)
-
-    def _begin_groups(self) -> list[Begun]:
-        return [self._begin_group(group) for group in self.param_groups if group["params"]]
-
-    def _begin_group(self, group: Group) -> Begun:
-        # Not `_init_group`: torch.compile relies on what a method of that name finds for good,
-        # while here every stage begins new state.
-        names, numbers = self._state_names(group), self._numbers_of(group)
-        params, grads, states, resting = [], [], [], []
-        for p in group["params"]:
-            state, grad = self.state[p], p.grad
-            if state.get("step") is not numbers["step"]:  # also after a load, or a move elsewhere
-                state.update(numbers)
-            if grad is None:
-                resting.append(p)
-                continue
-            if grad.layout is not torch.strided:
-                self._check_sparse(group, grad)
-            if names and names[-1] not in state:
-                if not p.is_floating_point():
-                    raise ValueError(f"parameters must be real floating point, found {p.dtype}")
-                self._begin_state(p, state, names)
-            params.append(p)
-            grads.append(grad)
-            states.append(state)
-        if not _PLAIN.issuperset(map(type, params)):  # elementwise work is that of the shards
-            params, grads = [local(p) for p in params], [local(g) for g in grads]
-            states = [{name: local(x) for name, x in state.items()} for state in states]
-        return Begun(group, params, grads, states, resting)
-
-    def _check_sparse(self, group: Group, grad: Tensor) -> None:
-        """Raise for a gradient that is not dense, unless the step can take it."""
-        raise ValueError(f"gradients must be dense, found layout {grad.layout}")
-
-    def _begin_state(self, p: Tensor, state: State, names: list[str]) -> None:
-        """Begin what the state lacks: a copy as the reference, sums at zero."""
-        for name in names:
-            if name in state:
-                continue
-            if name == "reference":
-                state[name] = copy_of(p)
-            elif name == "drift":
-                state[name] = copy_of(p).sub_(centre_of(state))
-                local(state[name]).mul_(scalar(state["step"]) + 1.0)  # it rested up to here
-            else:
-                state[name] = torch.zeros_like(p, dtype=exact_dtype(p))
-
-    def _rest(self, params: list[Tensor]) -> None:
-        """Parameters without a gradient stood still: one more equal point in their average."""
-        for p in params:
-            state = self.state[p]
-            if "drift" in state:
-                state["drift"].add_(p).sub_(centre_of(state))
-
-    def _factors(self, group: Group) -> dict[str, Any]:
-        """The numbers that the kernel reads for a group, by their names."""
-        raise NotImplementedError
-
-    def _numbers_of(self, group: Group) -> State:
-        """What the parameters of a group share, at zero if its stage has not begun."""
-        for p in group["params"]:
-            if p in self.state and "step" in self.state[p]:
-                return {name: self.state[p][name] for name in self.numbers}
-        place = group["params"][0].device if group["capturable"] and group["params"] else "cpu"
-        return {name: torch.zeros((), dtype=torch.float64, device=place) for name in self.numbers}
-
-    def _stage_steps(self, group: Group) -> float:
-        return self._numbers_of(group)["step"].item()
-
-    def _average(self, state: State, steps: float) -> Tensor:
-        share = 1.0 / (steps + self.counts_start)
-        return torch.add(centre_of(state), state["drift"], alpha=share)
-
-    def _end_stage_of(
-        self, group: Group, p: Tensor, state: State, average: Tensor | None, restart: str
-    ) -> State:
-        """Set a parameter for the next stage; returns what of its state outlives this one."""
+    def _end_stage_of(self, p: Tensor, state: State, average: Tensor | None, restart: str) -> State:
+        """Set a parameter for the next stage and return the part of its state that lives on."""
         if average is None:
             return {}
         if restart == "last":
@@ -312,117 +315,162 @@ class StagedOptimizer(Optimizer):
         p.copy_(average)
         return {}
 
+    def _average(self, state: State, steps: float) -> Tensor:
+        return torch.add(centre_of(state), state["drift"], alpha=1.0 / (steps + self.counts_start))
 
-def default_to_fused_or_foreach(
-    params: list[Tensor],
-    lr: float | Tensor,
-    foreach: bool | None,
-    fused: bool | None,
-    differentiable: bool,
-) -> tuple[bool, bool]:
-    """Whether to use the fused and the list implementation; torch's default is lists on a GPU only.
+    def _stage_steps(self, group: Group) -> float:
+        return self._counters(group)["step"].item()
 
-    Tensors are moved one by one where autograd or the compiler follows, which fuses single tensors
-    better, and in half precision, of which one copy is made at a time.
+    # ---- Groups and saved states -----------------------------------------------------------------
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group of parameters; it begins a stage of its own."""
+        options = {**self.defaults, **param_group}
+        for name, value in options.items():
+            if name in ("lr", "momentum", "weight_decay"):
+                checks.non_negative(name, value.detach() if isinstance(value, Tensor) else value)
+            elif name in ("gamma", "delta", "radius", "dual_radius"):
+                checks.positive(name, value, infinite=True)
+            elif name in ("foreach", "fused"):
+                checks.choice(name, value, (None, True, False))
+            elif name in ("maximize", "capturable"):
+                checks.choice(name, value, (True, False))
+            elif name == "bounds" and value is not None:
+                check_bounds(value)
+            if name in ("momentum", "weight_decay") and value and name not in self.defaults:
+                raise ValueError(f"{type(self).__name__} has no {name}, found {value!r}")
+        if options.get("fused") and options["foreach"]:
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        super().add_param_group(param_group)
+        self.forget_tables()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a saved state.
+
+        The state of half-precision parameters stays in single precision. Groups that were saved
+        without ``bounds`` keep those that they have here.
+        """
+        if any("stage_steps" in group for group in state_dict["param_groups"]):
+            raise ValueError(
+                "state_dict must be one that this version of aucmax saved, found stage_steps in "
+                "its param_groups, which an earlier one wrote"
+            )
+        bounds = [group["bounds"] for group in self.param_groups]
+        # torch casts all state to the parameters' types. A hook that runs last sees what it loads.
+        saved: dict[str, Any] = {}
+        hook = self.register_load_state_dict_pre_hook(lambda _, final: saved.update(final))
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            hook.remove()
+        keys = (key for group in saved["param_groups"] for key in group["params"])
+        for group, low_high in zip(self.param_groups, bounds, strict=True):
+            group.setdefault("bounds", low_high)
+            for p in group["params"]:
+                for name, x in saved["state"].get(next(keys), {}).items():
+                    if name in self.counters:
+                        device = p.device if group["capturable"] else "cpu"
+                        self.state[p][name] = x.to(device, torch.float64, copy=True)
+                    elif p.dtype in checks.LOW_PRECISION:
+                        self.state[p][name] = x.to(p.device, copy=True)
+        self.forget_tables()
+
+
+# ---- Functions that the optimizers share ---------------------------------------------------------
+
+
+def add_scaled_(xs: list[Tensor], ys: list[Tensor], scale: Any) -> None:
+    """Add ``scale * y`` to each ``x``; the scale may be a tensor on the device of these."""
+    if isinstance(scale, Tensor):
+        torch._foreach_add_(xs, torch._foreach_mul(ys, scale.to(xs[0].dtype)))
+    else:
+        torch._foreach_add_(xs, ys, alpha=scale)
+
+
+def lerp_(xs: list[Tensor], ys: list[Tensor], weight: Any) -> None:
+    """Move each ``x`` towards its ``y``; the weight may be a tensor."""
+    if isinstance(weight, Tensor):
+        gaps = torch._foreach_sub(ys, xs)
+        torch._foreach_mul_(gaps, weight.to(xs[0].dtype))
+        torch._foreach_add_(xs, gaps)
+    else:
+        torch._foreach_lerp_(xs, ys, weight)
+
+
+def blocks(
+    params: list[Tensor], grads: list[Tensor], state: Lists
+) -> Iterator[tuple[list[Tensor], list[Tensor], Lists]]:
+    """Cut lists of tensors into parts of one device and dtype, of about ``BLOCK`` elements each.
+
+    Small tensors are taken together, a large contiguous one is cut into flat pieces.
     """
-    if torch.compiler.is_compiling():
-        return False, False
-    if fused or differentiable:
-        return bool(fused), False
-    on_device = isinstance(lr, Tensor) and not lr.is_cpu  # lists are scaled by Python numbers
-    if foreach and on_device:
-        raise ValueError("lr as a Tensor on an accelerator is not supported for foreach=True")
-    if foreach is None:
-        foreach = fused is None and not on_device
-    return False, foreach and {p.dtype for p in params}.isdisjoint(checks.LOW_PRECISION)
-
-
-def check_restart(restart: str) -> None:
-    """Raise unless it is a known way to go on."""
-    if restart not in ("average", "last"):
-        raise ValueError(f"restart must be 'average' or 'last', found {restart!r}")
-
-
-def scalar(x: float | Tensor) -> Any:
-    """A Python number; while compiling a tensor stays one, so that a new value recompiles nothing.
-
-    So does one that is differentiated by, and one on an accelerator: reading it would wait for
-    that, and a graph could not.
-    """
-    if not isinstance(x, Tensor) or torch.compiler.is_compiling():
-        return x
-    return x.item() if x.is_cpu and not x.requires_grad else x
-
-
-def exact_dtype(p: Tensor) -> torch.dtype:
-    """The type of a parameter's state: single precision or better."""
-    return torch.float32 if p.dtype in checks.LOW_PRECISION else p.dtype
-
-
-def copy_of(p: Tensor) -> Tensor:
-    """A copy to keep as state."""
-    return p.to(exact_dtype(p), copy=True)
-
-
-def local(x: Tensor) -> Tensor:
-    """This rank's part of a tensor that is sharded over ranks; others as they are."""
-    return x.to_local() if is_sharded(x) else x  # type: ignore[attr-defined]
-
-
-def full(x: Tensor) -> Tensor:
-    """The whole of a tensor that is sharded over ranks; others as they are."""
-    return x.full_tensor() if is_sharded(x) else x  # type: ignore[attr-defined]
-
-
-def centre_of(state: State) -> Tensor:
-    """The point that the drift is measured from."""
-    return state["centre"] if "centre" in state else state["reference"]
-
-
-@contextmanager
-def in_single_precision(p: Tensor) -> Iterator[Tensor]:
-    """A half-precision parameter as a single-precision copy that is written back, others as is."""
-    if p.dtype not in checks.LOW_PRECISION:
-        yield p
-        return
-    exact = p.float()
-    yield exact
-    p.copy_(exact)
-
-
-def blocks(*columns: list[Tensor]) -> Iterator[list[list[Tensor]]]:
-    """Columns of tensors by device and dtype, in parts of about ``BLOCK`` elements.
-
-    Small tensors are taken together, a large contiguous one is cut into flat pieces. A column may
-    be empty, and then is so in every part.
-    """
-    present = [column for column in columns if column]
-    if not present:
-        return
-    groups: list[Any] = [present]
-    if len({(p.dtype, p.get_device()) for p in present[0]}) > 1:  # else it takes a while in vain
-        grouped = Optimizer._group_tensors_by_device_and_dtype(present)  # type: ignore[arg-type]
+    rows: Any = [params, grads, *state.values()]
+    groups = [rows]
+    if len({(p.dtype, p.get_device()) for p in params}) > 1:  # else it takes a while in vain
+        grouped = Optimizer._group_tensors_by_device_and_dtype(rows)
         groups = [alike for alike, _ in grouped.values()]
     for alike in groups:
-        for part in _cut(alike):
-            parts = iter(part)
-            yield [next(parts) if column else [] for column in columns]
+        most = BLOCK if alike[0][0].is_cpu else 64 * BLOCK
+        for ps, gs, *columns in _cut(alike, most):
+            yield ps, gs, dict(zip(state, columns, strict=True))
 
 
-def _cut(columns: list[list[Tensor]]) -> Iterator[list[list[Tensor]]]:
+def _cut(rows: Any, most: int) -> Iterator[list[list[Tensor]]]:
     first, size = 0, 0
-    for i, p in enumerate(columns[0]):
+    for i, p in enumerate(rows[0]):
         n = p.numel()
-        if first < i and size + n > BLOCK:
-            yield [column[first:i] for column in columns]
+        if first < i and size + n > most:
+            yield [row[first:i] for row in rows]
             first, size = i, 0
-        if n > BLOCK and all(column[i].is_contiguous() for column in columns):
-            pieces = zip(
-                *(torch.split(column[i].view(-1), BLOCK) for column in columns), strict=True
-            )
+        if n > most and all(row[i].is_contiguous() for row in rows):
+            pieces = zip(*(row[i].view(-1).split(most) for row in rows), strict=True)
             yield from ([[x] for x in piece] for piece in pieces)
             first, size = i + 1, 0
         else:
             size += n
-    if first < len(columns[0]):
-        yield [column[first:] for column in columns]
+    if first < len(rows[0]):
+        yield [row[first:] for row in rows]
+
+
+def check_restart(restart: str) -> None:
+    """Raise unless it is a known way to begin the next stage."""
+    if restart not in ("average", "last"):
+        raise ValueError(f"restart must be 'average' or 'last', found {restart!r}")
+
+
+def check_bounds(bounds: Any) -> None:
+    """Raise unless they are two numbers, the lower one first."""
+    pair = isinstance(bounds, tuple | list) and len(bounds) == 2
+    if not (pair and all(isinstance(x, int | float) for x in bounds) and bounds[0] < bounds[1]):
+        raise ValueError(f"bounds must be two numbers (low, high), low < high, found {bounds!r}")
+
+
+def number_of(x: float | Tensor) -> Any:
+    """Return a scalar as a number, or as it is if reading it would wait or is impossible."""
+    readable = isinstance(x, Tensor) and x.is_cpu and not torch.compiler.is_compiling()
+    return x.item() if readable else x  # type: ignore[union-attr]
+
+
+def exact_dtype(p: Tensor) -> torch.dtype:
+    """Return the type of a parameter's state: single precision or better."""
+    return torch.float32 if p.dtype in checks.LOW_PRECISION else p.dtype
+
+
+def copy_of(p: Tensor) -> Tensor:
+    """Return a copy to keep as state."""
+    return p.to(exact_dtype(p), copy=True)
+
+
+def centre_of(state: State) -> Tensor:
+    """Return the point that the drift is measured from."""
+    return state["centre"] if "centre" in state else state["reference"]
+
+
+def local(x: Tensor) -> Tensor:
+    """Return this rank's part of a tensor that is sharded over ranks; others as they are."""
+    return x.to_local() if is_sharded(x) else x  # type: ignore[attr-defined]
+
+
+def full(x: Tensor) -> Tensor:
+    """Return the whole of a tensor that is sharded over ranks; others as they are."""
+    return x.full_tensor() if is_sharded(x) else x  # type: ignore[attr-defined]

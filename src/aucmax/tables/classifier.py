@@ -19,10 +19,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from aucmax import checks, metrics
-from aucmax.data.groups import are_compared, number_groups
+from aucmax.data.labels import has_pairs
 from aucmax.judge import calibration
 from aucmax.judge.calibration import Platt, Temperature, softmax
 from aucmax.judge.threshold import RULES, Rule
+from aucmax.row_groups import number_groups
 from aucmax.signals import saying_so
 from aucmax.tables import inputs, network, store
 from aucmax.tables.columns import Columns
@@ -438,7 +439,7 @@ class AUCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return None
         group: NDArray[np.int64] = number_groups(groups, "groups", len(classes)).numpy()
         counted = np.ones(len(group), bool) if weight is None else weight > 0
-        if not are_compared(group[counted], classes[counted]).any():
+        if not has_pairs(group[counted], classes[counted]).any():
             raise ValueError(
                 f"groups must have one with rows of two classes, found {group.max() + 1} with rows "
                 f"of one class each"

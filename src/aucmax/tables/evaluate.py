@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import disk, metrics
-from aucmax.data.groups import are_compared
+from aucmax.data.labels import has_pairs
 from aucmax.judge.calibration import fit_temperature, softmax
 from aucmax.judge.doubtful import contradicted
 from aucmax.judge.evaluation import (
@@ -73,7 +73,7 @@ def groups_of(scored: ScoredRows, rows: Labeled, column: str | None) -> Groups |
     """How the rows rank within their groups; None if none of these has rows of several labels."""
     if column is None or rows.group is None:
         return None
-    compared, auc = int(are_compared(rows.group, rows.classes).sum()), None
+    compared, auc = int(has_pairs(rows.group, rows.classes).sum()), None
     if not compared:
         return None
     if len(rows.labels) == 2:

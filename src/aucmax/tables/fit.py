@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import checks, disk
-from aucmax.data.groups import are_compared
+from aucmax.data.labels import has_pairs
 from aucmax.judge.evaluation import Column, Evaluation, Part, Peer, versions
 from aucmax.judge.interval import Interval
 from aucmax.judge.peers import RELIABLE_SHARE, compare_with_peers
@@ -238,7 +238,7 @@ class TableFile:
             exact_labels=self.exact_labels, reading=self.reading,
         )  # fmt: skip
         if rows.group is not None:
-            if not are_compared(rows.group, rows.classes).any():
+            if not has_pairs(rows.group, rows.classes).any():
                 raise ValueError(
                     f"group must be a column with rows of several labels in one group, found "
                     f"{groups_in_words(rows)} in {self.group!r}"
@@ -333,7 +333,7 @@ class TableFile:
 def groups_in_words(rows: Labeled) -> str:
     """How many groups rows have, and how many of these have pairs to compare."""
     assert rows.group is not None
-    compared = int(are_compared(rows.group, rows.classes).sum())
+    compared = int(has_pairs(rows.group, rows.classes).sum())
     labels = "both labels" if len(rows.labels) == 2 else "several labels"
     return f"{plural(len(np.unique(rows.group)), 'group')}, {compared:,} of them with {labels}"
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from aucmax.data.groups import are_compared
+from aucmax.data.labels import has_pairs
 from aucmax.tables.encoder import Encoded
 
 DISTINCT = 0.5
@@ -276,7 +276,7 @@ def _are_whole(
     if not np.bincount(part * kinds + classes, minlength=count * kinds).all():
         return False
     masks = (part == k for k in range(count))
-    return group is None or all(are_compared(group[x], classes[x]).any() for x in masks)
+    return group is None or all(has_pairs(group[x], classes[x]).any() for x in masks)
 
 
 def _by_time(time: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -305,7 +305,7 @@ def _hold_groups(
         random: decides between groups.
     """
     _, group = np.unique(group, return_inverse=True)
-    compared, count = are_compared(group, classes), int(classes.max()) + 1
+    compared, count = has_pairs(group, classes), int(classes.max()) + 1
     for unit_of in (_joined(group, same), np.arange(len(compared))):
         content = np.zeros((unit_of.max() + 1, count + 1))  # a unit's rows by class, and groups
         np.add.at(content, (unit_of[group], classes), 1)

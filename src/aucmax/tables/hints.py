@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aucmax import metrics
-from aucmax.data.groups import are_compared
+from aucmax.data.labels import has_pairs
 from aucmax.tables.columns import Columns
 from aucmax.tables.formats import CURRENCY, is_date, is_number, spelling_key
 from aucmax.tables.labeled import Labeled
@@ -48,7 +48,7 @@ def one_label_groups(
         option: the name of the argument without which all pairs would be compared, if there is one.
     """
     _, group = np.unique(group, return_inverse=True)
-    compared = are_compared(group, classes)
+    compared = has_pairs(group, classes)
     count, lone = len(compared), int((~compared).sum())
     if 2 * lone <= count:
         return None

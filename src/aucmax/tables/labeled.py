@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aucmax.data.groups import number_groups
+from aucmax.data import number_groups
 from aucmax.tables._values import check_times
 from aucmax.tables.columns import Columns, columns_of
 from aucmax.tables.files import read

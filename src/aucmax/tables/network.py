@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from aucmax import checks
-from aucmax.models.random_weights import drawing_from
 from aucmax.models.tabular import quantile_bins, tabm, tabular_mlp
+from aucmax.random_state import drawing_from
 
 Factory = Callable[[int, Sequence[int], int], nn.Module]
 """Makes a network of the numbers of numeric columns, of codes per category, and of scores."""

@@ -13,7 +13,7 @@ from torch import nn
 
 from aucmax import checks
 from aucmax.judge.calibration import Platt, Temperature
-from aucmax.loss import AUCLoss, AUCWithCrossEntropy, MulticlassAUCLoss, minmax_groups
+from aucmax.loss import AUCLoss, CrossEntropy, MulticlassAUCLoss, minmax_groups
 from aucmax.tables.scoring import Rows, calibrate, score_rows
 from aucmax.train.methods import METHODS
 from aucmax.train.metrics import Metric, Scored
@@ -46,12 +46,12 @@ class Online:
         auc: Any = AUCLoss(link="identity")
         if classes > 2:
             auc = MulticlassAUCLoss([1 / classes] * classes)
-        self.loss = AUCWithCrossEntropy(auc)
+        self.auc = auc
+        self.loss = auc + CrossEntropy("multiclass" if classes > 2 else "binary")
         self.objective = ModelWithLoss(network, self.loss)
-        groups = minmax_groups(network, self.loss, saddle_lr=METHODS["adamw"].saddle_lr)
-        for group in groups:
-            group["lr"] = lr * group.get("lr_scale", 1.0)
-        self.optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)
+        saddle_lr = lr * METHODS["adamw"].saddle_lr
+        groups = minmax_groups(network, self.loss, lr=lr, saddle_lr=saddle_lr)
+        self.optimizer = torch.optim.AdamW(groups, weight_decay=weight_decay)
         self.history: list[dict[str, Any]] = []
         self.seen: deque[tuple[NDArray[np.float64], int]] = deque(maxlen=REMEMBERED)
         self.latest: Rows | None = None
@@ -75,8 +75,8 @@ class Online:
     def _step(self, rows: Rows) -> None:
         self.network.train()
         self.counts += np.bincount(rows.classes, minlength=len(self.counts))
-        if isinstance(self.loss.auc, MulticlassAUCLoss):
-            self.loss.auc.priors.copy_(torch.from_numpy(self.counts / self.counts.sum()))
+        if isinstance(self.auc, MulticlassAUCLoss):
+            self.auc.priors.copy_(torch.from_numpy(self.counts / self.counts.sum()))
         if rows.weight is not None and not rows.weight.any():
             return
         loss = self.objective(*rows.for_fit())

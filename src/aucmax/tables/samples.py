@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aucmax.data.groups import are_compared
+from aucmax.data.labels import has_pairs
 from aucmax.tables.scoring import Rows
 
 
@@ -47,7 +47,7 @@ def some_groups(
     random: np.random.Generator,
 ) -> NDArray[np.int64]:
     """The rows of whole groups that have several classes, about so many, of one group at least."""
-    order = random.permutation(np.flatnonzero(are_compared(group, classes)))
+    order = random.permutation(np.flatnonzero(has_pairs(group, classes)))
     sizes = np.bincount(group, minlength=int(order.max()) + 1)[order]
     taken = order[: max(1, int(np.searchsorted(sizes.cumsum(), most, "right")))]
     return np.flatnonzero(np.isin(group, taken))

@@ -87,10 +87,8 @@ def score_rows(network: nn.Module, rows: Rows, device: torch.device) -> NDArray[
     A product of matrices rounds otherwise with other numbers of rows. So TabM, in single precision,
     always gets as many, some of them empty; other networks compute in double precision.
     """
-    scorer, dtype = copy.deepcopy(network), torch.float64
-    if isinstance(network, TabularEnsemble):
-        scorer, dtype = network.merged(), torch.float32
-    scorer = scorer.to(device, dtype).eval()
+    dtype = torch.float32 if isinstance(network, TabularEnsemble) else torch.float64
+    scorer = copy.deepcopy(network).to(device, dtype).eval()
     chunks = []
     for start in range(0, len(rows), CHUNK):
         parts = (column[start : start + CHUNK] for column in (rows.numeric, rows.codes))

@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from aucmax import distributed
+from aucmax.data.batches import BatchFormat, as_data, evaluation_batches, has_groups
 from aucmax.data.labels import find_task, known_labels
-from aucmax.data.sources import Place, as_data, evaluation_batches, has_groups
 from aucmax.train._evaluate import model_dtype, score
 from aucmax.train._fingerprint import FORMAT
 from aucmax.train._folder import RunFolder
@@ -142,8 +142,8 @@ def _chosen(options: Options, outcomes: dict[str, Outcome], task: str) -> FitRes
 
 
 def _scored(options: Options, result: FitResult, task: str) -> Scored:
-    place = Place(options.where, model_dtype(result.model), task)
+    form = BatchFormat(options.where, model_dtype(result.model), task)
     size = max(256, 4 * options.batch_size)
     with autocast(options):
-        rows = evaluation_batches(as_data("valid", options.valid), place, size, options.workers)
+        rows = evaluation_batches(as_data("valid", options.valid), form, size, options.workers)
         return score(result.model, rows)

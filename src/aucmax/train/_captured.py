@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from aucmax import distributed, random_state
-from aucmax.data.sources import ArraySource, BatchSource
+from aucmax.data.batches import ArraySource, BatchSource
 from aucmax.optim.staged import StagedOptimizer
 from aucmax.train._phases import Phase
 from aucmax.train._step import Step

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from aucmax import checks
+from aucmax.data.batches import Batch, BatchFormat, as_data, evaluation_batches, has_groups
 from aucmax.data.labels import find_task, known_labels
-from aucmax.data.sources import Batch, Place, as_data, evaluation_batches, has_groups
 from aucmax.distributed import concat_over_ranks, gather_objects, total
-from aucmax.optim.averaged import keeping_modes
+from aucmax.optim.average import keeping_modes
 from aucmax.sharding import mesh_of
 from aucmax.train.metrics import Scored, default_metric, find_metric
 from aucmax.train.options import AMP, find_device
@@ -64,11 +64,11 @@ def evaluate(
     checks.count("batch_size", batch_size)
     checks.choice("amp", amp, (None, *AMP))
     model.to(where)
-    place = Place(where, model_dtype(model), find_task(task, known_labels(data)))
+    form = BatchFormat(where, model_dtype(model), find_task(task, known_labels(data)))
     context = nullcontext() if amp is None else torch.autocast(where.type, AMP[amp])
     with context:
-        scored = score(model, evaluation_batches(data, place, batch_size, workers))
-    return measure(scored, place.task)
+        scored = score(model, evaluation_batches(data, form, batch_size, workers))
+    return measure(scored, form.task)
 
 
 def model_dtype(model: nn.Module) -> torch.dtype:

@@ -31,10 +31,9 @@ def fit(options: Options) -> FitResult:  # noqa: D417
 
     Args:
         model: gives raw scores: (N,) or (N, 1) for two classes, (N, c) for c classes or labels.
-            While it trains, an ensemble may give several per row, k N rows in all, the k of a row
-            one after the other; each then learns the row's label. Where estimates are kept per row,
-            for average precision, its attribute ``scores_per_row`` must say k. It is trained in
-            place.
+            While it trains, an ensemble whose attribute ``scores_per_row`` is k gives k per row,
+            k N rows in all, the k of a row one after the other; each then learns the row's label.
+            It is trained in place.
         train: ``(x, y)``, ``(x, y, weight)`` or ``(x, y, weight, group)`` arrays or tensors, which
             are kept on the device (x may also be a tuple or dict of arrays, weight None); a
             Dataset; a DataLoader; or any iterable of such batches, whose share of positives is

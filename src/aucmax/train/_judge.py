@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from aucmax import distributed
-from aucmax.data.sources import Batch, Place, evaluation_batches
+from aucmax.data.batches import Batch, BatchFormat, evaluation_batches
 from aucmax.optim import averaged
-from aucmax.optim.averaged import batch_norms, keeping_modes
+from aucmax.optim.average import batch_norms, keeping_modes
 from aucmax.optim.staged import local
 from aucmax.sharding import mesh_of
 from aucmax.train._evaluate import score
@@ -36,15 +36,15 @@ class Judge:
 
     Args:
         options: those of the run.
-        place: where the model is.
+        place: device and precision of the model.
         data: "valid", which decides, and "test", which is only looked at; None where there is none.
     """
 
-    def __init__(self, options: Options, place: Place, data: dict[str, Any]) -> None:
+    def __init__(self, options: Options, place: BatchFormat, data: dict[str, Any]) -> None:
         self.options, self.place, self.model = options, place, options.model
         self.metric = options.measure
         self.data = {
-            part: place.put(rows) if isinstance(rows, Batch) else rows
+            part: place.convert(rows) if isinstance(rows, Batch) else rows
             for part, rows in data.items()
             if rows is not None
         }

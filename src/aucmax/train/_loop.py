@@ -10,9 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from aucmax import checkpoint, distributed
-from aucmax.data.sources import BatchSource
+from aucmax.data.batches import BatchSource
 from aucmax.history import History, read
-from aucmax.loss import GroupedAUCLoss, PairwiseAUCLoss
+from aucmax.loss import GroupedAUCLoss, Loss, PairwiseAUCLoss
 from aucmax.signals import Stopped
 from aucmax.stages import Stage
 from aucmax.train._captured import make_step
@@ -268,6 +268,8 @@ class Loop:
         """Record both iterates; True if a plateau rule says that the stage has saturated."""
         began, at, options, phase = time.perf_counter(), self.at, self.options, self.phase
         self.step.meet()
+        if isinstance(phase.loss, Loss):
+            phase.loss.check()
         distributed.average_buffers(options.model)
         probe = self.samples.probe()
         by_group = isinstance(phase.saddle, GroupedAUCLoss)  # of thousands the mean is enough

@@ -10,9 +10,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from aucmax.loss import minmax_groups
-from aucmax.loss.base import SaddleLoss
-from aucmax.loss.combined import saddle_part
+from aucmax.loss import SaddleLoss, minmax_groups, saddle_part
 from aucmax.optim import IterateAverage
 from aucmax.optim.staged import StagedOptimizer
 from aucmax.stages import Plateau, Stage
@@ -124,9 +122,13 @@ def _make_optimizer(options: Options, loss: nn.Module, lr: float) -> Optimizer:
         # Where alpha begins at its limit, it and a and b are to follow the model slowly.
         begins_at_best = saddle.alpha_min is None or options.pretrain or options.loss is not None
         saddle_lr = how.saddle_lr if begins_at_best else 1.0
-        groups = minmax_groups(model, loss, saddle_lr=saddle_lr)
-    captured = options.where.type == "cuda" and options.cuda_graph is not False
-    arguments = {**how.options(options.seed, captured), **(options.optimizer_options or {})}
+        groups = minmax_groups(model, loss, lr=lr, saddle_lr=lr * saddle_lr)
+    on_gpu = options.where.type == "cuda"
+    captured = on_gpu and options.cuda_graph is not False
+    given = options.optimizer_options or {}
+    arguments = {**how.options(options.seed, on_gpu, captured), **given}
+    if "foreach" in given and "fused" not in given:
+        arguments.pop("fused", None)
     make: Any = how.optimizer
     try:
         optimizer: Optimizer = make(groups, lr=lr, **arguments)

@@ -10,21 +10,19 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from aucmax import checks, distributed, random_state
-from aucmax.data import BatchSampler
+from aucmax.data import BatchSampler, count_classes
 from aucmax.data import labels as _labels
-from aucmax.data.groups import count_classes
-from aucmax.data.sampling import derive
-from aucmax.data.sources import (
+from aucmax.data.batches import (
     ArraySource,
     Batch,
+    BatchFormat,
     BatchSource,
     DatasetSource,
     IterableSource,
-    Place,
     as_data,
     has_groups,
 )
-from aucmax.optim import PPDSG
+from aucmax.data.sampling import mix_seed
 from aucmax.sharding import mesh_of, shard
 from aucmax.stages import Plateau
 from aucmax.train._evaluate import model_dtype
@@ -49,7 +47,7 @@ def run(options: Options) -> FitResult:
 
 def random_numbers(options: Options) -> random_state.Isolated:
     """Those of the run, which it is made and walked with."""
-    return random_state.Isolated(derive(options.seed, distributed.rank()), options.where)
+    return random_state.Isolated(mix_seed(options.seed, distributed.rank()), options.where)
 
 
 def make_loop(options: Options, interrupts: Interrupts) -> Loop:
@@ -70,12 +68,12 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
             f"for a {task} task"
         )
     if y is not None:
-        _labels.check(y, task)
+        _labels.check_labels("train", y, task)
         _labels.warn_of_single_rows("train", y, task)
     judged = {part: _judged_rows(part, options, task) for part in ("valid", "test")}
     model.to(options.where)
-    place = Place(options.where, model_dtype(model), task)
-    source = _make_source(train, y, place, options)
+    form = BatchFormat(options.where, model_dtype(model), task)
+    source = _make_source(train, y, form, options)
     known = _known(train, y, source, options, task)
     data = {"task": task, "rows": None if y is None else len(y), "labels": digest(y)}
     data["inputs"] = digest(train.x) if isinstance(train, Batch) else None
@@ -98,21 +96,21 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
     folder = None if out is None else RunFolder(out, config, reporter.note, mesh_of(model))
     phases = make_phases(options, known)
     losses = [part for phase in phases for part in phase.loss.modules()]
-    source.apart = options.walks_apart
     by_row = [part for part in losses if getattr(part, "needs_index", False)]
-    source.numbered = bool(by_row)
     keeps = any(getattr(part, "follows_batches", False) for part in by_row)
     if keeps and isinstance(source, IterableSource):
         reporter.note(
             "the loss keeps no estimates by row: a loader or stream does not number its rows, "
             "arrays and Datasets do"
         )
-    judge = Judge(options, place, judged)
+    judge = Judge(options, form, judged)
     samples = FreshSamples(options, source, judge)
     return Loop(options, source, phases, judge, samples, folder, reporter, interrupts)
 
 
-def _make_source(train: Any, labels: Tensor | None, place: Place, options: Options) -> BatchSource:
+def _make_source(
+    train: Any, labels: Tensor | None, form: BatchFormat, options: Options
+) -> BatchSource:
     """The batches of whatever was passed as training data."""
     arrays = train if isinstance(train, Batch) else None
     if arrays is None and not isinstance(train, Dataset):
@@ -121,7 +119,7 @@ def _make_source(train: Any, labels: Tensor | None, place: Place, options: Optio
                 "positives must be None for a DataLoader or a stream, which draw their own "
                 f"batches, found {options.positives!r}"
             )
-        return IterableSource(train, place)
+        return IterableSource(train, form)
     rows = len(train) if arrays is None else len(arrays.y)
     if labels is None and options.positives is not None:
         raise ValueError(
@@ -145,11 +143,12 @@ def _make_source(train: Any, labels: Tensor | None, place: Place, options: Optio
     )
     if arrays is None:
         return DatasetSource(
-            train, sampler, place, options.accumulate, options.workers, options.seed
-        )
+            train, sampler, form, options.accumulate, options.walks_apart,
+            workers=options.workers, seed=options.seed,
+        )  # fmt: skip
     if arrays.weight is not None:
         checks.check_weights(arrays.weight.double().numpy(force=True))
-    return ArraySource(arrays, sampler, place, options.accumulate)
+    return ArraySource(arrays, sampler, form, options.accumulate, options.walks_apart)
 
 
 def _known(
@@ -173,17 +172,8 @@ def _known(
         scores * getattr(options.model, "scores_per_row", 1),
         groups,
         has_groups(train),
-        _takes_sparse(options),
-        options.measure.range,
+        range=options.measure.range,
     )
-
-
-def _takes_sparse(options: Options) -> bool:
-    """Whether the optimizer is PPD-SG where it can leave rows without a gradient alone."""
-    if options.optimizer is not None or options.how.optimizer is not PPDSG:
-        return False
-    on_one_cpu = options.where.type == "cpu" and distributed.world_size() == 1
-    return on_one_cpu and not (options.optimizer_options or {}).get("momentum")
 
 
 def _compares_rows(options: Options) -> bool:
@@ -242,9 +232,7 @@ def _judged_rows(part: str, options: Options, task: str) -> Any:
         )
     rows = as_data(part, rows)
     labels = _labels.known_labels(rows)
-    if labels is not None and task != "multiclass":
-        known = labels.double()
-        _labels.check_values(part, known[~known.isnan()] if task == "multilabel" else known)
     if labels is not None:
+        _labels.check_labels(part, labels, task, complete=False)
         _labels.warn_of_single_rows(part, labels, task)
     return rows

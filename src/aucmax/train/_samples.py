@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed
 from aucmax.checks import MissingClassError, NotFiniteError
-from aucmax.data.sources import Batch, BatchSource, IterableSource
+from aucmax.data.batches import Batch, BatchSource, IterableSource
 from aucmax.optim import update_batch_norm
 from aucmax.stages import Stage
 from aucmax.train._evaluate import joined

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from aucmax import distributed, random_state
-from aucmax.data.sources import BatchSource
+from aucmax.data.batches import BatchSource
 from aucmax.train._phases import Phase
 from aucmax.train._step import Step
 from aucmax.train.options import Options

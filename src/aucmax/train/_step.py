@@ -15,11 +15,11 @@ from torch.utils._pytree import tree_leaves
 
 from aucmax import distributed
 from aucmax.checks import NotFiniteError, is_sharded
-from aucmax.data.sources import Batch, BatchSource
+from aucmax.data.batches import Batch, BatchSource
 from aucmax.loss.base import Scale
-from aucmax.loss.ranking import RankingLoss
+from aucmax.loss.pairwise import RankingLoss
 from aucmax.optim import IterateAverage
-from aucmax.optim.staged import StagedOptimizer, full, local
+from aucmax.optim.staged import full, local
 from aucmax.train._guards import DeviceGuard, HostGuard, entries
 from aucmax.train._phases import Phase
 from aucmax.train._result import DivergedError
@@ -139,8 +139,6 @@ class Step:
     def meet(self) -> None:
         """Average over the processes what each has come to in steps of its own, if it took any."""
         if self.apart:
-            if isinstance(self.phase.average, StagedOptimizer):
-                self.phase.average.catch_up()  # each process may have left other rows for later
             distributed.average_over_ranks(moving(self.phase))
             self.apart = False
 
@@ -220,11 +218,6 @@ def _wrapped(objective: ModelWithLoss, options: Options) -> Callable[..., Tensor
     if options.walks_apart:
         distributed.broadcast_tensors([*objective.parameters(), *objective.buffers()])
     elif distributed.world_size() > 1 and options.parallel == "ddp":
-        if any(getattr(part, "sparse", False) for part in objective.loss.modules()):
-            raise ValueError(
-                "sparse must be False in a loss whose gradients processes average, found True: "
-                "pass local_steps, or leave it out"
-            )
         devices = [options.where] if options.where.type == "cuda" else None
         # What a loss keeps follows the batches of all ranks, and so is the same on each: to send it
         # at every step would cost as much as there are rows and groups.

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from aucmax import random_state
-from aucmax.data.sources import Batch, as_data, generators_of
+from aucmax.data.batches import Batch, as_data, generators_of
 from aucmax.train._loop import Loop
 from aucmax.train._result import DivergedError, FitResult
 from aucmax.train._run import make_loop, random_numbers

@@ -16,27 +16,24 @@ from aucmax.stages import Stage, geometric, polynomial
 
 
 def tripled(lr: float, steps: int) -> list[Stage]:
-    """Four stages, each a third of the step size and three times as long (Algorithms 2 and 3).
-
-    With a first stage of 2,000 steps these are 80,000, as in the authors' code.
-    """
+    """Return four stages, each a third of the step size and three times as long (Alg. 2, 3)."""
     first = math.ceil(steps / (1 + 3 + 9 + 27))
     return cut(geometric(lr, first, factor=3, stages=4), steps)
 
 
 def growing(lr: float, steps: int) -> list[Stage]:
-    """PGA's ten stages: the k-th is k^2 times as long as the first (Algorithm 1)."""
+    """Return ten stages, the k-th of them k^2 times as long as the first (Algorithm 1)."""
     first = math.ceil(steps / sum(k**2 for k in range(1, 11)))
     return cut(polynomial(lr, first, stages=10), steps)
 
 
 def single(lr: float, steps: int) -> list[Stage]:
-    """One stage, one step size."""
+    """Return one stage of one step size."""
     return [Stage(index=1, lr=lr, steps=steps, dual_samples=0)]
 
 
 def dropped(lr: float, steps: int) -> list[Stage]:
-    """A tenth of the step size after 1/2 and after 3/4 of the steps: the paper's 40k and 60k."""
+    """Return stages with a tenth of the step size after 1/2 and 3/4 of the steps (40k and 60k)."""
     lengths = [steps - steps // 2, steps // 4, steps // 2 - steps // 4]
     drops = [
         Stage(index=k + 1, lr=lr / 10**k, steps=n, dual_samples=0) for k, n in enumerate(lengths)
@@ -53,7 +50,7 @@ class Method:
         objective: the objective it is for, a name in :data:`aucmax.train.objectives.OBJECTIVES`.
         stages: its own stages, from the first step size and the number of steps.
         lr: the first step size.
-        saddle_lr: how many times that the saddle variables' step size is: more where steps do not
+        saddle_lr: the ratio of the saddle variables' step size to it: more where steps do not
             grow with the gradient.
         returns: the iterate that it returns if nobody validates.
         capture: how a CUDA graph can hold its step: "asked" by ``capturable=True``, or "free"
@@ -63,6 +60,7 @@ class Method:
         lemma_3: whether its stages can end by Lemma 3.
         averages_stages: whether its average is drawn from the stages that have ended, alpha's too.
         seeded: whether it draws random numbers, and so takes a seed.
+        fused: whether it has a kernel of its own, to be asked for on a GPU.
     """
 
     optimizer: type[Optimizer]
@@ -76,18 +74,21 @@ class Method:
     lemma_3: bool = False
     averages_stages: bool = False
     seeded: bool = False
+    fused: bool = False
 
-    def options(self, seed: int, captured: bool) -> dict[str, Any]:
-        """Arguments of the optimizer that the user did not have to think of."""
+    def options(self, seed: int, on_gpu: bool, captured: bool) -> dict[str, Any]:
+        """Return arguments of the optimizer that the user did not have to think of."""
         arguments: dict[str, Any] = {"seed": seed} if self.seeded else {}
+        if on_gpu and self.fused:
+            arguments["fused"] = True
         if captured and self.capture == "asked":
             arguments["capturable"] = True
         return arguments
 
 
 METHODS = {
-    "ppd-sg": Method(PPDSG, "auc", tripled, local_steps=True),
-    "ppd-adagrad": Method(PPDAdaGrad, "auc", tripled, lemma_3=True),
+    "ppd-sg": Method(PPDSG, "auc", tripled, local_steps=True, fused=True),
+    "ppd-adagrad": Method(PPDAdaGrad, "auc", tripled, lemma_3=True, fused=True),
     "pga": Method(PGA, "auc", growing, averages_stages=True, seeded=True),
     "oauc": Method(OAUC, "auc", single),
     "sgd": Method(torch.optim.SGD, "ce", dropped, returns="last", capture="free", local_steps=True),
@@ -112,17 +113,27 @@ def method_of(optimizer: Optimizer) -> Method:
 
 
 def cut(stages: list[Stage], steps: int) -> list[Stage]:
-    """The stages' first ``steps`` steps."""
-    kept, left = [], steps
-    for stage in stages:
-        if left == 0:
-            break
-        if stage.steps is not None:
-            stage = replace(stage, steps=min(stage.steps, left))
-            left -= stage.steps or 0
-        kept.append(stage)
-    if left and all(stage.steps is not None for stage in stages):
+    """Return the stages' first ``steps`` steps.
+
+    A last stage that the end cuts shorter than a tenth of :math:`T_0`, or than ten steps, joins
+    the one before. Where stages lack no more than a step each, the last one is lengthened: a rule
+    whose :math:`T_k` add up to ``steps`` takes :math:`T_k - 1` in each stage.
+    """
+    lengths = [stage.steps for stage in stages if stage.steps is not None]
+    if len(lengths) < len(stages):  # some end by another rule
+        return stages
+    kept: list[int] = []
+    left = steps
+    for length in lengths:
+        taken = min(length, left)
+        if kept and taken < length and taken < max((lengths[0] + 1) / 10, 10):
+            kept[-1] += taken
+        else:
+            kept.append(taken)
+        left -= taken
+    if left > len(stages):
         raise ValueError(
             f"stages must have at least steps={steps} steps in all, found {steps - left}"
         )
-    return kept
+    kept[-1] += left
+    return [replace(stage, steps=n) for stage, n in zip(stages, kept, strict=False)]

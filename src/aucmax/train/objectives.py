@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from aucmax import checks
 from aucmax.loss import (
     AUCLoss,
-    AUCWithCrossEntropy,
     AveragePrecisionLoss,
     CrossEntropy,
     GroupedAUCLoss,
@@ -28,9 +27,6 @@ from aucmax.loss import (
     PartialAUCLoss,
 )
 from aucmax.loss.base import Scale, loss_of
-
-MANY_GROUPS = 100_000
-"""From where on a step of PPD-SG costs less by sparse gradients than by dense ones."""
 
 
 class Known(NamedTuple):
@@ -45,7 +41,6 @@ class Known(NamedTuple):
         groups: positives and negatives in each group, by count or weight; None without groups, and
             where they cannot be counted.
         grouped: whether rows carry groups.
-        takes_sparse: whether the optimizer steps on sparse gradients without touching the rest.
         range: the rates between which the metric counts, see :attr:`Metric.range`.
     """
 
@@ -56,7 +51,6 @@ class Known(NamedTuple):
     columns: int = 1
     groups: tuple[Tensor, Tensor] | None = None
     grouped: bool = False
-    takes_sparse: bool = False
     range: Mapping[str, float] = MappingProxyType({})
 
 
@@ -89,8 +83,7 @@ def auc(known: Known, options: Mapping[str, Any]) -> nn.Module:
     """The paper's saddle objective, of which there is one for each task, and one for groups."""
     if known.groups is not None:
         prior = None if known.prior == known.data_prior else known.prior
-        sparse = known.takes_sparse and len(known.groups[0]) > MANY_GROUPS
-        return _make(GroupedAUCLoss, *known.groups, **{"prior": prior, "sparse": sparse, **options})
+        return _make(GroupedAUCLoss, *known.groups, **{"prior": prior, **options})
     _refuse_groups(known, "auc")
     kinds = {"binary": AUCLoss, "multiclass": MulticlassAUCLoss, "multilabel": MultilabelAUCLoss}
     if known.task == "multiclass" and "priors" in options:
@@ -226,13 +219,6 @@ def make_loss(objective: str, known: Known, options: Mapping[str, Any]) -> nn.Mo
     weights = tuple(weight for _, weight in parts)
     if len(losses) == 1 and weights == (1.0,):
         return losses[parts[0][0]]
-    auc_loss = losses.get("auc")
-    if (
-        list(losses) == ["auc", "ce"]
-        and weights[0] == 1
-        and isinstance(auc_loss, AUCLoss | MulticlassAUCLoss)
-    ):
-        return AUCWithCrossEntropy(auc_loss, weights[1])
     return LossSum(losses, weights)
 
 
@@ -252,11 +238,13 @@ class ModelWithLoss(nn.Module):
         index: Tensor | None = None,
         scale: Scale | None = None,
     ) -> Tensor:
-        """The loss of a batch, or of a part of one that counts as ``scale`` says.
+        """Return the loss of a batch, or of a part of one that counts as ``scale`` says.
 
-        A model may say of its scores, those of a row side by side, how much each counts.
+        An ensemble gives several scores per row, one after the other: ``scores_per_row`` of them.
+        It may say by its ``score_weights`` how much each counts.
         """
         scores = self.model(x)
+        members = getattr(self.model, "scores_per_row", 1) if self.model.training else 1
         if (counts := getattr(self.model, "score_weights", None)) is not None:
             weight = counts(x) if weight is None else counts(x) * weight[:, None]
-        return loss_of(self.loss, scores, y, weight, group, index, scale)
+        return loss_of(self.loss, scores, y, weight, group, index, scale, members)

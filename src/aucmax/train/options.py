@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from aucmax import checks, distributed
-from aucmax.data.sources import has_groups
+from aucmax.data.batches import has_groups
 from aucmax.stages import Plateau, Stage
 from aucmax.train.methods import METHODS, Method, method_of
 from aucmax.train.metrics import Metric, default_metric, find_metric

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from aucmax import checks
-from aucmax.models.side_by_side import Separate, SideBySide, Stacked
+from aucmax.models.tabular import Separate, SideBySide, Stacked
 from aucmax.stages import Stage
 from aucmax.tables import network
 from aucmax.tables.encoder import Encoded

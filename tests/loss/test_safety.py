@@ -1,0 +1,163 @@
+"""Bad values where the host does not look at each batch: the flag on the device."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from aucmax import AUCLoss, GroupedAUCLoss, MulticlassAUCLoss
+from aucmax.checks import NotFiniteError
+from aucmax.loss import CrossEntropy
+
+SCORES = torch.tensor([0.5, -0.5, 1.0, 0.0])
+LABELS = torch.tensor([1.0, 0.0, 1.0, 0.0])
+WEIGHT = torch.ones(4)
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor that the host does not read at each batch, as one on an accelerator."""
+
+
+def elsewhere(x):
+    return x.as_subclass(Elsewhere)
+
+
+def with_entry(x, value):
+    x = x.clone()
+    x[0] = value
+    return x
+
+
+BAD = {
+    "a label": ("target must hold 0 and 1 only", SCORES, with_entry(LABELS, 2.0), WEIGHT),
+    "signs": ("target must hold 0 and 1 only", SCORES, 2 * LABELS - 1, WEIGHT),
+    "an infinite label": ("target must", SCORES, with_entry(LABELS, math.inf), WEIGHT),
+    "a NaN label": ("target must", SCORES, with_entry(LABELS, math.nan), WEIGHT),
+    "a score": ("scores must be finite", with_entry(SCORES, math.inf), LABELS, WEIGHT),
+    "a NaN score": ("scores must be finite", with_entry(SCORES, math.nan), LABELS, WEIGHT),
+    "a weight": ("weight must be", SCORES, LABELS, with_entry(WEIGHT, -1.0)),
+    "no weight": ("weight must be", SCORES, LABELS, 0 * WEIGHT),
+}
+
+
+@pytest.fixture
+def compiled(fresh_compiler):
+    """A compiled loss: it reads nothing back."""
+    loss = AUCLoss(0.5)
+    return loss, torch.compile(loss, backend="aot_eager", fullgraph=True)
+
+
+# ---- Compiled ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_a_compiled_loss_tells_the_first_bad_batch_when_asked(fault, compiled):
+    loss, call = compiled
+    message, *bad = BAD[fault]
+    for batch in ((SCORES, LABELS, WEIGHT), bad, (SCORES, LABELS, WEIGHT), bad):
+        call(*batch)
+    with pytest.raises(ValueError, match=f"{message}.* in batch 2 of 4 "):
+        loss.check()
+    loss.check()  # it has been told
+
+
+@pytest.mark.parametrize("ask", ["eval", "state_dict", "check", "reset_dual", "begin"])
+def test_what_reads_the_flag(ask, compiled):
+    loss, call = compiled
+    call(SCORES, LABELS, WEIGHT)
+    call(with_entry(SCORES, math.nan), LABELS, WEIGHT)
+    given = (SCORES, LABELS) if ask in ("reset_dual", "begin") else ()
+    with pytest.raises(NotFiniteError, match="in batch 2 of 2 since the last check"):
+        getattr(loss, ask)(*given)
+    getattr(loss, ask)(*given)
+
+
+# ---- On a device -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_the_first_batch_on_a_device_raises_as_on_a_cpu(fault):
+    message, *bad = BAD[fault]
+    errors = []
+    for move in (lambda x: x, elsewhere):
+        with pytest.raises(ValueError, match=message) as caught:
+            AUCLoss(0.5)(*map(move, bad))
+        errors.append((type(caught.value), str(caught.value)))
+    assert errors[0] == errors[1]
+
+
+def test_a_device_is_waited_for_at_powers_of_two():
+    good = [elsewhere(x) for x in (SCORES, LABELS)]
+    bad = [elsewhere(x) for x in (SCORES, with_entry(LABELS, 3.0))]
+    loss = AUCLoss(0.5)
+    for batch in (good, good, bad, good):
+        if batch is good and loss._calls == 3:
+            break
+        loss(*batch)
+    with pytest.raises(ValueError, match="found other values in batch 3 of 4"):
+        loss(*good)
+
+
+def test_classes_groups_and_sums_are_looked_at_too():
+    scores, classes = torch.zeros(4, 3), torch.tensor([0, 1, 2, 3])
+    cases = [
+        (MulticlassAUCLoss([0.4, 0.3, 0.3]), (scores, classes), {}, "target must hold 0 to 2"),
+        (
+            GroupedAUCLoss([1.0, 1.0], [1.0, 1.0]),
+            (SCORES, LABELS),
+            {"group": torch.tensor([0, 0, 1, 2])},
+            "group must hold 0 to 1",
+        ),
+        (AUCLoss(0.5) + CrossEntropy(), (SCORES, 2 * LABELS), {}, "target must hold 0 and 1"),
+    ]
+    for loss, given, more, message in cases:
+        with pytest.raises(ValueError, match=message):
+            loss(*map(elsewhere, given), **more)
+
+
+def test_a_prior_that_the_batches_contradict_is_warned_of():
+    loss = AUCLoss(0.05)
+    loss(elsewhere(SCORES.repeat(7)), elsewhere(LABELS.repeat(7)))
+    with pytest.warns(UserWarning, match=r"prior=0\.05, but 0\.5 of the 28 labels"):
+        loss(elsewhere(SCORES), elsewhere(LABELS))
+
+
+def test_alpha_that_is_minimized_is_warned_of():
+    torch.manual_seed(0)
+    model, loss = torch.nn.Linear(2, 1), AUCLoss(0.5)
+    optimizer = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
+    x = torch.randn(4, 2)
+
+    def walk():
+        for _ in range(40):
+            optimizer.zero_grad()
+            loss(elsewhere(model(x)), elsewhere(LABELS)).as_subclass(torch.Tensor).backward()
+            optimizer.step()
+
+    with pytest.warns(UserWarning, match="alpha is minimized"):
+        walk()
+
+
+# ---- The flag itself ---------------------------------------------------------------------------
+
+
+def test_the_flag_is_no_state():
+    """Data-parallel training would overwrite a buffer with the first rank's."""
+    loss = AUCLoss(0.5)
+    assert not list(loss.buffers())
+    assert set(loss.state_dict()) == {"a", "b", "alpha"}
+
+
+def test_a_copy_has_a_flag_of_its_own():
+    loss = AUCLoss(0.5)
+    copied = copy.deepcopy(loss)
+    copied._flags[1] = 1
+    loss.check()
+    with pytest.raises(NotFiniteError):
+        copied.check()
+
+
+def test_meta_and_back():
+    loss = AUCLoss(0.5).to("meta").to_empty(device="cpu")
+    loss.check()
