@@ -25,7 +25,15 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import aucmax
 from aucmax import StreamingPrior
-from aucmax.data.batches import ArraySource, Batch, BatchFormat, IterableSource
+from aucmax.data.batches import (
+    ArraySource,
+    Batch,
+    BatchFormat,
+    IterableSource,
+    as_batch,
+    as_data,
+    has_groups,
+)
 
 X, Y = binary()
 VALID = binary(seed=1)
@@ -113,6 +121,46 @@ def read_only(array):
 def test_arrays_of_every_kind_train_alike(inputs, labels, of_tensors):
     train, valid = ((inputs(x), labels(y)) for x, y in ((X, Y), VALID))
     assert_same_run(run(train, valid), of_tensors)
+
+
+def test_arrays_may_carry_weights_and_groups():
+    wards = ["b", "a"] * 200
+    batch = as_data("train", (X, Y[:, None], Y[:, None] + 1, wards))
+    assert torch.equal(batch.weight, Y + 1)
+    assert torch.equal(batch.group, 1 - torch.arange(400) % 2)
+    picked = batch.pick(torch.tensor([3, 0]))
+    assert torch.equal(picked.x, X[[3, 0]])
+    assert (picked.group.tolist(), picked.weight.tolist()) == ([0, 1], (Y[[3, 0]] + 1).tolist())
+    assert has_groups((X, Y, None, wards))
+    assert not any(map(has_groups, ((X, Y, Y), (X, Y, None, None), TensorDataset(X, Y), [(X, Y)])))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (3, "found int"),
+        ([], "must have rows, found none"),
+        ((X,), "found 1 parts"),
+        ((X, Y, Y, Y, Y), "found 5 parts"),
+        ((X, None), "one label per row"),
+        ((X, Y[:-1]), r"one label per row, found lengths \[399, 400\]"),
+        ((X, Y, Y[:-1]), r"found lengths \[399, 400\]"),
+        ((X, Y, None, [1, 2]), "train's groups must have a value for each of 400 rows, found 2"),
+        ((["a"], [1]), "train's inputs must hold numbers"),
+    ],
+)
+def test_bad_data_is_named(data, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        as_data("train", data)
+    assert str(caught.value).startswith("train")
+
+
+@pytest.mark.parametrize(
+    ("item", "message"), [((X,), "found 1 parts"), (X, "found Tensor"), ({"x": X}, "found dict")]
+)
+def test_bad_batches_are_named(item, message):
+    with pytest.raises(ValueError, match=f"batches must be .*{message}"):
+        as_batch(item)
 
 
 def test_inputs_take_the_precision_of_the_model():
