@@ -292,7 +292,7 @@ class Design:
 
     Args:
         label: Numbers of the classes, from 0, (N,); each has rows.
-        weight: (N,).
+        weight: (N,); None counts rows alike.
         cluster: Numbers of the clusters; None takes each row as drawn.
 
     Attributes:
@@ -300,23 +300,24 @@ class Design:
         effective_rows: How many rows would, if they had been drawn each.
     """
 
-    def __init__(self, label: Array, weight: Floats, cluster: Array | None = None) -> None:
-        self.label, self.weight = np.asarray(label, dtype=np.int64), weight
-        self.share = weight / np.bincount(self.label, weight)[self.label]
+    def __init__(self, label: Array, weight: Floats | None, cluster: Array | None = None) -> None:
+        self.label = self.cell_label = np.asarray(label, dtype=np.int64)
         self.cell: Array = None
         self.cluster: Array = None
-        self.cell_label, mass = self.label, cast(Array, weight)
+        self.units = total = square = np.bincount(self.label)
+        self.weight: Floats = np.ones(len(self.label)) if weight is None else weight
+        if weight is not None:
+            total, square = (np.bincount(self.label, w) for w in (weight, weight**2))
+        self.share = self.weight / total[self.label]
+        self.effective = self.effective_rows = total**2 / square
         if cluster is not None:  # a cell: the rows of one class in a cluster
             self.cluster = np.unique(cluster, return_inverse=True)[1]
-            classes = int(self.label.max()) + 1
+            classes = len(total)
             cells, self.cell = np.unique(self.cluster * classes + self.label, return_inverse=True)
             self.cell_label = cells % classes
-            mass = np.bincount(self.cell, weight)
-        self.units = np.bincount(self.cell_label)
-        square = np.bincount(self.cell_label, mass**2)
-        self.effective = np.bincount(self.cell_label, mass) ** 2 / square
-        square = np.bincount(self.label, weight**2)
-        self.effective_rows = np.bincount(self.label, weight) ** 2 / square
+            self.units = np.bincount(self.cell_label)
+            mass = np.bincount(self.cell, self.weight)
+            self.effective = total**2 / np.bincount(self.cell_label, mass**2)
 
     def variance(self, values: Floats) -> float | None:
         """Return the variance of the classes' means, added up; None if a class has one unit.
@@ -349,7 +350,7 @@ class Design:
 
     def _deviations(self, values: Floats) -> tuple[Array, Array]:
         """Return what each row adds to its class's mean, and each class's sum of squares."""
-        any_row = np.empty(int(self.label.max()) + 1, dtype=np.int64)
+        any_row = np.empty(len(self.units), dtype=np.int64)
         any_row[self.label] = np.arange(len(self.label))
         values = values - values[any_row][self.label]
         means = np.bincount(self.label, self.share * values)
@@ -547,7 +548,8 @@ def _estimates(
         if warn and rank_within is None:
             _warn_of_mixed_clusters(models[0])
     label, cluster = models[0].label, models[0].cluster
-    design = Design(label, models[0].relative_weight(), cluster)
+    weights = None if models[0].weight is None else models[0].relative_weight()
+    design = Design(label, weights, cluster)
     estimates = []
     for rows in models:
         estimate = ESTIMATES[name](rows, design, **options)
