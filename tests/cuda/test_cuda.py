@@ -91,7 +91,8 @@ def test_gradients_of_groups_are_summed_in_a_fixed_order() -> None:
 def test_losses_do_not_wait_for_the_device(name: str) -> None:
     loss, scores, target = make(name)
     loss, scores, target = loss.cuda(), scores.cuda().requires_grad_(), target.cuda()
-    loss(scores, target).backward()
+    for _ in range(2):  # the first batches are looked at
+        loss(scores, target).backward()
     try:
         torch.cuda.set_sync_debug_mode("error")
         loss(scores, target).backward()
@@ -155,11 +156,16 @@ def test_losses_compile_whole(name: str) -> None:
         torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-6)
 
 
-def test_values_are_checked_with_debug_alone() -> None:
+def test_bad_values_raise_at_the_first_batch_and_when_asked() -> None:
     scores, target = torch.randn(4, device="cuda"), torch.tensor([1.0, -1.0, 1.0, -1.0]).cuda()
-    aucmax.AUCLoss(0.5).cuda()(scores, target)
+    loss = aucmax.AUCLoss(0.5).cuda()
     with pytest.raises(ValueError, match=r"-1/\+1"):
-        aucmax.AUCLoss(0.5, debug=True).cuda()(scores, target)
+        loss(scores, target)
+    loss = aucmax.AUCLoss(0.5).cuda()
+    for labels in (target.abs() - 0.5 * (target + 1), (target + 1) / 2, target):
+        loss(scores, labels)
+    with pytest.raises(ValueError, match=r"target must hold 0 and 1 only.* in batch 3 of 3"):
+        loss.check()
 
 
 def train(build, device: str) -> list[torch.Tensor]:
