@@ -120,9 +120,13 @@ def averaged(
     Example:
         >>> import torch, aucmax
         >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
+        >>> x, y = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1])
+        >>> loss.begin(model(x), y)
         >>> optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss))
+        >>> loss(model(x), y).backward()
+        >>> optimizer.step()
         >>> with aucmax.averaged(model, optimizer):
-        ...     scores = model(torch.zeros(3, 2))
+        ...     scores = model(x)
     """
     if not isinstance(optimizer, IterateAverage):
         optimizer = getattr(optimizer, "optimizer", optimizer)  # a framework may have wrapped it

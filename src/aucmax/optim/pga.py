@@ -72,8 +72,9 @@ class PGA(StagedOptimizer):
     Example:
         >>> import torch, aucmax
         >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
-        >>> optimizer = aucmax.PGA(aucmax.minmax_groups(model, loss), radius=10, dual_radius=1)
         >>> x, y = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1])
+        >>> loss.begin(model(x), y)
+        >>> optimizer = aucmax.PGA(aucmax.minmax_groups(model, loss), radius=10, dual_radius=1)
         >>> for stage in aucmax.stages.polynomial(lr=0.1, steps=5, stages=3):
         ...     stage.set_lr(optimizer)
         ...     for _ in range(stage.steps):
