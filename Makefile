@@ -65,9 +65,10 @@ site: $(READY)   ## Build the site from the tutorials' stored outputs; warnings 
 	$(BIN)/python docs/check.py docs/_build/html
 
 MOMENTS ?= 20
-soak: $(READY)   ## Stop runs at random for MINUTES=10 and commands at MOMENTS=20, compare with ones left alone
+soak: $(READY)   ## Stop runs for MINUTES=10, commands at MOMENTS=20 and a queue; compare with ones left alone
 	$(BIN)/python tests/soak/interrupts.py --moments $(MOMENTS)
 	$(BIN)/python tests/soak/resume.py --minutes $(MINUTES)
+	$(BIN)/python tests/soak/stops.py
 
 demo: $(READY)   ## Fit a model on a table that comes along, and show what it made
 	$(BIN)/aucmax demo

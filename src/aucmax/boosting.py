@@ -119,8 +119,8 @@ class AUCObjective:
         name, scale = self.surrogate.name, self.surrogate.scale
         curved = name in ("squared_hinge", "square", "logistic")
         numbers = None if rows.group is None else torch.from_numpy(rows.group)
-        columns = (x[None] for x in (rows.scores, p, n))
-        means = pair_means(*columns, numbers, self.surrogate, curved)
+        s = rows.scores[None]
+        means = pair_means(s, p[None], n[None], numbers, self.surrogate, curved)
         gradient = means.gradient[0]
         if not means.mass[0] > 0:
             among = "target" if rows.group is None else "target, in some group,"

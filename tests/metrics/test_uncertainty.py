@@ -208,6 +208,24 @@ def test_partial_auc_of_full_range_is_delongs(seed, ties, weighted):
             assert found == pytest.approx(compare(a, b, y, **options), rel=1e-9, abs=1e-12)
 
 
+def test_threshold_errors_by_hand():
+    """Ranked from the top: one negative is flagged, of six, and two or three of four positives."""
+    y = np.array([1, 0, 1, 1, 0, 1, 0, 0, 0, 0])
+    x = -np.arange(10.0)
+    of_negatives, of_positives = 1 / 6 * 5 / 6 / 5, 1 / 2 * 1 / 2 / 3
+    found = interval(x, y, "tpr_at_fpr@0.2")
+    assert found.value == 0.75
+    # From 0.2 - 1 / 6 to 0.2 + 1 / 6 the line by (0, 1 / 4), (1 / 6, 3 / 4), (1 / 3, 1) rises:
+    slope = (1 - (0.25 + 0.5 * (0.2 - 1 / 6) * 6)) / (1 / 3)
+    assert found.standard_error**2 == close(0.75 * 0.25 / 3 + slope**2 * of_negatives)
+    found = interval(x, y, "precision_at@k=3")
+    assert found.value == pytest.approx(2 / 3)
+    step = math.hypot(6 * math.sqrt(of_negatives), 4 * math.sqrt(of_positives))
+    local = (3 - 1) / (2 * step)  # hits from place 1.5 to place 4.5
+    expected = (4 / 3 * (1 - local)) ** 2 * of_positives + (6 / 3 * local) ** 2 * of_negatives
+    assert found.standard_error**2 == close(expected)
+
+
 # Against the bootstrap
 
 

@@ -132,7 +132,8 @@ class AveragePrecisionLoss(RankingLoss):
         index: Tensor | None = None,
     ) -> Tensor:
         """Return the value of one batch, differentiable in the scores."""
-        if self.rows and self.training and index is None and not self._warned_of_index:
+        expected = self.rows and self.training and not checks.tracing()
+        if index is None and expected and not self._warned_of_index:
             self._warned_of_index = True
             checks.warn(
                 f"AveragePrecisionLoss(rows={self.rows}) is called without index: it takes each "

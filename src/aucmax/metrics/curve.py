@@ -75,7 +75,9 @@ def roc_auc(scores: Values, target: Values, weight: Values | None = None) -> flo
     if not has_both_classes(rows):
         return math.nan
     if rows.weight is None and not isinstance(rows.scores, Tensor):
-        positives, negatives = map(np.sort, rows.by_class())
+        positives, negatives = (
+            np.sort(rows.scores[np.flatnonzero(side)]) for side in (rows.label, ~rows.label)
+        )
         pairs = len(positives) * len(negatives)
         few, many = sorted((positives, negatives), key=len)
         twice = sum(int(np.searchsorted(many, few, side=side).sum()) for side in SIDES)

@@ -68,24 +68,24 @@ def read_name(metric: str) -> tuple[str, dict[str, Any]]:
     wrong = f"metric must be written {row.form}, found {metric!r}"
     if name == "grouped_auc" and text == "mean":
         return name, {"mean": True}
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for place, part in enumerate(text.split(",") if text else []):
         option, equals, value = part.strip().rpartition("=")
         if not equals:
             option = row.options[place] if place < len(row.options) else ""
-        if option not in row.options or option in given:
+        if option not in row.options or option in options:
             raise ValueError(wrong)
         if option == "share" and value.isdecimal():
             raise ValueError(f"{wrong}: a number of rows is written precision_at@k={value}")
-        given[option] = _read_number(value)
+        options[option] = _read_number(value)
     if row.check is not None:
-        if not given:
+        if not options:
             raise ValueError(f"{wrong}: {row.options[0]} is missing")
         try:
-            row.check(**given)
+            row.check(**options)
         except ValueError as error:
             raise ValueError(f"{wrong}: {error}") from None
-    return name, {option: given[option] for option in row.options if option in given}
+    return name, {option: options[option] for option in row.options if option in options}
 
 
 def write_name(name: str, options: Mapping[str, Any]) -> str:

@@ -42,11 +42,6 @@ class Rows(NamedTuple):
     group: Array | None = None
     cluster: Array | None = None
 
-    def by_class(self) -> tuple[Array, Array]:
-        """Return the scores of the positives and of the negatives, as NumPy arrays."""
-        positives, negatives = np.flatnonzero(self.label), np.flatnonzero(~self.label)
-        return self.scores[positives], self.scores[negatives]
-
     def relative_weight(self) -> Array:
         """Return the weights over the largest, ones without weights."""
         if self.weight is not None:
@@ -86,7 +81,7 @@ def read_rows(
     """
     rows = _read_on_accelerator(scores, target, weight)
     if rows is None:
-        x = read_column(scores, name, others=target)
+        x = read_column(scores, name, target=target)
         y = read_column(target, "target", len(x))
         _check_binary(y, x, name)
         rows = Rows(x, y == 1, read_weight(weight, len(x)))
@@ -116,10 +111,10 @@ def drop_weightless(rows: Rows) -> Rows:
 
 def _read_on_accelerator(scores: Values, target: Values, weight: Values | None) -> Rows | None:
     """Read tensors of an accelerator; None if the host is to read, or to say what is wrong."""
-    given = [x.detach() for x in (scores, target, weight) if isinstance(x, Tensor)]
-    if len(given) != 2 + (weight is not None) or given[0].device.type in HOSTS:
+    tensors = [x.detach() for x in (scores, target, weight) if isinstance(x, Tensor)]
+    if len(tensors) != 2 + (weight is not None) or tensors[0].device.type in HOSTS:
         return None
-    columns = [x[:, 0] if x.shape[1:] == (1,) else x for x in given]
+    columns = [x[:, 0] if x.shape[1:] == (1,) else x for x in tensors]
     x, y = columns[:2]
     if x.ndim != 1 or not len(x) or not x.is_floating_point():
         return None
@@ -143,15 +138,17 @@ def _check_binary(target: Array, scores: Array, name: str) -> None:
 
 
 def read_column(
-    values: Values, name: str, rows: int | None = None, *, others: Values | None = None
+    values: Values, name: str, rows: int | None = None, *, target: Values | None = None
 ) -> Array:
-    """Read an array (N,), of ``rows`` rows if given; ``others`` are the labels of scores."""
+    """Read an array (N,), of ``rows`` rows if told; ``target`` are the labels of scores."""
     array = read_array(values, name)
     array = array[:, 0] if array.shape[1:] == (1,) else array
     if array.ndim != 1:
-        hint = "; options such as max_fpr, fpr, share and k are keywords" * (name == "weight")
-        if others is not None and array.ndim == 2 and array.shape[1] > 1:
-            hint = "; several classes have metrics.hand_till" * (np.ndim(others) == 1)
+        hint = ""
+        if name == "weight":
+            hint = "; options such as max_fpr, fpr, share and k are keywords"
+        elif target is not None and array.ndim == 2 and np.ndim(target) == 1:
+            hint = "; several classes have metrics.hand_till"
         raise ValueError(f"{name} must have shape (N,) or (N, 1), found {tuple(array.shape)}{hint}")
     if rows not in (None, len(array)):
         raise ValueError(f"{name} must have one row per score, found {len(array)} for {rows}")

@@ -145,8 +145,8 @@ class Metric:
         if task != "binary":
             return None
         scores, target, weight, group = scored
-        given = scores.reshape(-1), others.to(scores.device).reshape(-1)
-        test = self.test(*given, target, weight, group)
+        models = scores.reshape(-1), others.to(scores.device).reshape(-1)
+        test = self.test(*models, target, weight, group)
         if test is None or math.isnan(test.p_value):
             return None
         return 0 if test.p_value >= SIGNIFICANCE else int(math.copysign(1, test.difference))
@@ -175,8 +175,8 @@ def _metric(name: str, options: Mapping[str, Any]) -> Metric:
     """Return the metric of the table with these options."""
     label, words = LABELS[name]
     if options:
-        said = [words[option].format(value) for option, value in options.items()]
-        label = f"{label} ({', '.join(said)})"
+        limits = [words[option].format(value) for option, value in options.items()]
+        label = f"{label} ({', '.join(limits)})"
     whole = named.write_name(name, options)
     function = named.METRICS[name].function
     return Metric(
