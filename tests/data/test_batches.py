@@ -578,6 +578,7 @@ def test_a_loader_with_a_batch_sampler_resumes_in_any_epoch(endless):
     batches = [whole.draw()[0] for _ in range(24)]  # 7 an epoch
     sampler = aucmax.BatchSampler(Y, 60, seed=1)
     assert all(torch.equal(x, X[sampler.rows(k)]) for k, x in enumerate(batches))
+    assert whole.position(2) == ("batch 21 of round 0" if endless else "batch 0 of round 3")
     other = source()
     for _ in range(17):
         other.draw()
