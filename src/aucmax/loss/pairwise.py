@@ -293,7 +293,7 @@ def _in_blocks(
         slope *= weight
         gradient[columns].index_add_(1, i, slope.sum(2))
         of_j = slope.sum_to_size(len(slope), *j.shape).flatten(1)
-        gradient[columns].index_add_(1, j.flatten(), of_j, alpha=-1.0)
+        gradient[columns].index_add_(1, j.flatten(), of_j.neg())  # alpha=-1 takes far longer
         if curvature is not None:
             bend = weight * surrogate.curvature(z)
             curvature[columns].index_add_(1, i, bend.sum(2))
@@ -425,8 +425,9 @@ class Columns:
         loss: Tensor = torch.as_tensor(value, dtype=dtype, device=device)
         if checks.tracing():  # which takes no autograd functions of ours
             exact = self.given.to(dtype)
-            return loss + ((exact - exact.detach()) * gradient).sum()
-        loss = _WithGradient.apply(self.given, loss, gradient)  # type: ignore[no-untyped-call]
+            loss = loss + ((exact - exact.detach()) * gradient).sum()
+        else:
+            loss = _WithGradient.apply(self.given, loss, gradient)  # type: ignore[no-untyped-call]
         return loss
 
 
