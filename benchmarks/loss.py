@@ -30,7 +30,6 @@ def losses(prior: float, of_all_pairs: bool) -> dict[str, nn.Module]:
         "AUCLoss": aucmax.AUCLoss(prior),
         "AUCLoss, prior unknown": aucmax.AUCLoss(),
         **{f"PairwiseAUCLoss, {name}": aucmax.PairwiseAUCLoss(name) for name in BY_SORT},
-        "PairwiseAUCLoss, memory 1,024": aucmax.PairwiseAUCLoss(memory=1024),
         "PairwiseAUCLoss, max_fpr 0.1": aucmax.PairwiseAUCLoss(max_fpr=0.1),
         "PartialAUCLoss": aucmax.PartialAUCLoss(max_fpr=0.1),
     }

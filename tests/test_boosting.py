@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference.boosting import gradient_and_curvature
 
 from aucmax.boosting import AUCMetric, AUCObjective
-from aucmax.loss.surrogates import SURROGATES
+from aucmax.loss.pairwise import SURROGATES
 from aucmax.metrics import grouped_auc, partial_auc, roc_auc
 
 

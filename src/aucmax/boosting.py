@@ -1,8 +1,8 @@
 r"""AUC, partial AUC and ranking within groups as custom objectives of LightGBM and XGBoost.
 
 :class:`AUCObjective` gives either library the gradient and the curvature of a loss on pairs, and
-:class:`AUCMetric` evaluates by what it is for. Both take what the libraries hand over in their own
-training functions and in their scikit-learn estimators, rows' weights and groups included::
+:class:`AUCMetric` evaluates by the AUC. Both take what the libraries pass in their own training
+functions and in their scikit-learn estimators, with weights and groups of rows::
 
     lightgbm.train({"objective": AUCObjective(), "metric": "none"}, data, feval=AUCMetric())
     lightgbm.LGBMClassifier(objective=AUCObjective())
@@ -17,12 +17,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from aucmax import checks
-from aucmax.loss.pairs import Surrogate, pair_sums_of_arrays
+from aucmax.loss.pairwise import Surrogate, as_rates, pair_means, top_share
 from aucmax.metrics import grouped_auc, partial_auc, roc_auc
-from aucmax.metrics.partial import check_range
 from aucmax.row_groups import number_groups
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 STEEP = 0.1
 """The curvature of a logistic pair is at least this share of its slope."""
 OUTSIDE = 0.1
-"""The curvature of rows that do not count, in that of rows of their class that do."""
+"""The curvature of rows that do not count, as a share of the mean over those that do."""
 
 
 class AUCObjective:
@@ -67,7 +67,7 @@ class AUCObjective:
     Args:
         surrogate: "squared_hinge", "hinge", "square", "logistic", "sigmoid" or "generalized".
         margin: by how much positives should outrank negatives; of the hinges and the square.
-        scale: c, what scores are multiplied by.
+        scale: c, the factor of a difference of scores.
         q: of the generalized surrogate.
         max_fpr: the largest false positive rate that counts, in (0, 1].
         min_tpr: the smallest true positive rate that counts, in [0, 1).
@@ -97,13 +97,13 @@ class AUCObjective:
         group: Any = None,
     ) -> None:
         self.surrogate = Surrogate(surrogate, margin, scale, q)
-        self.max_fpr, self.min_tpr = check_range(max_fpr, min_tpr)
+        self.max_fpr, self.min_tpr = as_rates(max_fpr, min_tpr)
         self.group = None if group is None else number_groups(group).numpy()
 
     def __call__(
         self, first: Any, second: Any, sample_weight: Any = None, group: Any = None
     ) -> tuple[Floats, Floats]:
-        """Gradient and curvature of each row; the libraries call it.
+        """Return gradient and curvature of each row; the libraries call it.
 
         Args:
             first: scores, or labels where scikit-learn's estimators call.
@@ -114,36 +114,32 @@ class AUCObjective:
         rows = _read(first, second, sample_weight, group, self.group)
         weight = 1.0 if rows.weight is None else rows.weight
         positives, negatives = weight * rows.labels, weight * (1.0 - rows.labels)
-        p_mass, n_mass = positives.sum(), negatives.sum()
-        positive = _hardest(-rows.scores, positives, 1.0 - self.min_tpr, rows.group)
-        negative = _hardest(rows.scores, negatives, self.max_fpr, rows.group)
-        whole = positive is positives and negative is negatives
-        few: Any = slice(None) if whole else np.flatnonzero(positive + negative)
-        s, p, n = (x[few] for x in (rows.scores, positive, negative))
-        number = None if rows.group is None else rows.group[few]
-        hessian = self.surrogate.name in ("squared_hinge", "square", "logistic")
-        found = pair_sums_of_arrays(s, p, n, number, self.surrogate, curved=hessian)
-        if not found.mass > 0:
+        p = _hardest(-rows.scores, positives, 1.0 - self.min_tpr, rows.group)
+        n = _hardest(rows.scores, negatives, self.max_fpr, rows.group)
+        name, scale = self.surrogate.name, self.surrogate.scale
+        curved = name in ("squared_hinge", "square", "logistic")
+        numbers = None if rows.group is None else torch.from_numpy(rows.group)
+        s = rows.scores[None]
+        means = pair_means(s, p[None], n[None], numbers, self.surrogate, curved)
+        gradient = means.gradient[0]
+        if not means.mass[0] > 0:
             among = "target" if rows.group is None else "target, in some group,"
             raise ValueError(
-                f"{among} must hold both classes, found weights {p_mass:g} of positives and "
-                f"{n_mass:g} of negatives"
+                f"{among} must hold both classes, found weights {positives.sum():g} of positives "
+                f"and {negatives.sum():g} of negatives"
             )
-        unit = p_mass * n_mass / (p_mass + n_mass) / found.mass
-        curvature = found.curvature
-        if not hessian or self.surrogate.name == "logistic":
-            steps = np.abs(found.gradient) * self.surrogate.scale
-            if self.surrogate.name == "hinge":
-                steps /= self.surrogate.margin
-            curvature = np.maximum(curvature, STEEP * steps) if hessian else steps
-        if whole:
-            return unit * found.gradient, 2.0 * unit * curvature
-        every = np.zeros((2, len(rows.scores)))
-        every[:, few] = unit * found.gradient, 2.0 * unit * curvature
-        for inside, of_class in ((positive, positives), (negative, negatives)):
-            mean = every[1, inside > 0].sum() / inside.sum()
-            every[1] += OUTSIDE * mean * (of_class - inside)
-        return every[0], every[1]
+        steps = np.abs(gradient) * scale / (self.surrogate.margin if name == "hinge" else 1.0)
+        curvature = means.curvature[0] if curved else steps
+        if name == "logistic":
+            curvature = np.maximum(curvature, STEEP * steps)
+        unit = positives.sum() * negatives.sum() / (positives.sum() + negatives.sum())
+        curvature = 2.0 * unit * curvature
+        outside = np.zeros_like(curvature)
+        for inside, of_class in ((p, positives), (n, negatives)):
+            if inside is not of_class:
+                mean = curvature[inside > 0].sum() / inside.sum()
+                outside += OUTSIDE * mean * (of_class - inside)
+        return unit * gradient, curvature + outside
 
     def __repr__(self) -> str:
         options = {**vars(self.surrogate), "max_fpr": self.max_fpr, "min_tpr": self.min_tpr}
@@ -171,13 +167,13 @@ class AUCMetric:
     """
 
     def __init__(self, *, max_fpr: float = 1.0, min_tpr: float = 0.0) -> None:
-        self.max_fpr, self.min_tpr = check_range(max_fpr, min_tpr)
+        self.max_fpr, self.min_tpr = as_rates(max_fpr, min_tpr)
         self.whole = self.max_fpr == 1 and self.min_tpr == 0
         low = f" above {self.min_tpr:g}" if self.min_tpr else ""
         self.__name__ = "auc" if self.whole else f"auc@{self.max_fpr:g}{low}"
 
     def __call__(self, first: Any, second: Any, sample_weight: Any = None, group: Any = ...) -> Any:
-        """What the library that calls expects: name, value, and for LightGBM that more is better.
+        """Return what the library expects: name, value, and for LightGBM that more is better.
 
         Arguments as those of :class:`AUCObjective`; XGBoost's estimators, which know no groups,
         expect the value alone.
@@ -190,11 +186,11 @@ class AUCMetric:
                 f"found {self.max_fpr:g} and {self.min_tpr:g}"
             )
         if rows.group is not None:
-            value = grouped_auc(s, y, rows.group, weight)
+            value = grouped_auc(s, y, rows.group, weight=weight)
         elif self.whole:
-            value = roc_auc(s, y, weight)
+            value = roc_auc(s, y, weight=weight)
         else:
-            value = partial_auc(s, y, self.max_fpr, self.min_tpr, weight)
+            value = partial_auc(s, y, max_fpr=self.max_fpr, min_tpr=self.min_tpr, weight=weight)
         if not hasattr(second, "get_label") and group is ...:
             return value
         of_xgboost = type(second).__module__.startswith("xgboost")
@@ -205,7 +201,7 @@ class AUCMetric:
 
 
 class _Rows(NamedTuple):
-    """What a library knows of its rows."""
+    """The rows of a library's data."""
 
     scores: Floats
     labels: Floats
@@ -214,7 +210,7 @@ class _Rows(NamedTuple):
 
 
 def _read(first: Any, second: Any, weight: Any, sizes: Any, group: Any) -> _Rows:
-    """Scores, labels, weights and groups, checked, whichever way the library hands them over.
+    """Return scores, labels, weights and groups, checked, however the library passes them.
 
     Its own training functions call with scores and data, its scikit-learn estimators with labels
     and scores.
@@ -249,22 +245,13 @@ def _read(first: Any, second: Any, weight: Any, sizes: Any, group: Any) -> _Rows
 
 
 def _hardest(keys: Floats, weight: Floats, share: float, group: NDArray[np.int64] | None) -> Floats:
-    """The part of each row's weight that is in the top share of its group; ties share alike."""
-    rows = np.flatnonzero(weight)
-    if share == 1 or len(rows) == 0:
+    """Return the part of each row's weight in the top share of its group; ties share alike."""
+    if share == 1:
         return weight
-    rows = rows[(-keys[rows]).argsort()]
+    numbers = None if group is None else torch.from_numpy(group)
+    kept = top_share(keys[None], weight[None], share, numbers)[0]
+    tied = np.unique(keys, return_inverse=True)[1]
     if group is not None:
-        rows = rows[group[rows].argsort(kind="stable")]
-    number = np.zeros(len(rows), np.int64) if group is None else group[rows]
-    fresh = np.ones(len(rows), bool)  # the first row of each run of ties
-    fresh[1:] = (keys[rows[1:]] != keys[rows[:-1]]) | (number[1:] != number[:-1])
-    begins = np.flatnonzero(fresh)
-    mass = np.add.reduceat(weight[rows], begins)
-    of_runs = number[begins]
-    total = np.bincount(of_runs, mass)
-    above = mass.cumsum() - mass - (total.cumsum() - total)[of_runs]
-    inside = np.clip((share * total[of_runs] - above) / mass, 0.0, 1.0)
-    hardest = np.zeros_like(weight)
-    hardest[rows] = weight[rows] * np.repeat(inside, np.diff(begins, append=len(rows)))
-    return hardest
+        tied = np.unique(group * (tied.max() + 1) + tied, return_inverse=True)[1]
+    inside = np.bincount(tied, kept) / np.maximum(np.bincount(tied, weight), 1e-300)
+    return weight * inside[tied]

@@ -5,15 +5,12 @@ import torch
 from torch import nn
 
 import aucmax
-from aucmax.loss import _pairs_gpu
-from aucmax.loss.pairs import Surrogate, pair_sums
-from aucmax.loss.surrogates import SURROGATES
+from aucmax.loss.pairwise import SURROGATES, Surrogate, pair_means
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 OPTIONS = {"margin": 0.75, "scale": 1.5, "q": 0.4}
 LOSSES = {name: lambda name=name: aucmax.PairwiseAUCLoss(name) for name in SURROGATES}
-LOSSES["memory"] = lambda: aucmax.PairwiseAUCLoss(memory=50)
 LOSSES["partial"] = lambda: aucmax.PairwiseAUCLoss(max_fpr=0.3, min_tpr=0.2)
 
 
@@ -42,17 +39,14 @@ def value_and_gradient(loss, scores, target, weight, group):
     ("columns", "grouped", "dtype"),
     [(1, False, torch.float32), (3, False, torch.float64), (3, True, torch.float32)],
 )
-@pytest.mark.parametrize("tiled", [True, False], ids=["few rows", "many rows"])
 @pytest.mark.parametrize("name", SURROGATES)
-def test_sums_are_those_of_the_cpu(name, columns, grouped, tiled, dtype, monkeypatch) -> None:
-    if not tiled:
-        monkeypatch.setattr(_pairs_gpu, "PAIRS", 0)
+def test_means_are_those_of_the_cpu(name, columns, grouped, dtype) -> None:
     *given, group = rows(columns, 700, dtype)
     group = group if grouped else None
     surrogate = Surrogate(name, **OPTIONS)
-    expected = pair_sums(*(x.double() for x in given), group, surrogate)
+    expected = pair_means(*(x.double() for x in given), group, surrogate, curved=True)
     there = [None if x is None else x.cuda() for x in (*given, group)]
-    found, again = (pair_sums(*there, surrogate) for _ in range(2))
+    found, again = (pair_means(*there, surrogate, curved=True) for _ in range(2))
     close = 3e-6 if dtype == torch.float32 else 1e-11
     for x, y, z in zip(found, expected, again, strict=True):
         assert (x.cpu().double() - y).abs().max() <= close * y.abs().max()
@@ -108,8 +102,7 @@ def test_losses_are_captured_in_a_graph(name: str, n: int) -> None:
             torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("options", [{}, {"memory": 256}], ids=["plain", "memory"])
-def test_a_captured_run_is_an_eager_run(options, capfd) -> None:
+def test_a_captured_run_is_an_eager_run(capfd) -> None:
     g = torch.Generator().manual_seed(0)
     y = (torch.rand(4000, generator=g) < 0.15).float()
     x = torch.randn(4000, 12, generator=g) + 0.6 * y[:, None]
@@ -120,7 +113,7 @@ def test_a_captured_run_is_an_eager_run(options, capfd) -> None:
         runs.append(
             aucmax.fit(
                 model, (x[1000:], y[1000:]), (x[:1000], y[:1000]), objective="pairwise",
-                loss_options=options, steps=120, eval_every=60, cuda_graph=graph, device="cuda",
+                steps=120, eval_every=60, cuda_graph=graph, device="cuda",
             )
         )  # fmt: skip
     assert "not captured" not in capfd.readouterr().err

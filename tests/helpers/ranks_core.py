@@ -80,8 +80,8 @@ def rank_positives(rank):
 
 
 def compare_pairs(rank):
-    """Values and gradients of each step, in groups, with a memory."""
-    loss, found = PairwiseAUCLoss(memory=3), {"values": [], "gradients": []}
+    """Values and gradients of each step, in groups."""
+    loss, found = PairwiseAUCLoss(), {"values": [], "gradients": []}
     for (scores, y, weight), group in zip(batches(rank), row_numbers(rank), strict=True):
         s = torch.tensor(scores, requires_grad=True)
         value = loss(s, *map(torch.tensor, (y, weight)), group=torch.tensor(group % 2))

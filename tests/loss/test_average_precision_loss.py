@@ -59,7 +59,8 @@ def test_average_precision_loss_matches_reference(
     seed, n, prior, surrogate, weighted, grouped, remembers, everywhere
 ):
     rng = np.random.default_rng(seed)
-    loss = AveragePrecisionLoss(prior, rows=20, decay=0.3, surrogate=surrogate)
+    rows = 20 if remembers else None
+    loss = AveragePrecisionLoss(prior, rows=rows, decay=0.3, surrogate=surrogate)
     reference = RunningAveragePrecision(PHI[surrogate], prior, decay=0.3)
     share = rng.choice([0.0, 0.4, 1.0], p=[0.1, 0.8, 0.1])
     with pytest.MonkeyPatch.context() as patch:
@@ -71,6 +72,8 @@ def test_average_precision_loss_matches_reference(
             group, index = group if grouped else None, index if remembers else None
             found = value_and_gradient(loss, scores, y, weight, group=group, index=index)
             assert_same(found, reference.step(scores, y, weight, group, index))
+    if not remembers:
+        return
     state = loss.estimates[:, 0].T.numpy()
     assert (state[:, 0] > 0).sum() == len(reference.known)
     for row, known in reference.known.items():
@@ -194,6 +197,21 @@ def test_evaluation_ignores_estimates():
     value, _ = value_and_gradient(loss.eval(), scores, y, weight, index=index)
     assert value == value_and_gradient(AveragePrecisionLoss(0.1), scores, y, weight)[0]
     assert torch.equal(loss.estimates, state)
+
+
+def test_training_without_row_numbers_is_said_once():
+    scores, y, *_ = make_batch(np.random.default_rng(7), 12, 20)
+    loss = AveragePrecisionLoss(0.1, rows=20)
+    with pytest.warns(UserWarning, match="without index: it takes each batch by itself"):
+        found = value_and_gradient(loss, scores, y)
+    assert_same(value_and_gradient(loss, scores, y), found)
+    assert_same(value_and_gradient(AveragePrecisionLoss(0.1), scores, y), found)
+    assert_same(value_and_gradient(AveragePrecisionLoss(0.1, rows=20).eval(), scores, y), found)
+
+
+def test_prior_is_data_prior():
+    with pytest.raises(ValueError, match=r"prior must be passed as data_prior.*found prior=0.1"):
+        AveragePrecisionLoss(prior=0.1)
 
 
 # ---- Training -----------------------------------------------------------------------------------

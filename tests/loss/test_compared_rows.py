@@ -1,6 +1,4 @@
-"""What all losses share that compare rows with each other."""
-
-import copy
+"""What the losses share that compare rows with each other."""
 
 import pytest
 import torch
@@ -39,24 +37,24 @@ def kind(loss):
 )
 def test_ensemble_value_is_mean_over_members(loss, scores, target, weight):
     of_members = [loss(scores[:, k], target, weight) for k in range(MEMBERS)]
-    whole = loss(scores.flatten(0, 1), target, weight)
+    whole = loss_of(loss, scores.flatten(0, 1), target, weight, members=MEMBERS)
     assert whole > 0
     torch.testing.assert_close(whole, torch.stack(of_members).mean())
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, PairwiseAUCLoss(memory=4)], ids=kind)
+@pytest.mark.parametrize("loss", LOSSES, ids=kind)
 def test_infinite_score_of_one_member_raises(loss):
     scores = SCORES[..., 0].clone()
     scores[3, 2] = torch.inf
     with pytest.raises(ValueError, match="scores must be finite, found 0 NaN and 1 infinite of 36"):
-        loss(scores.flatten(), BINARY)
+        loss_of(loss, scores.flatten(), BINARY, members=MEMBERS)
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, PairwiseAUCLoss(memory=4)], ids=kind)
+@pytest.mark.parametrize("loss", LOSSES, ids=kind)
 @pytest.mark.parametrize("target", [BINARY, CLASS, LABELS])
 def test_rows_without_weight_make_no_pairs(loss, target):
     scores = (SCORES[:, 0, 0] if target is BINARY else SCORES[:, 0]).clone().requires_grad_()
-    value = copy.deepcopy(loss)(scores, target, torch.zeros(ROWS))
+    value = loss(scores, target, torch.zeros(ROWS))
     value.backward()
     assert value == 0
     assert not scores.grad.any()
@@ -75,7 +73,7 @@ def test_part_of_batch_without_weight():
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
-@pytest.mark.parametrize("options", [{}, {"memory": 4}, {"max_fpr": 0.5}])
+@pytest.mark.parametrize("options", [{}, {"surrogate": "sigmoid"}, {"max_fpr": 0.5}])
 @pytest.mark.parametrize("group", [None, torch.arange(ROWS) // 6])
 def test_weights_of_any_scale_in_float32(scale, options, group):
     scores = SCORES[:, 0, 0].float()
@@ -88,3 +86,11 @@ def test_weights_of_any_scale_in_float32(scale, options, group):
 
 def test_sum_of_likelihoods_has_no_scale():
     assert not [*(CrossEntropy() + CrossEntropy(q=0.7)).parameters()]
+
+
+def test_classes_are_compared_with_the_rest():
+    one_hot = (CLASS[:, None] == torch.arange(CLASSES)).double()
+    for loss in LOSSES:
+        torch.testing.assert_close(
+            loss(SCORES[:, 0], CLASS, WEIGHT), loss(SCORES[:, 0], one_hot, WEIGHT)
+        )

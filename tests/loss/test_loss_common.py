@@ -163,8 +163,8 @@ def test_a_weight_repeats_a_row(info, options):
     times = torch.arange(len(batch.target)) % 4
     repeated = batch.rows(torch.arange(len(times)).repeat_interleave(times))._replace(weight=None)
     weighted = batch._replace(weight=times.double())
-    if options.get("memory") or options.get("prior", 0) is None:
-        options = {name: x for name, x in options.items() if name not in ("memory", "prior")}
+    if options.get("prior", 0) is None:
+        options = {name: x for name, x in options.items() if name != "prior"}
     found = value_and_gradients(make(info, options), weighted)
     expected = value_and_gradients(make(info, options), repeated)
     assert_same(found[0], expected[0], rtol=1e-11)
@@ -329,7 +329,6 @@ def test_the_representation_shows_the_options(info):
         for name, value in options.items():
             shown = {
                 ("prior", None): "p=0.5",
-                ("memory", 4): "ScoreMemory(size=4)",
                 ("weight", 0.5): "weights=(1.0, 0.5)",
             }
             assert shown.get((name, value), f"{name}={value!r}") in text

@@ -55,45 +55,14 @@ def top_share(scores, weight, share, group=None):
     return kept
 
 
-def pairwise_loss(
-    name, scores, positive, negative, group=None, memory=None, shares=(1, 0), **options
-):
+def pairwise_loss(name, scores, positive, negative, group=None, shares=(1, 0), **options):
     """Value and gradient of one column.
 
-    ``memory`` holds (score, weight, group) of the last positives and of the last negatives,
-    ``shares`` the largest false positive rate and the smallest true positive rate.
+    ``shares`` are the largest false positive rate and the smallest true positive rate.
     """
-    past = ([], []) if memory is None else memory
-    s = [*scores, *(x[0] for part in past for x in part)]
-    p = [*positive, *(x[1] for x in past[0]), *(0.0 for _ in past[1])]
-    n = [*negative, *(0.0 for _ in past[0]), *(x[1] for x in past[1])]
-    g = None if group is None else [*group, *(x[2] for part in past for x in part)]
-    n = top_share(s, n, shares[0], g)
-    p = top_share([-x for x in s], p, 1 - shares[1], g)
-    rows = len(scores)
-    halves = [(p, n)]
-    if memory is not None:
-        own = [float(k < rows) for k in range(len(s))]
-        halves = [
-            ([x * y for x, y in zip(p, own, strict=True)], n),
-            (p, [x * y for x, y in zip(n, own, strict=True)]),
-        ]
-    found = [pair_sums(name, s, up, down, g, **options) for up, down in halves]
-    found = [(total / mass, [x / mass for x in slope]) for total, mass, slope, _ in found if mass]
-    if not found:
+    n = top_share(scores, negative, shares[0], group)
+    p = top_share([-x for x in scores], positive, 1 - shares[1], group)
+    total, mass, slope, _ = pair_sums(name, scores, p, n, group, **options)
+    if not mass:
         return 0.0, [0.0 for _ in scores]
-    gradients = [sum(x) / len(found) for x in zip(*(slope for _, slope in found), strict=True)]
-    return sum(value for value, _ in found) / len(found), gradients[:rows]
-
-
-class Memory:
-    """The last scores of each class, as plain lists."""
-
-    def __init__(self, size):
-        self.size, self.rows = size, ([], [])
-
-    def add(self, scores, positive, negative, group):
-        for part, weight in zip(self.rows, (positive, negative), strict=True):
-            rows = zip(scores, weight, group, strict=True)
-            part.extend(row for row in rows if row[1] > 0)
-            del part[: -self.size]
+    return total / mass, [x / mass for x in slope]

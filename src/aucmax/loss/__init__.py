@@ -11,10 +11,9 @@ from aucmax.loss.combine import minmax_groups, saddle_part
 from aucmax.loss.cross_entropy import CrossEntropy
 from aucmax.loss.grouped import GroupedAUCLoss
 from aucmax.loss.multi import MulticlassAUCLoss, MultilabelAUCLoss
-from aucmax.loss.pairwise import PairwiseAUCLoss
+from aucmax.loss.pairwise import PairwiseAUCLoss, RankingLoss
 from aucmax.loss.partial import PartialAUCLoss
 from aucmax.loss.prior import StreamingPrior
-from aucmax.loss.ranking import RankingLoss
 from aucmax.loss.saddle import AUCLoss, SaddleLoss
 
 __all__ = [

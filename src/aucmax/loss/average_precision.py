@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from aucmax import checks
-from aucmax.loss._inputs import as_shares
-from aucmax.loss.ranking import Compared, RankingLoss, with_gradient
-from aucmax.loss.surrogates import Surrogate, value_and_slope
+from aucmax.loss.base import as_shares
+from aucmax.loss.pairwise import Columns, RankingLoss, Surrogate
 
 BLOCK = 1 << 16
-"""Pairs that are worked on at a time on the CPU, where they fit the cache."""
+"""Pairs that are visited at a time on a CPU: their arrays fit the cache."""
+
 BLOCK_ON_DEVICE = 1 << 24
-"""Pairs that are worked on at a time elsewhere: few launches, some hundred megabytes."""
+"""Pairs that are visited at a time elsewhere: few launches, some hundred megabytes."""
 
 
 class AveragePrecisionLoss(RankingLoss):
@@ -30,35 +30,34 @@ class AveragePrecisionLoss(RankingLoss):
         \qquad L = 1 - \operatorname*{mean}_{i: y_i = 1} \frac{u_i^+}{u_i},
 
     the expectations over all rows j of the data. Average precision depends on the share p of
-    positives, so the class means of a batch are joined by the data's p, whatever the batch's own:
-    :math:`u_i^+ = p\, E_j[\phi \mid y_j = 1]`, and
+    positives in the data. So the class means of a batch are joined by that p, whatever the batch's
+    own share: :math:`u_i^+ = p\, E_j[\phi \mid y_j = 1]`, and
     :math:`u_i = u_i^+ + (1 - p)\, E_j[\phi \mid y_j = 0]`.
 
-    A ratio of two means over a small batch is biased. So while it trains, the loss keeps running
-    means of :math:`u_i` and :math:`u_i^+` for each positive, found by its row number; the first
-    time it comes, those of its batch. The value is the formula's at the running means, and the
-    gradient takes them as constants: a pair has the weight
-    :math:`(u_i^+ - u_i [y_j = 1]) / u_i^2`. Without row numbers, and in evaluation mode, all
-    is the batch's own: then the loss is a plain function of the scores and that its gradient.
+    A ratio of two means over a small batch is biased. So in training the loss keeps running means
+    of :math:`u_i` and :math:`u_i^+` for each positive, found by its row number ``index``. The first
+    time a row comes they are those of its batch. The value is the formula's at the running means,
+    and the gradient takes them as constants: a pair has the weight
+    :math:`(u_i^+ - u_i [y_j = 1]) / u_i^2`. Without row numbers, and in evaluation mode, the means
+    are the batch's own: then the loss is a plain function of the scores and that its gradient.
 
     Weights multiply: a pair counts :math:`w_i w_j`. Positives without a negative in the batch, or
     in their group of it, are left out; where none is left the loss is zero, with zero gradient.
-    A step costs O(positives x rows) on the CPU and O(rows x rows) elsewhere, where positives cannot
-    be told from the others without waiting; memory is linear in the rows.
+    A step costs O(positives x rows) on the CPU and O(rows x rows) elsewhere, where finding the
+    positives would be a wait; memory is linear in the rows. There is no second derivative.
 
     Args:
-        prior: p, the share of positives **in the data**, not in the batches; a sequence for
+        data_prior: p, the share of positives **in the data**, not in the batches; a sequence for
             several labels or classes. None: the batch's share.
-        rows: of the training data; ``index`` is below it. None: no running means.
-        columns: how many scores a row has: several labels, classes, members of an ensemble.
+        rows: number of rows of the training data, above each ``index``. None: no running means.
+        columns: number of scores of a row: of several labels, classes, or members of an ensemble.
         decay: how much of a running mean is kept when its row comes again, in [0, 1).
         surrogate: :math:`\phi`, one of those of :class:`PairwiseAUCLoss`. The sigmoid is nearest to
-            the comparison that it stands for; where a hinge is zero, so is nearly u, and the
-            gradient, which has it in the denominator, is out of bounds.
+            the comparison that it stands for. Where a hinge is zero, u nearly is, and the gradient,
+            which has it in the denominator, is unbounded.
         margin: of the hinges and the square.
-        scale: c, what scores are multiplied by.
+        scale: c, the factor of a difference of scores.
         q: of the generalized surrogate.
-        debug: check values on accelerators too, at the price of a synchronization per call.
 
     Shape:
         scores (N,) or (N, 1), raw, with a target of N labels; or (N, L) with a target (N, L) of
@@ -68,7 +67,8 @@ class AveragePrecisionLoss(RankingLoss):
     Example:
         >>> import torch, aucmax
         >>> x, y = torch.randn(100, 5), torch.arange(100) % 10 == 0
-        >>> model, loss = torch.nn.Linear(5, 1), aucmax.AveragePrecisionLoss(prior=0.1, rows=100)
+        >>> model = torch.nn.Linear(5, 1)
+        >>> loss = aucmax.AveragePrecisionLoss(data_prior=0.1, rows=100)
         >>> batch = torch.arange(0, 100, 5)  # row numbers, half of them positives
         >>> loss(model(x[batch]), y[batch], index=batch).backward()
     """
@@ -79,7 +79,7 @@ class AveragePrecisionLoss(RankingLoss):
 
     def __init__(
         self,
-        prior: float | Sequence[float] | Tensor | None = None,
+        data_prior: float | Sequence[float] | Tensor | None = None,
         *,
         rows: int | None = None,
         columns: int = 1,
@@ -88,21 +88,31 @@ class AveragePrecisionLoss(RankingLoss):
         margin: float = 1.0,
         scale: float = 1.0,
         q: float = 0.7,
-        debug: bool = False,
+        prior: None = None,
     ) -> None:
-        super().__init__(debug)
+        super().__init__()
+        if prior is not None:
+            raise ValueError(
+                f"prior must be passed as data_prior, the share of positives in the data, "
+                f"found prior={prior!r}"
+            )
         self.surrogate = Surrogate(surrogate, margin, scale, q)
         self.columns = checks.count("columns", columns)
         self.rows = 0 if rows is None else checks.count("rows", rows)
         self.follows_batches = self.rows > 0
         self.decay = checks.number("decay", decay, "a number in [0, 1)", lambda x: 0 <= x < 1)
-        self.by_batch = prior is None
-        if prior is not None:
-            several = isinstance(prior, Sequence | Tensor) and not isinstance(prior, str)
-            shares = as_shares(prior, "prior") if several else [checks.share("prior", prior)]  # type: ignore[arg-type]
+        self.by_batch = data_prior is None
+        self._warned_of_index = False
+        if data_prior is not None:
+            several = isinstance(data_prior, Sequence | Tensor) and not isinstance(data_prior, str)
+            shares = (
+                as_shares(data_prior, "data_prior")  # type: ignore[arg-type]
+                if several
+                else [checks.share("data_prior", data_prior)]
+            )
             if self.columns % len(shares):
                 raise ValueError(
-                    f"prior must be one share, or one for each of columns={self.columns}, "
+                    f"data_prior must be one share, or one for each of columns={self.columns}, "
                     f"found {len(shares)} shares"
                 )
             shares = shares * (self.columns // len(shares))  # an ensemble's members share them
@@ -121,60 +131,81 @@ class AveragePrecisionLoss(RankingLoss):
         group: Tensor | None = None,
         index: Tensor | None = None,
     ) -> Tensor:
-        """The value of one batch, differentiable in the scores."""
-        batch = self._compared(scores, target, weight, group, index)
-        self._check_places(batch)
-        value, gradient = self._value_and_gradient(batch)
-        return with_gradient(batch.scores, value, gradient)
-
-    def _check_places(self, batch: Compared) -> None:
-        """Raise unless what is kept for columns and rows has a place for those of the batch."""
+        """Return the value of one batch, differentiable in the scores."""
+        expected = self.rows and self.training and not checks.tracing()
+        if index is None and expected and not self._warned_of_index:
+            self._warned_of_index = True
+            checks.warn(
+                f"AveragePrecisionLoss(rows={self.rows}) is called without index: it takes each "
+                f"batch by itself, without running means, which is biased for small batches; pass "
+                f"the rows' numbers in the training data as index"
+            )
+        batch = self.columns_of(scores, target, weight, group, index, self.rows)
         if len(batch.scores) != self.columns and (self.rows or not self.by_batch):
             raise ValueError(
                 f"scores must be of {self.columns} columns, as columns= says, "
                 f"found {len(batch.scores)}"
             )
-        if self.rows and batch.rows is not None and checks.host_readable(batch.rows):
-            low, high = (int(x) for x in batch.rows.aminmax())
-            if low < 0 or high >= self.rows:
-                raise ValueError(
-                    f"index must hold row numbers below rows={self.rows}, found {low} to {high}"
-                )
+        return batch.as_loss(*self._value_and_gradient(batch))
 
     @torch.no_grad()
-    def _value_and_gradient(self, batch: Compared) -> tuple[Tensor, Tensor]:
-        """The mean of the columns' values, and its gradient in the scores; the state moves on."""
-        scores, weight = batch.scores, torch.zeros_like(batch.scores)
+    def _value_and_gradient(self, batch: Columns) -> tuple[Tensor, Tensor]:
+        """Return the mean over the columns and its gradient; move the running means."""
+        scores, counted = batch.scores, torch.zeros_like(batch.scores)
         value, gradient = torch.zeros_like(scores[:, 0]), torch.zeros_like(scores)
-        index = None if batch.rows is None else batch.rows.long()
-        remembers = self.training and self.rows > 0 and index is not None
-        before = self.estimates[:, :, index] if remembers else None
+        index = batch.index.long() if batch.index is not None and self.rows else None
+        before = self.estimates[:, :, index] if self.training and index is not None else None
         after = None if before is None else torch.zeros_like(before)
-        for column, anchors in _blocks(batch.positive):
+        positive, negative = batch.labels, 1.0 - batch.labels
+        if batch.weight is not None:
+            positive, negative = batch.weight * positive, batch.weight * negative
+        columns = scores, positive, negative
+        for column, anchors in _blocks(positive):
             known = None if before is None else before[:, column, anchors]
-            counts, estimates, pull = self._block(batch, column, anchors, known)
+            s, p, n = (x[column] for x in columns)
+            counts, estimates, pull = self._block(s, p, n, batch.group, column, anchors, known)
             value[column] += (counts * (1.0 - estimates[1] / estimates[0])).sum(-1)
             gradient[column] -= pull.sum(-2)
             gradient[column, anchors] += pull.sum(-1)
-            weight[column, anchors] = counts
+            counted[column, anchors] = counts
             if after is not None:
                 after[:, column, anchors] = estimates.to(after.dtype)
         if index is not None and before is not None and after is not None:
-            self._remember(index, weight > 0, after - before)
-        mass = weight.sum(-1).clamp(min=torch.finfo(weight.dtype).tiny) * len(scores)
+            self._remember(index, counted > 0, after - before)
+        mass = counted.sum(-1).clamp(min=torch.finfo(counted.dtype).tiny) * len(scores)
         return (value / mass).sum(), gradient / mass[:, None]
 
     def _block(
-        self, batch: Compared, column: slice, anchors: Tensor, known: Tensor | None
+        self,
+        s: Tensor,
+        positive: Tensor,
+        negative: Tensor,
+        group: Tensor | None,
+        column: slice,
+        anchors: Tensor,
+        known: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Of some rows: what each counts, u and u+ to go by, the derivative in each difference."""
-        s, positive, negative = (x[column] for x in batch[:3])
+        """Compare some rows, the anchors, with all others.
+
+        Args:
+            s: scores, (C, n).
+            positive: each row's weight as a positive, likewise.
+            negative: each row's weight as a negative, likewise.
+            group: (n,), or None.
+            column: which columns these are.
+            anchors: (B,), their places in the batch.
+            known: (2, C, B), their running means of u and u+, zero where there is none yet.
+
+        Returns:
+            What each anchor counts, (C, B); u and u+ to go by, (2, C, B); and the derivative in
+            each difference of scores, (C, B, n).
+        """
         counts, tiny = positive[:, anchors], torch.finfo(s.dtype).tiny
         z = self.surrogate.scale * (s[:, anchors, None] - s[:, None])
-        loss, slope = value_and_slope(z, self.surrogate)
+        loss, slope = self.surrogate.value_and_slope(z)
         p, n = positive[:, None], negative[:, None]
-        if batch.group is not None:
-            same = batch.group[anchors, None] == batch.group
+        if group is not None:
+            same = group[anchors, None] == group
             p, n = p * same, n * same
         p_mass, n_mass = p.sum(-1), n.sum(-1)
         if self.by_batch:
@@ -198,10 +229,10 @@ class AveragePrecisionLoss(RankingLoss):
         return counts, estimates, pull
 
     def _remember(self, index: Tensor, counted: Tensor, change: Tensor) -> None:
-        """Move the estimates of those rows that counted, if what they move by is finite.
+        """Move the estimates of the rows that counted, if what they move by is finite.
 
-        Of a row that is there several times the last copy is heeded: one change for each place
-        leaves the result to no order of additions.
+        Of a row that is there several times the last copy is taken: with one change for each place
+        the result does not depend on the order of additions.
         """
         numbers, order = torch.where(counted, index, -1).sort(dim=-1, stable=True)
         last = torch.ones_like(counted)
@@ -218,14 +249,14 @@ class AveragePrecisionLoss(RankingLoss):
         options = [str(self.surrogate)]
         if not self.by_batch and not self.priors.is_meta:
             shares = [f"{share:g}" for share in self.priors.tolist()]
-            options.append(f"prior={shares[0] if len({*shares}) == 1 else ' '.join(shares)}")
+            options.append(f"data_prior={shares[0] if len({*shares}) == 1 else ' '.join(shares)}")
         if self.rows:
             options += [f"rows={self.rows}", f"columns={self.columns}", f"decay={self.decay:g}"]
         return ", ".join(options)
 
 
 def _blocks(positive: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Columns and rows that cover all positives: no other row, where that is known for nothing."""
+    """Yield columns and rows that cover all positives; on an eager CPU no others."""
     columns, n = positive.shape
     if checks.host_readable(positive):
         for column in range(columns):

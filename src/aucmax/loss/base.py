@@ -246,7 +246,6 @@ class Loss(ExactState):
     is_likelihood = False
     has_saddle = False
     hint = DIVERGED
-    debug = False
 
     FLAGS = ("scores", "target", "weight", "sign of weight", "group", "index")
 
@@ -371,9 +370,6 @@ class Loss(ExactState):
         first = self._flags[1:]
         first = torch.where(bad & (first == 0), batch, first)
         self._flags.copy_(torch.cat([batch[None], first]))
-
-    def _may_look(self, scores: Tensor) -> bool:
-        return checks.host_readable(scores) or (self.debug and checks.synchronizable())
 
     def _report(self, flags: Sequence[int]) -> None:
         """Raise if a flag is set, once."""

@@ -1,4 +1,4 @@
-"""Cross-entropy and its kin, the baselines, with the AUC losses' shapes, weights and checks."""
+"""Cross-entropy and its variants, the baselines, with the AUC losses' shapes and checks."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from aucmax import checks
-from aucmax.loss._inputs import (
+from aucmax.loss.base import (
+    Loss,
     check_binary_shapes,
-    check_binary_values,
-    check_classes,
-    check_table,
+    check_class_shapes,
     check_tensors,
     computable,
     flatten,
     known_labels,
 )
-from aucmax.loss.base import Loss
 
 TASKS = ("binary", "multiclass", "multilabel")
 
@@ -85,36 +83,35 @@ class CrossEntropy(Loss):
         group: Tensor | None = None,
         index: Tensor | None = None,
     ) -> Tensor:
-        """The weighted mean over the batch; to a mean over rows, groups are nothing."""
+        """Return the weighted mean over the batch; groups do not matter to it."""
         check_tensors(scores, target)
-        exact, look = scores.to(computable(scores.dtype)), checks.host_readable(scores)
-        if self.task == "multilabel":
-            check_table(exact, exact.shape[-1])
-            labels, known = known_labels(exact, target, weight, look)
-            each = self._of_labels(exact, labels)
-            mass = known.sum(0)  # of each label, over the rows that know it
-            per_label = (known * each).sum(0) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
-            return per_label.mean()
-        if self.task == "binary":
+        exact = scores.to(computable(scores.dtype))
+        if self.task == "multiclass":
+            check_class_shapes(scores, target, weight)
+            known = None if weight is None else flatten(weight, exact.dtype)
+            self.check_values(exact.detach(), target, known, classes=exact.shape[1])
+            each = self._of_classes(exact, target.long())
+        elif self.task == "binary":
             check_binary_shapes(scores, target, weight)
             labels = flatten(target, exact.dtype)
-            if look:
-                weights = None if weight is None else flatten(weight, exact.dtype)
-                check_binary_values(exact.detach(), labels, weights)
+            known = None if weight is None else flatten(weight, exact.dtype)
+            self.check_values(exact.detach(), labels, known)
             each = self._of_labels(exact.reshape(-1), labels)
         else:
-            check_classes(scores, target, weight, look)
-            each = self._of_classes(exact, target.long())
-        if weight is None:
+            labels, known = known_labels(exact, target, weight)
+            self.check_values(exact.detach(), labels, weight)
+            each = self._of_labels(exact, labels)
+        if known is None:
             return each.mean()
-        weight = weight.reshape(-1).to(each.dtype)
-        return (weight * each).sum() / weight.sum()
+        # Of each label, over the rows that know it.
+        mass = known.sum(0).clamp(min=torch.finfo(known.dtype).tiny)
+        return ((known * each).sum(0) / mass).mean()
 
     def _of_labels(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """The loss of each label 0 or 1."""
-        likely = (
-            labels.lerp(torch.full_like(labels, 0.5), self.smoothing) if self.smoothing else labels
-        )
+        """Return the loss of each label 0 or 1."""
+        likely = labels
+        if self.smoothing:
+            likely = labels.lerp(torch.full_like(labels, 0.5), self.smoothing)
         if self.focus == self.q == 0:
             return functional.binary_cross_entropy_with_logits(scores, likely, reduction="none")
         of_one = self._of_probability(functional.logsigmoid(scores))
@@ -122,7 +119,7 @@ class CrossEntropy(Loss):
         return likely * of_one + (1.0 - likely) * of_zero
 
     def _of_classes(self, scores: Tensor, target: Tensor) -> Tensor:
-        """The loss of each row's class."""
+        """Return the loss of each row's class."""
         if self.focus == self.q == 0:
             return functional.cross_entropy(
                 scores, target, reduction="none", label_smoothing=self.smoothing
@@ -132,7 +129,7 @@ class CrossEntropy(Loss):
         return (1.0 - self.smoothing) * own + self.smoothing * every.mean(1)
 
     def _of_probability(self, log_p: Tensor) -> Tensor:
-        """What a class of that probability costs."""
+        """Return what a class of that probability costs."""
         cost = -torch.expm1(self.q * log_p) / self.q if self.q else -log_p
         if self.focus:
             # At p = 1 a root has no slope: it is kept off zero.

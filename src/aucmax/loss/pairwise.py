@@ -1,26 +1,528 @@
-"""The pairwise loss: the mean over pairs of a positive and a negative."""
+r"""Losses over pairs of a positive and a negative, without a table of all pairs in memory.
+
+With scores s, weights p of the rows as positives, n as negatives and a surrogate :math:`\phi` of
+the 0-1 loss of a pair, the sum over pairs is
+
+.. math:: \sum_{i,j} p_i n_j\, \phi(c\,(s_i - s_j))
+
+and its gradient, of which :func:`pair_means` returns the means. The square and the hinges cost one
+sort. With the margin m, :math:`v_i = c s_i - m` for positives and :math:`v_j = c s_j` for
+negatives, a pair falls short of the margin by :math:`v_j - v_i`, and it does so if the negative
+comes later in ascending order of v. So the gradient of the squared hinge in v is, for a negative,
+
+.. math::
+
+    2 n_j \sum_{i < j} p_i (v_j - v_i) = 2 n_j \sum_{k \le j} P_{k-1} (v_k - v_{k-1})
+
+with P the running sum of p, and likewise for a positive with the negatives after it. As the sum is
+homogeneous in v, it is half the scalar product of that gradient with v (Euler). The hinge takes P
+itself. The square takes all pairs, which an order with all positives first gives. The other
+surrogates are no polynomials: their pairs are visited in blocks.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from aucmax import checks
-from aucmax.loss import _pairs_gpu
-from aucmax.loss._inputs import (
-    as_rates,
+from aucmax import checks, distributed
+from aucmax.loss.base import (
+    Loss,
     check_binary_shapes,
-    check_binary_values,
+    check_class_shapes,
     check_row_numbers,
     check_tensors,
     computable,
     flatten,
+    known_labels,
 )
-from aucmax.loss.memory import ScoreMemory
-from aucmax.loss.pairs import pair_sums, pair_sums_of_arrays
-from aucmax.loss.ranking import RankingLoss, with_gradient
-from aucmax.loss.surrogates import Surrogate
+
+SURROGATES = ("squared_hinge", "hinge", "square", "logistic", "sigmoid", "generalized")
+
+DEGREES = {"squared_hinge": 2, "hinge": 1, "square": 2}
+"""Degrees of the surrogates that are polynomials in how far a pair falls short of the margin."""
+
+BLOCK = 1 << 15
+"""Pairs that are visited at a time on a CPU: their arrays fit the cache."""
+
+BLOCK_ON_DEVICE = 1 << 22
+"""Pairs that are visited at a time elsewhere: few launches, some hundred megabytes."""
+
+
+def as_rates(max_fpr: float, min_tpr: float) -> tuple[float, float]:
+    """Return the rates between which the partial AUC counts, checked."""
+    return (
+        checks.number("max_fpr", max_fpr, "a share in (0, 1]", lambda x: 0 < x <= 1),
+        checks.number("min_tpr", min_tpr, "a share in [0, 1)", lambda x: 0 <= x < 1),
+    )
+
+
+# ---- Surrogates ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    r"""A surrogate :math:`\phi` of the 0-1 loss of a pair, with its options.
+
+    Args:
+        name: one of :data:`SURROGATES`.
+        margin: m of the hinges and the square.
+        scale: c, the factor of the difference of a pair's scores.
+        q: of the generalized surrogate, in (0, 1].
+
+    Example:
+        >>> import torch
+        >>> from aucmax.loss.pairwise import Surrogate
+        >>> surrogate = Surrogate("squared_hinge")
+        >>> surrogate.value_and_slope(torch.tensor(0.5))
+        (tensor(0.2500), tensor(-1.))
+        >>> surrogate.curvature(torch.tensor(0.5))
+        tensor(2.)
+    """
+
+    name: str = "squared_hinge"
+    margin: float = 1.0
+    scale: float = 1.0
+    q: float = 0.7
+
+    def __post_init__(self) -> None:
+        checks.choice("surrogate", self.name, SURROGATES)
+        object.__setattr__(self, "margin", checks.positive("margin", self.margin))
+        object.__setattr__(self, "scale", checks.positive("scale", self.scale))
+        q = checks.number("q", self.q, "a number in (0, 1]", lambda x: 0 < x <= 1)
+        object.__setattr__(self, "q", q)
+
+    def __str__(self) -> str:
+        """Show the options that matter."""
+        text = f"surrogate={self.name!r}, scale={self.scale:g}"
+        if self.name == "generalized":
+            return f"{text}, q={self.q:g}"
+        return f"{text}, margin={self.margin:g}" if self.name in DEGREES else text
+
+    def value_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return phi(z) and its derivative; the hinge's slope at its corner is zero."""
+        if self.name in DEGREES:
+            short = self.margin - z
+            if self.name == "square":
+                return short * short, -2.0 * short
+            short = short.clamp(min=0.0)
+            if self.name == "squared_hinge":
+                return short * short, -2.0 * short
+            return short, -(short > 0.0).to(z.dtype)
+        wrong = torch.sigmoid(-z)  # 1 - sigma(z) without cancellation
+        if self.name == "sigmoid":
+            return wrong, -wrong * torch.sigmoid(z)
+        log_right = functional.logsigmoid(z)
+        if self.name == "logistic":
+            return -log_right, -wrong
+        return -torch.expm1(self.q * log_right) / self.q, -torch.exp(self.q * log_right) * wrong
+
+    def curvature(self, z: Tensor) -> Tensor:
+        """Return the second derivative of phi at z; a sigmoid's has any sign."""
+        if self.name == "hinge":
+            return torch.zeros_like(z)
+        if self.name == "square":
+            return torch.full_like(z, 2.0)
+        if self.name == "squared_hinge":
+            return 2.0 * (z < self.margin).to(z.dtype)
+        right, wrong = torch.sigmoid(z), torch.sigmoid(-z)
+        if self.name == "logistic":
+            return right * wrong
+        if self.name == "sigmoid":
+            return right * wrong * (1.0 - 2.0 * wrong)
+        return right.pow(self.q) * wrong * (1.0 - (1.0 + self.q) * wrong)
+
+
+# ---- Means over pairs ----------------------------------------------------------------------------
+
+
+class PairMeans(NamedTuple):
+    """The weighted mean over the pairs of each of L columns of n rows, and what follows from it.
+
+    Attributes:
+        value: (L,), zero for a column without a pair.
+        gradient: (L, n), of the means in the scores.
+        mass: (L,), the sums of the pairs' weights.
+        curvature: (L, n), the diagonal of the means' Hessian, or None.
+    """
+
+    value: Any
+    gradient: Any
+    mass: Any
+    curvature: Any
+
+
+def pair_means(
+    scores: Any,
+    positive: Any,
+    negative: Any,
+    group: Tensor | None,
+    surrogate: Surrogate,
+    curved: bool = False,
+) -> PairMeans:
+    """Average a surrogate over the pairs of each column, with the gradient.
+
+    The same lines take tensors and NumPy arrays: on an eager CPU operations on arrays cost half as
+    much, and NumPy's sort a fifth. An accelerator is never waited for.
+
+    Args:
+        scores: shape (L, n), without a graph; arrays in double precision.
+        positive: each row's weight as a positive, shape (L, n), 0 for all others.
+        negative: likewise; no row has both.
+        group: integers of shape (n,): only pairs within a group count.
+        surrogate: what a pair costs.
+        curved: whether to compute the curvature.
+
+    Returns:
+        Arrays for arrays, tensors for tensors; in the precision of the scores or better.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.loss.pairwise import Surrogate, pair_means
+        >>> scores, positive = torch.tensor([[2.0, 0.5, 1.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> pair_means(scores, positive, 1 - positive, None, Surrogate("square")).gradient
+        tensor([[ 0.5000, -0.5000,  0.0000]], dtype=torch.float64)
+    """
+    method = _by_sorting if surrogate.name in DEGREES else _in_blocks
+    return method(scores, positive, negative, group, surrogate, curved)
+
+
+def _by_sorting(
+    s: Any, p: Any, n: Any, group: Tensor | None, surrogate: Surrogate, curved: bool
+) -> PairMeans:
+    """One sort and four running sums, in operations that arrays and tensors share."""
+    xp: Any = np
+    if isinstance(s, Tensor):
+        xp, (s, p, n) = torch, (_exact(x) for x in (s, p, n))
+    degree, (columns, rows) = DEGREES[surrogate.name], s.shape
+    # In units of the scores: the sums are less by scale**degree.
+    v = s - surrogate.margin / surrogate.scale * xp.sign(p)
+    if surrogate.name == "square":  # all pairs count, as if every negative came later
+        order = (p == 0).argsort(-1)
+    elif degree == 1 or curved:  # at a tie the negative comes first: no slope, no curvature
+        order = xp.where(p > 0, xp.nextafter(v, xp.full_like(v, xp.inf)), v).argsort(-1)
+    else:
+        order = v.argsort(-1)
+    first, last = slice(0, 1), slice(-1, None)  # places of the first and last row of each group
+    if group is not None:
+        order, first, last = _side_by_side(order, group)
+    if columns > 1:
+        order = order + (xp.ones_like(order[:, :1]).cumsum(0) - 1) * rows
+    v, p, n = v.take(order), p.take(order), n.take(order)
+    # The weight of the positives before each row of its group, and of the negatives after it.
+    met = _running_sum(xp.concatenate((p, n)).reshape(2, columns, rows))
+    if group is not None:
+        met[0] -= (met[0] - p)[:, first]
+    mass = (n * met[0][:, last]).sum(-1)
+    met[1] = met[1][:, last] - met[1]
+    share = (surrogate.scale**degree / (mass + (mass == 0)))[:, None]
+    curvature = None
+    if curved:
+        curvature = xp.empty_like(v)
+        each = share * (n * met[0] + p * met[1])
+        curvature.reshape(-1)[order] = 2.0 * each if degree == 2 else 0.0 * each
+    if degree == 2:  # times how much they fall short, gap by gap
+        gaps = met[:, :, :-1] * (v[:, 1:] - v[:, :-1])
+        met[:, :, 0], met[:, :, 1:] = 0.0, _running_sum(gaps)
+        if group is not None:
+            met[0] -= met[0][:, first]
+        met[1] = met[1][:, last] - met[1]
+    slope = n * met[0]
+    slope -= p * met[1]
+    slope *= degree * share
+    gradient = xp.empty_like(v)
+    gradient.reshape(-1)[order] = slope
+    slope *= v - v[:, :1]
+    return PairMeans(slope.sum(-1) / degree, gradient, mass, curvature)
+
+
+def _exact(x: Tensor) -> Tensor:
+    """Return ``x`` in double precision, where the device has it."""
+    return x if x.device.type == "mps" else x.double()
+
+
+def _running_sum(x: Any) -> Any:
+    """Return the running sum along the last axis; torch's takes a fifth of NumPy's time."""
+    return x.cumsum(-1) if isinstance(x, Tensor) else torch.from_numpy(x).cumsum(-1).numpy()
+
+
+def _side_by_side(order: Any, group: Tensor) -> tuple[Any, Any, Any]:
+    """Bring the rows of each group together, in order.
+
+    Returns:
+        The order, (L, n), and the first and the last place of each place's group, (n,).
+    """
+    if not isinstance(order, Tensor):
+        order, first, last = _side_by_side(torch.from_numpy(order), group)
+        return order.numpy(), first.numpy(), last.numpy()
+    names, by_group = group[order].sort(dim=1, stable=True)
+    edges = names[0, 1:] != names[0, :-1]  # every column has the same groups
+    places = torch.arange(len(group), device=order.device)
+    begins, ends = (functional.pad(edges, pad, value=True) for pad in ((1, 0), (0, 1)))
+    first = torch.where(begins, places, 0).cummax(0).values
+    last = torch.where(ends, places, len(group)).flip(0).cummin(0).values.flip(0)
+    return order.gather(1, by_group), first, last
+
+
+def _in_blocks(
+    s: Any, p: Any, n: Any, group: Tensor | None, surrogate: Surrogate, curved: bool
+) -> PairMeans:
+    """One block of pairs after the other, in torch operations."""
+    if not isinstance(s, Tensor):
+        s, p, n = (torch.from_numpy(x) for x in (s, p, n))
+        found = _in_blocks(s, p, n, group, surrogate, curved)
+        return PairMeans(*(None if x is None else x.numpy() for x in found))
+    s = surrogate.scale * (_exact(s) if s.is_cpu else s)
+    p, n = p.to(s.dtype), n.to(s.dtype)
+    value, mass = s.new_zeros(len(s)), s.new_zeros(len(s))
+    gradient, curvature = torch.zeros_like(s), torch.zeros_like(s) if curved else None
+    for columns, i, j, counts in _blocks(p, n, group):
+        weight = p[columns][:, i, None] * n[columns][:, j]
+        if counts is not None:
+            weight *= counts
+        z = s[columns][:, i, None] - s[columns][:, j]
+        phi, slope = surrogate.value_and_slope(z)
+        value[columns] += (phi * weight).sum((1, 2))
+        mass[columns] += weight.sum((1, 2))
+        slope *= weight
+        gradient[columns].index_add_(1, i, slope.sum(2))
+        of_j = slope.sum_to_size(len(slope), *j.shape).flatten(1)
+        gradient[columns].index_add_(1, j.flatten(), of_j, alpha=-1.0)
+        if curvature is not None:
+            bend = weight * surrogate.curvature(z)
+            curvature[columns].index_add_(1, i, bend.sum(2))
+            of_j = bend.sum_to_size(len(bend), *j.shape).flatten(1)
+            curvature[columns].index_add_(1, j.flatten(), of_j)
+    share = 1.0 / (mass + (mass == 0))
+    gradient *= surrogate.scale * share[:, None]
+    if curvature is not None:
+        curvature *= surrogate.scale**2 * share[:, None]
+    return PairMeans(value * share, gradient, mass, curvature)
+
+
+def _blocks(
+    positive: Tensor, negative: Tensor, group: Tensor | None
+) -> Iterator[tuple[slice, Tensor, Tensor, Tensor | None]]:
+    """Yield blocks that cover all pairs once.
+
+    On an eager CPU they hold rows of both classes, and of one group, alone. Elsewhere it would take
+    a wait to find those, and every row is paired with every other.
+
+    Yields:
+        Columns; rows i, (B,); rows j for all of them, (1, W), or for each, (B, W); and which of
+        these pairs count, or None for all.
+    """
+    columns, n = positive.shape
+    if not checks.host_readable(positive):
+        every = torch.arange(n, device=positive.device)
+        for i in torch.split(every, max(1, BLOCK_ON_DEVICE // (columns * n))):
+            yield slice(None), i, every[None], None if group is None else group[i, None] == group
+        return
+    for k in range(columns):
+        ups, downs = (x[k].nonzero()[:, 0] for x in (positive, negative))
+        if group is None:
+            for i in torch.split(ups, max(1, BLOCK // max(1, len(downs)))):
+                yield slice(k, k + 1), i, downs[None], None
+            continue
+        # Positives in the order of how many negatives they meet, so that a block is nearly full.
+        names, by_group = group[downs].sort(stable=True)
+        downs, own = downs[by_group], group[ups]
+        first, end = (torch.searchsorted(names, own, right=right) for right in (False, True))
+        count, order = (end - first).sort(stable=True)
+        ups, first = ups[order], first[order]
+        stop = len(ups)
+        while stop > 0 and (width := int(count[stop - 1])) > 0:
+            block = slice(max(0, stop - max(1, BLOCK // width)), stop)
+            place = torch.arange(width, device=ups.device)
+            counts = place < count[block, None]
+            j = downs[(first[block, None] + place).clamp(max=len(downs) - 1)]
+            yield slice(k, k + 1), ups[block], j, counts
+            stop = block.start
+
+
+def top_share(scores: Any, weight: Any, share: float, group: Tensor | None) -> Any:
+    """Return the weight of the highest scores that make up a share of the whole weight.
+
+    The row at the boundary keeps a part of its weight, all after it none; of rows that tie there,
+    those count first that come first. Each column and each group has a boundary of its own.
+
+    Args:
+        scores: tensor or array of shape (L, n).
+        weight: likewise.
+        share: in (0, 1].
+        group: integers of shape (n,), or None.
+
+    Example:
+        >>> import torch
+        >>> from aucmax.loss.pairwise import top_share
+        >>> top_share(torch.tensor([[3.0, 1.0, 2.0]]), torch.ones(1, 3), 0.5, None)
+        tensor([[1.0000, 0.0000, 0.5000]])
+    """
+    if not isinstance(scores, Tensor):
+        scores, weight = torch.from_numpy(scores), torch.from_numpy(weight)
+        return top_share(scores, weight, share, group).numpy()
+    order = scores.argsort(dim=1, descending=True, stable=True)
+    first: Any = slice(0, 1)
+    last: Any = slice(-1, None)
+    if group is not None:
+        order, first, last = _side_by_side(order, group)
+    w = _exact(weight.gather(1, order))
+    upto = w.cumsum(1)
+    before = upto - w
+    start = before[:, first]
+    room = share * (upto[:, last] - start) - (before - start)
+    # What rounding leaves of a share that is full would be a row, and its pairs a mean.
+    room = room.where(room > 1e-12 * upto[:, -1:], 0.0)
+    return torch.empty_like(weight).scatter_(1, order, room.minimum(w).to(weight.dtype))
+
+
+# ---- Losses --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Columns:
+    """The n rows of a batch, those of all ranks, in L columns that are compared one by one.
+
+    Attributes:
+        scores: (L, n), in single precision or better, without a graph.
+        labels: (L, n), 0 or 1.
+        weight: (L, n), zero where the label is missing; None if all weigh one.
+        group: (n,) integers; only rows of the same group are compared.
+        index: (n,), their numbers in the training data.
+        given: the scores as the loss was called with them.
+        counts: how many of the rows each rank has, or None if they are all this rank's.
+    """
+
+    scores: Tensor
+    labels: Tensor
+    weight: Tensor | None
+    group: Tensor | None
+    index: Tensor | None
+    given: Tensor
+    counts: list[int] | None
+
+    def as_loss(self, value: Any, gradient: Any) -> Tensor:
+        """Return a value with its gradient (L, n) in the scores, as far as those are this rank's.
+
+        With ranks the gradient is multiplied by their number: each computes the whole loss, and
+        data-parallel training averages their gradients.
+        """
+        gradient = gradient.T
+        if self.counts is not None:
+            gradient = torch.as_tensor(gradient, device=self.scores.device)
+            by_rank = torch.empty_like(gradient)
+            by_rank[_turns(self.counts, gradient.device)] = gradient
+            own = torch.split(by_rank, self.counts)[distributed.rank()]
+            gradient = own * distributed.world_size()
+        dtype, device = self.scores.dtype, self.scores.device
+        gradient = torch.as_tensor(gradient.reshape(self.given.shape), dtype=dtype, device=device)
+        loss: Tensor = torch.as_tensor(value, dtype=dtype, device=device)
+        if checks.tracing():  # which takes no autograd functions of ours
+            exact = self.given.to(dtype)
+            return loss + ((exact - exact.detach()) * gradient).sum()
+        loss = _WithGradient.apply(self.given, loss, gradient)  # type: ignore[no-untyped-call]
+        return loss
+
+
+class _WithGradient(torch.autograd.Function):
+    """A value whose gradient is known."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled():  # else the gradient would pass for a constant
+            raise RuntimeError(
+                "a loss on pairs has no second derivative: call backward without create_graph=True"
+            )
+        (gradient,) = ctx.saved_tensors
+        return grad * gradient, None, None
+
+
+def _interleaved(x: Tensor, counts: list[int]) -> Tensor:
+    """Return every rank's rows in the order of a single process: a row of each rank in turn."""
+    return distributed.concat_over_ranks(x, counts)[_turns(counts, x.device)]
+
+
+def _turns(counts: list[int], device: torch.device) -> Tensor:
+    keys = [torch.arange(n, device=device) * len(counts) + rank for rank, n in enumerate(counts)]
+    return torch.cat(keys).argsort()
+
+
+class RankingLoss(Loss):
+    """A loss that compares the rows of a batch with each other.
+
+    One score per row is one column. Several labels (target of the scores' shape (N, L), NaN where
+    missing) and several classes (integers (N,), each class against the rest) are several columns,
+    whose values are averaged. Under a process group the rows of all ranks are compared, unless
+    ``across_ranks`` is False; in evaluation mode a rank compares its own, and waits for no other.
+
+    Attributes:
+        across_ranks: whether to compare the rows of all ranks in training.
+    """
+
+    compares_rows = True
+    across_ranks = True
+
+    def columns_of(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        group: Tensor | None,
+        index: Tensor | None,
+        rows: int = 0,
+    ) -> Columns:
+        """Return a batch as columns, checked; under a process group with the rows of all ranks.
+
+        Args:
+            scores: and the others, as a loss is called with them.
+            target: labels or classes.
+            weight: of each row or label.
+            group: of each row.
+            index: of each row.
+            rows: the number that ``index`` is below, or 0 if it does not matter.
+        """
+        check_tensors(scores, target)
+        dtype = computable(scores.dtype)
+        numbers: dict[str, Any] = {"index": (index, rows)} if rows and index is not None else {}
+        if scores.ndim < 2 or scores.shape[1:] == (1,):
+            check_binary_shapes(scores, target, weight)
+            exact, labels = flatten(scores, dtype), flatten(target, dtype)
+            known = None if weight is None else flatten(weight, dtype)
+            self.check_values(exact, labels, known, zero_weights=True, **numbers)
+        elif target.ndim == 1:
+            check_class_shapes(scores, target, weight)
+            exact, classes = scores.detach().to(dtype), scores.shape[1]
+            known = None if weight is None else flatten(weight, dtype)[:, None].expand_as(exact)
+            self.check_values(exact, target, known, classes=classes, zero_weights=True, **numbers)
+            labels = (target[:, None] == torch.arange(classes, device=target.device)).to(dtype)
+        else:
+            exact = scores.detach().to(dtype)
+            labels, known = known_labels(scores, target, weight)
+            self.check_values(exact, labels, known, zero_weights=True, **numbers)
+        check_row_numbers("group", group, len(exact))
+        check_row_numbers("index", index, len(exact))
+        counts = None
+        if self.training and self.across_ranks and distributed.world_size() > 1:
+            counts = distributed.row_counts(exact)
+            exact, labels = _interleaved(exact, counts), _interleaved(labels, counts)
+            known, group, index = (
+                None if x is None else _interleaved(x, counts) for x in (known, group, index)
+            )
+        exact, labels = (x[None] if x.ndim == 1 else x.T for x in (exact, labels))
+        if known is not None:
+            known = known[None] if known.ndim == 1 else known.T
+        return Columns(exact, labels, known, group, index, scores, counts)
 
 
 class PairwiseAUCLoss(RankingLoss):
@@ -47,15 +549,7 @@ class PairwiseAUCLoss(RankingLoss):
     gradient of zeros. Under a process group the pairs are those of all ranks' rows.
 
     The first three cost one sort, O(N log N), the others O(N^2) operations in blocks; memory is
-    O(N) for all. A GPU is never waited for, and takes up to some ten thousand rows pair by pair,
-    which is faster there: 128 in a single launch.
-
-    With a ``memory`` of M, batches that hold few of a class are compared with the last M scores of
-    each class as well. The value is the mean of two means over pairs: the batch's positives against
-    all negatives, and all positives against the batch's negatives; if one has no pair, it is the
-    other. The gradient reaches the batch alone. The memory is written after each training batch,
-    saved with the module, and has no part in evaluation mode. Its scores are those of the model
-    as it was: let it span few steps, or the steps be small.
+    O(N) for all. An accelerator is never waited for. There is no second derivative.
 
     With ``max_fpr`` or ``min_tpr`` it is the partial AUC that counts: only the negatives with the
     highest scores, ``max_fpr`` of their weight, and only the positives with the lowest,
@@ -65,13 +559,11 @@ class PairwiseAUCLoss(RankingLoss):
 
     Args:
         surrogate: :math:`\phi`.
-        margin: m, by how much positives should outrank negatives; the last three know none.
+        margin: m, by how much positives should outrank negatives; the last three have none.
         scale: c, which sets what difference of scores is a large one.
         q: of the generalized surrogate, in (0, 1].
-        memory: M; 0 for none.
         max_fpr: the share of negatives that count, in (0, 1].
         min_tpr: the share of positives that do not, in [0, 1).
-        debug: check values on accelerators too, at the price of a synchronization per call.
 
     Shape:
         scores (N,), (N, 1) or (N, L); target 0 or 1 of shape (N,) or (N, L), there with NaN where
@@ -82,7 +574,7 @@ class PairwiseAUCLoss(RankingLoss):
     Example:
         >>> import torch, aucmax
         >>> model = torch.nn.Linear(5, 1)
-        >>> loss = aucmax.PairwiseAUCLoss(memory=64)
+        >>> loss = aucmax.PairwiseAUCLoss("logistic")
         >>> optimizer = torch.optim.AdamW(model.parameters())
         >>> x, y = torch.randn(8, 5), torch.tensor([1, 0, 0, 0, 1, 0, 0, 0])
         >>> loss(model(x), y).backward()
@@ -99,16 +591,12 @@ class PairwiseAUCLoss(RankingLoss):
         margin: float = 1.0,
         scale: float = 1.0,
         q: float = 0.7,
-        memory: int = 0,
         max_fpr: float = 1.0,
         min_tpr: float = 0.0,
-        debug: bool = False,
     ) -> None:
-        super().__init__(debug)
+        super().__init__()
         self.surrogate = Surrogate(surrogate, margin, scale, q)
         self.max_fpr, self.min_tpr = as_rates(max_fpr, min_tpr)
-        size = checks.count("memory", memory, 0)
-        self.memory = ScoreMemory(size) if size else None
 
     def forward(
         self,
@@ -119,101 +607,25 @@ class PairwiseAUCLoss(RankingLoss):
         group: Tensor | None = None,
         index: Tensor | None = None,
     ) -> Tensor:
-        """The mean over the pairs of one batch; row numbers are not needed."""
-        if self._is_plain(scores, target):
-            if _pairs_gpu.takes_mean(scores):
-                return self._by_kernel(scores, target, weight, group)
-            if group is None and checks.host_readable(scores):
-                return self._on_cpu(scores, target, weight)
-        rows = self._compared(scores, target, weight, group, index)
-        with torch.no_grad():
-            batch = (rows.scores.detach(), rows.positive, rows.negative, rows.group)
-            value, gradient = self._value_and_gradient(*batch)
-            if self.memory is not None and self.training:
-                self.memory.add(*batch)
-        return with_gradient(rows.scores, value, gradient)
-
-    def _is_plain(self, scores: Tensor, target: Tensor) -> bool:
-        """Whether there is one column, and nothing but its own pairs."""
-        check_tensors(scores, target)
-        return (
-            scores.shape in (target.shape, (*target.shape, 1))
-            and scores.numel() == scores.shape[:1].numel() > 0
-            and not self._joins_ranks
-            and self.max_fpr == 1.0
-            and self.min_tpr == 0.0
-            and (self.memory is None or not self.training)
-        )
-
-    def _by_kernel(
-        self, scores: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None
-    ) -> Tensor:
-        """The same in one launch for few rows."""
-        check_binary_shapes(scores, target, weight)
-        check_row_numbers("group", group, len(scores))
-        if self.debug and checks.synchronizable():
-            weights = None if weight is None else flatten(weight, torch.float32)
-            flat, labels = (flatten(x, torch.float32) for x in (scores, target))
-            check_binary_values(flat, labels, weights, zero_weights=True)
-        found = _pairs_gpu.pair_mean(scores, target, weight, group, self.surrogate)
-        return with_gradient(scores, *found)
-
-    @np.errstate(over="ignore")  # infinity is an answer, and the caller looks
-    def _on_cpu(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """The same with few operations: on a batch of a few hundred they are what costs."""
-        check_binary_shapes(scores, target, weight)
-        dtype = computable(scores.dtype)
-        flat, labels = flatten(scores, dtype), flatten(target, dtype)
-        weights = None if weight is None else flatten(weight, dtype)
-        check_binary_values(flat, labels, weights, zero_weights=True)
-        s, p = (x.numpy().astype(np.float64) for x in (flat, labels))
-        n = 1.0 - p
-        if weights is not None:
-            p, n = p * weights.numpy(), n * weights.numpy()
-        sums, mass, gradient, _ = pair_sums_of_arrays(s, p, n, None, self.surrogate)
-        share = 1.0 / mass if mass > 0.0 else 0.0
-        value, in_scores = (
-            torch.from_numpy(np.asarray(x * share, flat.numpy().dtype)) for x in (sums, gradient)
-        )
-        in_scores = in_scores if scores.ndim == 1 else in_scores[:, None]
-        return with_gradient(scores, value, in_scores)
-
-    def _value_and_gradient(
-        self, s: Tensor, p: Tensor, n: Tensor, group: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The loss and its gradient in the batch's scores, (L, rows)."""
-        columns, rows = s.shape
-        memory = self.memory if self.training else None
-        if memory is not None:
-            s, p, n, group = memory.joined(s, p, n, group)
-        # Products of weights may leave the range of single precision; a mean knows no scale.
-        tiny = torch.finfo(s.dtype).tiny
-        p, n = (x / x.amax(1, keepdim=True).clamp(min=tiny) for x in (p, n))
+        """Return the mean over the pairs of one batch; row numbers are not needed."""
+        batch = self.columns_of(scores, target, weight, group, index)
+        s: Any = batch.scores
+        y: Any = batch.labels
+        w: Any = batch.weight
+        if w is not None:  # a mean knows no scale, but products may underflow
+            w = w / w.amax(1, keepdim=True).clamp(min=torch.finfo(w.dtype).tiny)
+        if checks.host_readable(s):
+            s, y = s.numpy().astype(np.float64), y.numpy().astype(np.float64)
+            w = None if w is None else w.numpy().astype(np.float64)
+        p, n = (y, 1.0 - y) if w is None else (w * y, w * (1.0 - y))
         if self.max_fpr < 1.0:
-            n = top_share(s, n, self.max_fpr, group)
+            n = top_share(s, n, self.max_fpr, batch.group)
         if self.min_tpr > 0.0:
-            p = top_share(-s, p, 1.0 - self.min_tpr, group)
-        if memory is not None:  # the batch's positives with all, and all with its negatives
-            own = torch.arange(s.shape[1], device=s.device) < rows
-            pairs = (s, s), (p * own, p), (n, n * own)
-            s, p, n = (torch.stack(x, 1).flatten(0, 1) for x in pairs)
-        sums, mass, gradient = self._sums(s, p, n, group)
-        counts = (mass > 0).to(mass.dtype).view(columns, -1)
-        share = counts / counts.sum(1, keepdim=True).clamp(min=1.0) / columns
-        share = share.view(-1) / mass.clamp(min=tiny)
-        gradient = (gradient * share[:, None])[:, :rows]
-        return (sums * share).sum(), gradient.view(columns, -1, rows).sum(1)
-
-    def _sums(
-        self, s: Tensor, p: Tensor, n: Tensor, group: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """:func:`pair_sums`, also where each column has groups of its own, as with a memory."""
-        if group is None or group.ndim == 1:
-            return pair_sums(s, p, n, group, self.surrogate)
-        columns = zip(*(x.chunk(len(group)) for x in (s, p, n)), group, strict=True)
-        found = [pair_sums(a, b, c, own, self.surrogate) for a, b, c, own in columns]
-        sums, mass, gradient = (torch.cat(x) for x in zip(*found, strict=True))
-        return sums, mass, gradient
+            p = top_share(-s, p, 1.0 - self.min_tpr, batch.group)
+        value, gradient, *_ = pair_means(s, p, n, batch.group, self.surrogate)
+        if len(s) == 1:
+            return batch.as_loss(value[0], gradient)
+        return batch.as_loss(value.mean(), gradient / len(s))
 
     def extra_repr(self) -> str:
         """Show the options that matter."""
@@ -221,39 +633,3 @@ class PairwiseAUCLoss(RankingLoss):
         if self.max_fpr < 1.0 or self.min_tpr > 0.0:
             text += f", max_fpr={self.max_fpr:g}, min_tpr={self.min_tpr:g}"
         return text
-
-
-def top_share(scores: Tensor, weight: Tensor, share: float, group: Tensor | None) -> Tensor:
-    """The weight of the rows with the highest scores that make up a share of the whole weight.
-
-    The row at the boundary keeps a part of its weight, all after it none; each column and each
-    group has a boundary of its own.
-
-    Args:
-        scores: shape (L, n).
-        weight: likewise.
-        share: in (0, 1].
-        group: of shape (n,) or (L, n).
-
-    Example:
-        >>> import torch
-        >>> from aucmax.loss.pairwise import top_share
-        >>> top_share(torch.tensor([[3.0, 1.0, 2.0]]), torch.ones(1, 3), 0.5, None)
-        tensor([[1.0000, 0.0000, 0.5000]])
-    """
-    columns, rows = scores.shape
-    order = scores.argsort(dim=1, descending=True, stable=True)
-    first = order.new_zeros(columns, 1)
-    last = first + rows
-    if group is not None:
-        ranked, by_group = group.expand_as(order).gather(1, order).sort(dim=1, stable=True)
-        order = order.gather(1, by_group)
-        first, last = (torch.searchsorted(ranked, ranked, right=x) for x in (False, True))
-    w = weight.gather(1, order).double()
-    total = torch.cat([w.new_zeros(columns, 1), w.cumsum(1)], 1)
-    begun = total.gather(1, first)
-    room = share * (total.gather(1, last) - begun) - (total[:, :-1] - begun)
-    # What rounding leaves of a share that is full would be a row, and its pairs a mean.
-    room = room.where(room > 1e-12 * total[:, -1:], 0.0)
-    kept = room.minimum(w).to(weight.dtype)
-    return torch.zeros_like(weight).scatter(1, order, kept)

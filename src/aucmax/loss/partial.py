@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from aucmax import distributed
-from aucmax.loss._inputs import as_rates
 from aucmax.loss.base import (
     ExactState,
     check_binary_shapes,
@@ -18,6 +17,7 @@ from aucmax.loss.base import (
     flatten,
     means_of_classes,
 )
+from aucmax.loss.pairwise import as_rates
 from aucmax.loss.saddle import LINKS, AUCLoss, ClassSums, Objective, row_sums, saddle
 
 

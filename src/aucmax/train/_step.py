@@ -17,7 +17,7 @@ from aucmax import distributed
 from aucmax.checks import NotFiniteError, is_sharded
 from aucmax.data.sources import Batch, BatchSource
 from aucmax.loss.base import Scale
-from aucmax.loss.ranking import RankingLoss
+from aucmax.loss.pairwise import RankingLoss
 from aucmax.optim import IterateAverage
 from aucmax.optim.staged import full, local
 from aucmax.train._guards import DeviceGuard, HostGuard, entries
