@@ -1,6 +1,7 @@
 """On a GPU: the same numbers as on the CPU, no wait for the device, graphs that can be captured."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -32,11 +33,13 @@ LOSSES = {
 }
 OPTIMIZERS = {
     "PPDSG": aucmax.PPDSG,
-    "PPDSG momentum": lambda groups, **kw: aucmax.PPDSG(
-        groups, momentum=0.9, weight_decay=1e-3, **kw
-    ),
+    "PPDSG fused": partial(aucmax.PPDSG, fused=True),
+    "PPDSG momentum": partial(aucmax.PPDSG, momentum=0.9, weight_decay=1e-3),
+    "PPDSG momentum fused": partial(aucmax.PPDSG, momentum=0.9, weight_decay=1e-3, fused=True),
+    "PPDSG one by one": partial(aucmax.PPDSG, foreach=False),
     "PPDAdaGrad": aucmax.PPDAdaGrad,
-    "PGA": lambda groups, **kw: aucmax.PGA(groups, radius=1.0, dual_radius=0.1, **kw),
+    "PPDAdaGrad fused": partial(aucmax.PPDAdaGrad, fused=True),
+    "PGA": partial(aucmax.PGA, radius=1.0, dual_radius=0.1),
     "OAUC": aucmax.OAUC,
 }
 
@@ -200,6 +203,30 @@ def test_a_step_that_counts_on_the_host_refuses_to_be_captured(name: str) -> Non
     optimizer.step()
     with pytest.raises(RuntimeError, match="captured"), torch.cuda.graph(torch.cuda.CUDAGraph()):
         optimizer.step()
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("kind", [aucmax.PPDSG, aucmax.PPDAdaGrad])
+def test_compiled_form_walks_as_the_lists(kind) -> None:
+    """With half precision left to the plain form, bounds, and a new step size."""
+    ends = []
+    for form in (None, "compiled"):
+        g = torch.Generator().manual_seed(0)
+        ps = [torch.randn(n, generator=g).cuda().requires_grad_() for n in (4000, 3, 5)]
+        ps[1].data = ps[1].data.bfloat16()
+        groups = [{"params": ps[:1]}, {"params": ps[1:2]}, {"params": ps[2:], "maximize": True}]
+        groups[2]["bounds"] = (-0.5, 0.5)
+        optimizer = kind(groups, gamma=5.0, fused=form is not None)
+        optimizer.fused_form = form or "kernel"
+        for lr in (0.1, 0.3):
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            for p in ps:
+                p.grad = torch.randn(p.shape, generator=g).cuda().to(p.dtype)
+            optimizer.step()
+        ends.append([*ps, *(average for _, average in optimizer.averages())])
+    torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)
 
 
 def walk(build, steps: int, captured: bool) -> list[torch.Tensor]:
