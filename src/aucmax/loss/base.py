@@ -293,14 +293,26 @@ class Loss(ExactState):
             "sign of weight": f"weight must be {checks.WEIGHTS[zero_weights]}",
             **{name: f"{name} must hold 0 to {size - 1}" for name, (_, size) in ranges.items()},
         }
-        self._set_flags(scores, labels, weight, classes, zero_weights, numbers)
+        with torch.no_grad():  # each fault is an expression that is 0 if there is none
+            faults = dict.fromkeys(self.FLAGS, torch.zeros_like(scores[:0]).sum())
+            faults["scores"] = (scores * 0.0).sum()
+            if classes is None:
+                faults["target"] = (labels * labels - labels).abs().sum()
+            for name, (values, size) in ranges.items():
+                faults[name] = ((values < 0) | (values >= size)).any().to(scores.dtype)
+            if weight is not None:
+                weight = weight.to(scores.dtype)
+                none = 0.0 if zero_weights else (weight.amax() == 0).to(weight.dtype)
+                faults["weight"] = (weight * 0.0).sum()
+                faults["sign of weight"] = weight.clamp(max=0.0).sum() - none
+            self._set_flags(torch.stack(list(faults.values())) != 0)  # NaN is not 0 either
         if torch.compiler.is_compiling() or not checks.readable(self._flags):
             return None
         self._calls += 1
         if self._calls & (self._calls - 1) == 0:
-            flags = self._flags.tolist()
-            if any(first == flags[0] for first in flags[1:]):
-                self._flags.zero_()
+            batch, *firsts = self._flags.tolist()
+            if min((first for first in firsts if first), default=0) == batch:
+                self._flags.zero_()  # for the error in the words of a CPU
                 self.look(scores, labels, weight, classes, zero_weights, numbers)
             self._report_own()
         return None
@@ -315,16 +327,10 @@ class Loss(ExactState):
         numbers: Mapping[str, tuple[Tensor, int]] = MappingProxyType({}),
     ) -> int:
         """Check the values of a batch now, wherever it is; see :meth:`check_values`."""
-        arrays = [
-            x.numpy(force=True)
-            if x.dtype not in checks.LOW_PRECISION
-            else x.float().numpy(force=True)
-            for x in (scores, labels)
-        ]
-        checks.check_finite("scores", arrays[0], hint=self.hint)
+        checks.check_finite("scores", scores.numpy(force=True), hint=self.hint)
         positives = 0
         if classes is None:
-            positives = checks.check_labels(arrays[1])
+            positives = checks.check_labels(labels.numpy(force=True))
         else:
             numbers = {"target": (labels, classes), **numbers}
         if weight is not None:
@@ -335,39 +341,12 @@ class Loss(ExactState):
                 raise ValueError(f"{name} must hold 0 to {size - 1}, found {low} to {high}")
         return positives
 
-    @torch.no_grad()
-    def _set_flags(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor | None,
-        classes: int | None,
-        zero_weights: bool,
-        numbers: Mapping[str, tuple[Tensor, int]],
-    ) -> None:
-        """Note on the device which arguments have a bad value; each expression is 0 if none has."""
-        if self._flags.device != scores.device:
+    def _set_flags(self, bad: Tensor) -> None:
+        """Count a batch on the device, and remember the first with each fault."""
+        if self._flags.device != bad.device:
             with torch.inference_mode(False):
-                self._flags = self._flags.to(scores.device)
-        zero = torch.zeros((), dtype=scores.dtype, device=scores.device)
-        faults = dict.fromkeys(self.FLAGS, zero)
-        faults["scores"] = (scores.detach() * 0.0).sum()
-        if classes is None:
-            labels = labels.to(scores.dtype)
-            faults["target"] = (labels * labels - labels).abs().sum()
-        else:
-            numbers = {"target": (labels, classes), **numbers}
-        if weight is not None:
-            weight = weight.to(scores.dtype)
-            faults["weight"] = (weight * 0.0).sum()
-            faults["sign of weight"] = weight.clamp(max=0.0).sum() - (
-                0 if zero_weights else (weight.amax() == 0).to(weight.dtype)
-            )
-        for name, (values, size) in numbers.items():
-            faults[name] = ((values < 0) | (values >= size)).any().to(scores.dtype)
-        bad = torch.stack(list(faults.values())) != 0  # NaN is not 0 either
-        batch = self._flags[0] + 1
-        first = self._flags[1:]
+                self._flags = self._flags.to(bad.device)
+        batch, first = self._flags[0] + 1, self._flags[1:]
         first = torch.where(bad & (first == 0), batch, first)
         self._flags.copy_(torch.cat([batch[None], first]))
 

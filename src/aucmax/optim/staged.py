@@ -343,6 +343,11 @@ class StagedOptimizer(Optimizer):
                 check_bounds(value)
             if name in ("momentum", "weight_decay") and value and name not in self.defaults:
                 raise ValueError(f"{type(self).__name__} has no {name}, found {value!r}")
+        if "lr_scale" in param_group:
+            raise ValueError(
+                f"lr_scale is no longer an option of groups, found {param_group['lr_scale']!r}: "
+                f"give the group its lr, whose ratio to the first group's Stage.set_lr keeps"
+            )
         if options.get("fused") and options["foreach"]:
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         super().add_param_group(param_group)
