@@ -297,6 +297,23 @@ def test_clustered_errors_match_bootstrap_of_clusters(drawn, name, weighted):
     assert test.standard_error == pytest.approx((first - second).std(), rel=0.25)
 
 
+@pytest.mark.parametrize("name", [*OF_ROWS, "hand_till"])
+@pytest.mark.filterwarnings("ignore:groups are clusters")
+def test_clustered_errors_of_both_labels_match_bootstrap(name):
+    """Clusters whose positives and negatives lie high or low together, which mostly cancels."""
+    random = np.random.default_rng(3)
+    y, group = np.arange(960) % 4 == 0, np.arange(960) // 12
+    x = y + 0.8 * random.standard_normal(80)[group] + 0.6 * random.standard_normal(960)
+    metric = OF_ROWS[name].value if name in OF_ROWS else hand_till
+    x = np.stack([-x, x], axis=1) if name == "hand_till" else x
+    values = []
+    for _ in range(200):
+        rows, _ = again_by_cluster(random, group)
+        values.append(metric(x[rows], y[rows]))
+    found = interval(x, y, name, groups=group)
+    assert found.standard_error == pytest.approx(np.std(values), rel=0.2)
+
+
 @pytest.mark.parametrize("mean", [False, True])
 def test_errors_within_groups_match_bootstrap(drawn, mean):
     """Of groups; of clusters of groups; of clusters of rows across the same groups."""
