@@ -98,14 +98,7 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
     phases = make_phases(options, known)
     losses = [part for phase in phases for part in phase.loss.modules()]
     source.apart = options.walks_apart
-    by_row = [part for part in losses if getattr(part, "needs_index", False)]
-    source.numbered = bool(by_row)
-    keeps = any(getattr(part, "follows_batches", False) for part in by_row)
-    if keeps and isinstance(source, IterableSource):
-        reporter.note(
-            "the loss keeps no estimates by row: a loader or stream does not number its rows, "
-            "arrays and Datasets do"
-        )
+    source.numbered = any(getattr(part, "needs_index", False) for part in losses)
     judge = Judge(options, place, judged)
     samples = FreshSamples(options, source, judge)
     return Loop(options, source, phases, judge, samples, folder, reporter, interrupts)
