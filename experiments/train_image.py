@@ -177,13 +177,15 @@ def method_arguments(settings: Settings, steps: int) -> dict[str, Any]:
     optimizer: dict[str, Any] = {x: float(settings[x]) for x in names if x in settings}
     if method == "pga":
         optimizer["output"] = "last"  # the running average, not one drawn from all stages
-    normalize = {"normalize": settings["normalize"]} if "normalize" in settings else {}
+    of_loss = {}
+    if settings["objective"] == "auc":  # as the paper has it, without bounds
+        of_loss = {"normalize": settings["normalize"], "guard": False}
     # OAUC knows no stages: those that its power takes must neither restart nor draw samples.
     restart = "last" if method == "oauc" else settings.get("restart")
     return {
         "method": method,
         "objective": settings["objective"],
-        "loss_options": normalize,
+        "loss_options": of_loss,
         "optimizer_options": optimizer,
         "stages": make_stages(settings, steps),
         "restart": restart,

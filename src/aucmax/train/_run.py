@@ -95,14 +95,6 @@ def make_loop(options: Options, interrupts: Interrupts) -> Loop:
         reporter.note(f"{left_out:,} rows are left out: their groups have one class, and no pairs")
     folder = None if out is None else RunFolder(out, config, reporter.note, mesh_of(model))
     phases = make_phases(options, known)
-    losses = [part for phase in phases for part in phase.loss.modules()]
-    by_row = [part for part in losses if getattr(part, "needs_index", False)]
-    keeps = any(getattr(part, "follows_batches", False) for part in by_row)
-    if keeps and isinstance(source, IterableSource):
-        reporter.note(
-            "the loss keeps no estimates by row: a loader or stream does not number its rows, "
-            "arrays and Datasets do"
-        )
     judge = Judge(options, form, judged)
     samples = FreshSamples(options, source, judge)
     return Loop(options, source, phases, judge, samples, folder, reporter, interrupts)
