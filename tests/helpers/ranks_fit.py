@@ -380,7 +380,7 @@ EQUAL = {
     "one-sided validation": validated(one_sided_rows),
     "weights, many zero": counting_weights,
     "pairs, weights, accumulate": of_method(
-        "adamw", weighted, objective="pairwise+ce", loss_options={"memory": 24}, accumulate=2
+        "adamw", weighted, objective="pairwise+ce", accumulate=2
     ),
     "pairs in groups": of_method("sgd", grouped, objective="pairwise"),
     "groups": of_method("ppd-sg", grouped),
@@ -411,7 +411,6 @@ LOCAL = {
 REMEMBERING = {
     "local_steps": LOCAL_STEPS,
     "objective": "auc+pairwise+ap",
-    "loss_options": {"pairwise": {"memory": 16}},
 }
 ENDS = (kill_all, kill_first_rank, tell_all)
 STOPS = {

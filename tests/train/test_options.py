@@ -87,7 +87,7 @@ def test_options_that_are_marked_may_differ_and_change_nothing(more, tmp_path):
     ("objective", "options", "keeps"),
     [
         ("ce", {}, False),
-        ("pairwise", {"memory": 8}, True),
+        ("pairwise", {}, False),
         ("partial", {}, True),
         ("ap", {}, True),
         ("auc", {}, False),
