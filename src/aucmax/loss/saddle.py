@@ -705,8 +705,7 @@ class _Watch:
         total, sizes, moves = total + product, sizes + abs(product), moves + (product != 0)
         new = [alpha, primal, summed, size, total, sizes, moves, idle * still + 1.0]
         if of_tensors:
-            for old, x in zip(self.state, new, strict=True):
-                old.copy_(x)
+            torch._foreach_copy_(self.state, new)
             if left.is_cpu and not torch.compiler.is_compiling():
                 self.judge(loss)
             return
