@@ -81,6 +81,8 @@ def compare(seed: int, first_stage: int) -> dict[str, float]:
 
     def auc(model: nn.Module, loss: nn.Module, optimizer: aucmax.PPDSG, lr: float) -> float:
         stages = geometric(lr=lr, steps=first_stage, factor=3, stages=4)
+        if isinstance(loss, aucmax.AUCLoss):  # a, b and alpha fit the scores it begins with
+            loss.begin(model(x), y)
         train(model, loss, optimizer, stages, x, y, seed)
         with torch.no_grad(), aucmax.averaged(model, optimizer):
             return aucmax.metrics.roc_auc(model(x_test), y_test)

@@ -66,7 +66,9 @@ class Run:
 def make_run(train: TensorDataset, lr: float) -> Run:
     """A network that gives one raw score per image, its loss and its optimizer, all prepared."""
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
-    loss = aucmax.AUCLoss(prior=train.tensors[1].mean().item())
+    x, y = train.tensors
+    loss = aucmax.AUCLoss(prior=y.mean().item())
+    loss.begin(model(x), y)  # a, b and alpha fit the scores that training begins with
     optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=lr)
     loader = DataLoader(train, batch_size=64, shuffle=True)
     # With a seedable sampler an epoch's order depends on the seed and the epoch's number alone.

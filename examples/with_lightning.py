@@ -168,6 +168,8 @@ def rank_digits(options: argparse.Namespace) -> None:
     total = sum(stage.steps for stage in stages)
     loader = DataLoader(valid, batch_size=len(valid))
     module = Ranker(prior=train.tensors[1].mean().item(), lr=stages[0].lr)
+    x, y = train.tensors
+    module.loss.begin(module.model(x), y)  # a, b and alpha fit the scores it begins with
     saving = ModelCheckpoint(
         options.out, "{step}", every_n_train_steps=options.save_every, save_top_k=-1
     )

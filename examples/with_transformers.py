@@ -168,6 +168,8 @@ def rank_digits(options: argparse.Namespace) -> None:
     torch.manual_seed(0)
     data, valid = load_data()
     model = Ranker(prior=sum(example["labels"].item() for example in data) / len(data))
+    whole = default_data_collator(data)
+    model.auc_loss.begin(model.net(whole["images"]), whole["labels"])  # a, b, alpha fit the scores
     stages = geometric(lr=0.2, steps=options.steps, stages=3)
     trainer, optimizer = make_trainer(model, stages, data, valid, options)
 

@@ -254,6 +254,8 @@ def main() -> None:
                 began = time.monotonic()
                 code, output = run_tests(tree, ["-x", f"@{listing}"], options.limit)
                 (tree / site["path"]).write_text(before, encoding="utf-8")
+                if "ERROR: not found" in output:
+                    raise SystemExit(f"chosen tests are not there; was {out} made with other data?")
                 outcome = "timeout" if code is None else "missed" if code == 0 else "caught"
                 failed = [x for x in output.splitlines() if x.startswith(("FAILED", "ERROR"))]
                 record.update(

@@ -61,6 +61,13 @@ def test_evaluation_counts_nothing_and_waits_for_no_one(ranks, rank):
     assert ranks[rank]["after evaluation"] == ranks[rank]["loss"][-1]
 
 
+def test_a_bad_value_of_one_rank_is_told_on_all(ranks):
+    first, *rest = ranks[0]["flags"]
+    assert first.startswith("target must hold 0 and 1 only, found other values in batch 3 of 3")
+    assert rest == ["", ""]
+    assert ranks[1]["flags"] == ranks[0]["flags"]
+
+
 def test_positives_are_ranked_among_the_rows_of_all_ranks(ranks):
     reference, both = RunningAveragePrecision(squared_hinge, 0.2), [0, 1]
     for step, sizes in enumerate(ranks_core.SIZES):

@@ -23,6 +23,8 @@ Array = NDArray[np.floating[Any]]
 T = TypeVar("T")
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
+WEIGHTS = {False: "non-negative with a positive sum", True: "non-negative"}
+"""What weights must be, by whether all may be zero."""
 
 
 class NotFiniteError(ValueError):
@@ -45,8 +47,12 @@ def transforming() -> bool:
 
 def host_readable(x: Tensor) -> bool:
     """Whether reading a number out of ``x`` is cheap and possible."""
-    plain = type(x) is Tensor or type(x) is torch.nn.Parameter
-    return plain and x.is_cpu and not tracing()
+    return (
+        (type(x) is Tensor or type(x) is torch.nn.Parameter)
+        and x.is_cpu
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )
 
 
 def is_sharded(x: object) -> bool:
@@ -98,9 +104,9 @@ def check_weights(weight: Array, may_be_zero: bool = False) -> None:
     """Raise unless the weights are finite, none negative, and some positive if they must be."""
     check_finite("weight", weight)
     if weight.min() < 0 or (weight.max() == 0 and not may_be_zero):
-        allowed = "non-negative" if may_be_zero else "non-negative with a positive sum"
         raise ValueError(
-            f"weight must be {allowed}, found values from {weight.min():g} to {weight.max():g}"
+            f"weight must be {WEIGHTS[may_be_zero]}, "
+            f"found values from {weight.min():g} to {weight.max():g}"
         )
 
 

@@ -84,10 +84,10 @@ class Stage:
             >>> import torch
             >>> from aucmax.stages import Stage
             >>> w, a = torch.zeros(2, requires_grad=True), torch.zeros(1, requires_grad=True)
-            >>> optimizer = torch.optim.SGD([{"params": w}, {"params": a, "lr": 0.5}], lr=0.1)
-            >>> Stage(index=2, lr=0.01, steps=100, dual_samples=384).set_lr(optimizer)
+            >>> optimizer = torch.optim.SGD([{"params": w}, {"params": a, "lr": 1.0}], lr=0.5)
+            >>> Stage(index=2, lr=0.25, steps=100, dual_samples=384).set_lr(optimizer)
             >>> [group["lr"] for group in optimizer.param_groups]
-            [0.01, 0.05]
+            [0.25, 0.5]
         """
         old = [float(group["lr"]) for group in optimizer.param_groups]
         for group, own in zip(optimizer.param_groups, old, strict=True):

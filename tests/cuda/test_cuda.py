@@ -1,6 +1,7 @@
 """On a GPU: the same numbers as on the CPU, no wait for the device, graphs that can be captured."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -32,11 +33,13 @@ LOSSES = {
 }
 OPTIMIZERS = {
     "PPDSG": aucmax.PPDSG,
-    "PPDSG momentum": lambda groups, **kw: aucmax.PPDSG(
-        groups, momentum=0.9, weight_decay=1e-3, **kw
-    ),
+    "PPDSG fused": partial(aucmax.PPDSG, fused=True),
+    "PPDSG momentum": partial(aucmax.PPDSG, momentum=0.9, weight_decay=1e-3),
+    "PPDSG momentum fused": partial(aucmax.PPDSG, momentum=0.9, weight_decay=1e-3, fused=True),
+    "PPDSG one by one": partial(aucmax.PPDSG, foreach=False),
     "PPDAdaGrad": aucmax.PPDAdaGrad,
-    "PGA": lambda groups, **kw: aucmax.PGA(groups, radius=1.0, dual_radius=0.1, **kw),
+    "PPDAdaGrad fused": partial(aucmax.PPDAdaGrad, fused=True),
+    "PGA": partial(aucmax.PGA, radius=1.0, dual_radius=0.1),
     "OAUC": aucmax.OAUC,
 }
 
@@ -91,7 +94,8 @@ def test_gradients_of_groups_are_summed_in_a_fixed_order() -> None:
 def test_losses_do_not_wait_for_the_device(name: str) -> None:
     loss, scores, target = make(name)
     loss, scores, target = loss.cuda(), scores.cuda().requires_grad_(), target.cuda()
-    loss(scores, target).backward()
+    for _ in range(2):  # the first batches are looked at
+        loss(scores, target).backward()
     try:
         torch.cuda.set_sync_debug_mode("error")
         loss(scores, target).backward()
@@ -155,11 +159,16 @@ def test_losses_compile_whole(name: str) -> None:
         torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-6)
 
 
-def test_values_are_checked_with_debug_alone() -> None:
+def test_bad_values_raise_at_the_first_batch_and_when_asked() -> None:
     scores, target = torch.randn(4, device="cuda"), torch.tensor([1.0, -1.0, 1.0, -1.0]).cuda()
-    aucmax.AUCLoss(0.5).cuda()(scores, target)
+    loss = aucmax.AUCLoss(0.5).cuda()
     with pytest.raises(ValueError, match=r"-1/\+1"):
-        aucmax.AUCLoss(0.5, debug=True).cuda()(scores, target)
+        loss(scores, target)
+    loss = aucmax.AUCLoss(0.5).cuda()
+    for labels in (target.abs() - 0.5 * (target + 1), (target + 1) / 2, target):
+        loss(scores, labels)
+    with pytest.raises(ValueError, match=r"target must hold 0 and 1 only.* in batch 3 of 3"):
+        loss.check()
 
 
 def train(build, device: str) -> list[torch.Tensor]:
@@ -194,6 +203,30 @@ def test_a_step_that_counts_on_the_host_refuses_to_be_captured(name: str) -> Non
     optimizer.step()
     with pytest.raises(RuntimeError, match="captured"), torch.cuda.graph(torch.cuda.CUDAGraph()):
         optimizer.step()
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("kind", [aucmax.PPDSG, aucmax.PPDAdaGrad])
+def test_compiled_form_walks_as_the_lists(kind) -> None:
+    """With half precision left to the plain form, bounds, and a new step size."""
+    ends = []
+    for form in (None, "compiled"):
+        g = torch.Generator().manual_seed(0)
+        ps = [torch.randn(n, generator=g).cuda().requires_grad_() for n in (4000, 3, 5)]
+        ps[1].data = ps[1].data.bfloat16()
+        groups = [{"params": ps[:1]}, {"params": ps[1:2]}, {"params": ps[2:], "maximize": True}]
+        groups[2]["bounds"] = (-0.5, 0.5)
+        optimizer = kind(groups, gamma=5.0, fused=form is not None)
+        optimizer.fused_form = form or "kernel"
+        for lr in (0.1, 0.3):
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            for p in ps:
+                p.grad = torch.randn(p.shape, generator=g).cuda().to(p.dtype)
+            optimizer.step()
+        ends.append([*ps, *(average for _, average in optimizer.averages())])
+    torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)
 
 
 def walk(build, steps: int, captured: bool) -> list[torch.Tensor]:

@@ -113,6 +113,28 @@ def follow_the_top(steps):
     return found
 
 
+class Elsewhere(torch.Tensor):
+    """A tensor that the host does not read at each batch, as one on an accelerator."""
+
+
+def flag_bad_values(rank):
+    """What each rank is told of a label that rank 1 alone has seen, in its third batch."""
+    loss, scores = AUCLoss(0.5), torch.tensor([0.5, -0.5]).as_subclass(Elsewhere)
+    for batch in range(3):
+        label = 2.0 if rank == 1 and batch == 2 else 1.0
+        loss(scores, torch.tensor([label, 0.0]).as_subclass(Elsewhere))
+    if rank == 0:  # saving waits for no other rank
+        loss.state_dict()
+    told = []
+    for ask in (loss.check, loss.check, lambda: loss.begin(scores, torch.tensor([1.0, 0.0]))):
+        try:
+            ask()
+            told.append("")
+        except ValueError as error:
+            told.append(str(error))
+    return told
+
+
 def cases():
     """For each case a list with the (scores, target, weight) of either rank."""
     rng = np.random.default_rng(0)
@@ -147,6 +169,7 @@ def main(folder, rank):
     known["average precision"] = rank_positives(rank)
     known["pairs"] = compare_pairs(rank)
     known["partial"] = follow_the_top(batches(rank))
+    known["flags"] = flag_bad_values(rank)
     known["auc"] = {name: stream_scores(*parts[rank]) for name, parts in cases().items()}
     Path(folder, f"{rank}.json").write_text(json.dumps(known), encoding="utf-8")
     dist.barrier()

@@ -411,7 +411,6 @@ LOCAL = {
 REMEMBERING = {
     "local_steps": LOCAL_STEPS,
     "objective": "auc+pairwise+ap",
-    "loss_options": {"pairwise": {"surrogate": "logistic"}},
 }
 ENDS = (kill_all, kill_first_rank, tell_all)
 STOPS = {

@@ -41,9 +41,10 @@ BAD = {
 }
 
 
-@pytest.fixture
-def compiled(fresh_compiler):
+@pytest.fixture(scope="module")
+def compiled():
     """A compiled loss: it reads nothing back."""
+    torch._dynamo.reset()
     loss = AUCLoss(0.5)
     return loss, torch.compile(loss, backend="aot_eager", fullgraph=True)
 
@@ -65,6 +66,7 @@ def test_a_compiled_loss_tells_the_first_bad_batch_when_asked(fault, compiled):
 @pytest.mark.parametrize("ask", ["eval", "state_dict", "check", "reset_dual", "begin"])
 def test_what_reads_the_flag(ask, compiled):
     loss, call = compiled
+    loss.train()
     call(SCORES, LABELS, WEIGHT)
     call(with_entry(SCORES, math.nan), LABELS, WEIGHT)
     given = (SCORES, LABELS) if ask in ("reset_dual", "begin") else ()
@@ -87,16 +89,30 @@ def test_the_first_batch_on_a_device_raises_as_on_a_cpu(fault):
     assert errors[0] == errors[1]
 
 
+@pytest.mark.parametrize("fault", BAD)
+def test_the_flag_says_what_is_allowed_in_the_words_of_a_cpu(fault):
+    _, *bad = BAD[fault]
+    with pytest.raises(ValueError, match="must") as on_cpu:
+        AUCLoss(0.5)(*bad)
+    loss = AUCLoss(0.5)
+    for batch in ((SCORES, LABELS, WEIGHT), (SCORES, LABELS, WEIGHT), bad):
+        loss(*map(elsewhere, batch))
+    with pytest.raises(ValueError, match="in batch 3 of 3") as on_device:
+        loss.check()
+    assert type(on_cpu.value) is type(on_device.value)
+    allowed = [str(error.value).partition(", found")[0] for error in (on_cpu, on_device)]
+    assert allowed[0] == allowed[1]
+
+
 def test_a_device_is_waited_for_at_powers_of_two():
     good = [elsewhere(x) for x in (SCORES, LABELS)]
     bad = [elsewhere(x) for x in (SCORES, with_entry(LABELS, 3.0))]
-    loss = AUCLoss(0.5)
-    for batch in (good, good, bad, good):
-        if batch is good and loss._calls == 3:
-            break
-        loss(*batch)
-    with pytest.raises(ValueError, match="found other values in batch 3 of 4"):
-        loss(*good)
+    for fourth in (good, bad):  # the first bad batch is told, whatever came after
+        loss = AUCLoss(0.5)
+        for batch in (good, good, bad):
+            loss(*batch)
+        with pytest.raises(ValueError, match="found other values in batch 3 of 4"):
+            loss(*fourth)
 
 
 def test_classes_groups_and_sums_are_looked_at_too():

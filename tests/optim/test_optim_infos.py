@@ -690,7 +690,7 @@ COMPILED = {
 }
 
 
-@pytest.mark.parametrize("name", ["PPDSG", "PGA"])
+@pytest.mark.parametrize("name", COMPILED)
 def test_compiled_step_with_tensor_lr(fresh_compiler, name):
     def make(groups):
         return COMPILED[name](groups, lr=torch.tensor(0.1, dtype=torch.float64))

@@ -71,6 +71,11 @@ def test_bad_flags_of_optimizers_and_groups_are_named(cls, flags):
     assert_names(argument, cls, [{"params": make_params((2,)), **flags}])
 
 
+def test_lr_scale_of_0_2_raises():
+    with pytest.raises(ValueError, match="give the group its lr"):
+        PPDSG([{"params": make_params((2,)), "lr_scale": 10.0}])
+
+
 @pytest.mark.parametrize("cls", [PPDSG, PPDAdaGrad])
 def test_fused_and_foreach_together_raise(cls):
     with pytest.raises(RuntimeError, match="`fused` and `foreach` cannot be `True` together"):

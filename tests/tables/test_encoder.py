@@ -346,6 +346,20 @@ def test_scores_are_clipped():
     assert found[0] == found[1] == -found[2] == -found[3]
 
 
+def test_few_values_are_all_knots_however_rare():
+    x = np.random.default_rng(8).poisson(2, 20_000).astype(float)
+    encoder = TableEncoder(quantiles=20).fit(x[:, None])
+    np.testing.assert_allclose(numeric(encoder, x[:, None])["x0"], normal_scores(x), atol=1e-6)
+
+
+def test_number_of_quantiles_limits_the_knots():
+    x = np.random.default_rng(6).normal(size=(5000, 1))
+    scale = TableEncoder(quantiles=11).fit(x).to_dict()["columns"][0]["scales"][0]
+    assert len(scale["knots"]) == len(scale["scores"]) == 11
+    assert (scale["knots"][0], scale["knots"][-1]) == (x.min(), x.max())
+    assert scale["knots"][5] == pytest.approx(np.median(x), abs=1e-3)
+
+
 def test_extreme_numbers_do_not_overflow():
     encoder = TableEncoder().fit([[0.0], [1e-323], [2.0], [1e308], [-1e308]])
     found = numeric(encoder, [[-1e308], [0], [5e-324], [1e-323], [1], [1e308]])["x0"]
@@ -365,6 +379,12 @@ def test_median_of_an_even_number():
     encoder = TableEncoder().fit([[0.0], [0.0], [1.0], [1.0], [None]])
     found = numeric(encoder, [[None], [0.5], [0]])["x0"]
     assert found[0] == found[1] > found[2]
+
+
+def test_constant_with_missing_values_keeps_its_indicator():
+    encoder = TableEncoder().fit([[7.0], [None], [7.0]])
+    assert encoder.numeric_names == ["x0 is missing"]
+    assert encoder.transform([[None], [8.0]]).numeric.tolist() == [[1.0], [0.0]]
 
 
 def test_bools_are_1_and_0():
@@ -434,6 +454,12 @@ def test_codes_are_ordered_by_frequency():
     found = codes(encoder, [["c"], ["a"], ["b"], [None], ["rare"], ["never seen"]])
     assert found == [1, 2, 3, 4, 0, 0]
     assert encoder.transform([["c"]]).numeric.shape == (1, 0)
+
+
+def test_number_of_categories_is_limited():
+    encoder = TableEncoder(min_count=1, max_categories=2).fit(texts(a=1, b=3, c=1, d=2))
+    assert encoder.cardinalities == [3]
+    assert codes(encoder, [["b"], ["d"], ["a"], ["c"], [None]]) == [1, 2, 0, 0, 0]
 
 
 def test_missing_text_is_a_category():

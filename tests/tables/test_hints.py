@@ -106,6 +106,12 @@ def test_columns_that_are_no_keys(tmp_path):
     assert said(tmp_path, data) == []
 
 
+def test_key_with_gaps_where_the_target_is_missing(tmp_path):
+    data = usual().assign(id=np.arange(ROWS))
+    data.loc[::7, "sick"] = None
+    assert "--drop id leaves it out" in said(tmp_path, data)[0]
+
+
 # ---- Columns that are known too late -------------------------------------------------------------
 
 

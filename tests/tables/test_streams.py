@@ -389,3 +389,16 @@ def test_unclosed_quote_raises(tmp_path):
     path.write_text(f'y,c\n{rows}no,"open\n{rows * 30_000}')
     with pytest.raises(ValueError, match=r"has a quote that is never closed$"):
         RowGroups(path)
+
+
+def test_files_with_different_columns_raise(tmp_path):
+    (tmp_path / "part-0.csv").write_text("a,b,y\n1,2,yes\n")
+    (tmp_path / "part-1.csv").write_text("b,c,y\n1,2,yes\n")
+    with pytest.raises(ValueError, match=r"found '.*part-1.csv' without 'a' and with 'c'"):
+        RowGroups(tmp_path / "part-*.csv")
+
+
+def test_index_of_pandas_is_not_a_column(tmp_path):
+    table = pa.table({"x": [1.0, 2.0], "y": ["no", "yes"], "__index_level_0__": [5, 7]})
+    pa.parquet.write_table(table, tmp_path / "a.parquet")
+    assert RowGroups(tmp_path / "a.parquet").sample()[0].names == ["x", "y"]

@@ -47,7 +47,8 @@ def check_tensors(scores: object, target: object) -> None:
 
 def check_binary_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -> None:
     """Raise unless there are one score, one label and at most one weight per row."""
-    check_tensors(scores, target)
+    if not (isinstance(scores, Tensor) and isinstance(target, Tensor)):
+        check_tensors(scores, target)
     shape = scores.shape
     rows = shape[:1]
     if not (scores.is_floating_point() and shape in (rows, (*rows, 1)) and scores.numel() > 0):
@@ -62,6 +63,25 @@ def check_binary_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -
         )
     if weight is not None:
         check_weight_shape(weight, tuple(rows), tuple(shape))
+
+
+def binary_rows(
+    scores: Tensor, target: Tensor, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return scores, labels and weights flat, detached and in the dtype of the computation.
+
+    Raises:
+        ValueError: unless there are one score, one label and at most one weight per row.
+    """
+    check_binary_shapes(scores, target, weight)
+    dtype = torch.float32 if scores.dtype in checks.LOW_PRECISION else scores.dtype
+    given = (scores, target) if weight is None else (scores, target, weight)
+    flat = []
+    for x in given:  # without an operation that is not needed: on a short batch they are what costs
+        x = x.detach() if x.requires_grad else x
+        x = x if x.ndim == 1 else x.reshape(-1)
+        flat.append(x if x.dtype == dtype else x.to(dtype))
+    return flat[0], flat[1], None if weight is None else flat[2]
 
 
 def check_table(scores: Tensor, columns: int) -> None:
@@ -205,6 +225,7 @@ class Loss(ExactState):
         is_likelihood: whether the scale and the shift of the scores matter to it, so that in a sum
             with others it gets those of its own.
         has_saddle: whether it has parameters a, b and alpha, of which alpha is maximized.
+        hint: what the error about scores that are not finite advises.
 
     Example:
         >>> import torch
@@ -224,9 +245,9 @@ class Loss(ExactState):
     compares_rows = False
     is_likelihood = False
     has_saddle = False
-    debug = False
+    hint = DIVERGED
 
-    FLAGS = ("scores", "target", "weight", "group", "index")
+    FLAGS = ("scores", "target", "weight", "sign of weight", "group", "index")
 
     def __init__(self) -> None:
         super().__init__()
@@ -266,16 +287,32 @@ class Loss(ExactState):
             return self.look(scores, labels, weight, classes, zero_weights, numbers)
         if not torch.compiler.is_compiling() and checks.transforming():
             return None
-        self._allowed["target"] = "0 and 1 only" if classes is None else f"0 to {classes - 1}"
-        self._allowed |= {name: f"0 to {size - 1}" for name, (_, size) in numbers.items()}
-        self._set_flags(scores, labels, weight, classes, zero_weights, numbers)
+        ranges = numbers if classes is None else {"target": (labels, classes), **numbers}
+        self._allowed = {
+            "target": "target must hold 0 and 1 only",
+            "sign of weight": f"weight must be {checks.WEIGHTS[zero_weights]}",
+            **{name: f"{name} must hold 0 to {size - 1}" for name, (_, size) in ranges.items()},
+        }
+        with torch.no_grad():  # each fault is an expression that is 0 if there is none
+            faults = dict.fromkeys(self.FLAGS, torch.zeros_like(scores[:0]).sum())
+            faults["scores"] = (scores * 0.0).sum()
+            if classes is None:
+                faults["target"] = (labels * labels - labels).abs().sum()
+            for name, (values, size) in ranges.items():
+                faults[name] = ((values < 0) | (values >= size)).any().to(scores.dtype)
+            if weight is not None:
+                weight = weight.to(scores.dtype)
+                none = 0.0 if zero_weights else (weight.amax() == 0).to(weight.dtype)
+                faults["weight"] = (weight * 0.0).sum()
+                faults["sign of weight"] = weight.clamp(max=0.0).sum() - none
+            self._set_flags(torch.stack(list(faults.values())) != 0)  # NaN is not 0 either
         if torch.compiler.is_compiling() or not checks.readable(self._flags):
             return None
         self._calls += 1
         if self._calls & (self._calls - 1) == 0:
-            flags = self._flags.tolist()
-            if any(first == flags[0] for first in flags[1:]):
-                self._flags.zero_()
+            batch, *firsts = self._flags.tolist()
+            if min((first for first in firsts if first), default=0) == batch:
+                self._flags.zero_()  # for the error in the words of a CPU
                 self.look(scores, labels, weight, classes, zero_weights, numbers)
             self._report_own()
         return None
@@ -290,61 +327,28 @@ class Loss(ExactState):
         numbers: Mapping[str, tuple[Tensor, int]] = MappingProxyType({}),
     ) -> int:
         """Check the values of a batch now, wherever it is; see :meth:`check_values`."""
-        checks.check_finite("scores", _array(scores), hint=self._hint())
+        checks.check_finite("scores", scores.numpy(force=True), hint=self.hint)
         positives = 0
         if classes is None:
-            positives = checks.check_labels(_array(labels))
+            positives = checks.check_labels(labels.numpy(force=True))
         else:
             numbers = {"target": (labels, classes), **numbers}
         if weight is not None:
-            checks.check_weights(_array(weight), zero_weights)
+            checks.check_weights(weight.double().numpy(force=True), zero_weights)
         for name, (values, size) in numbers.items():
             low, high = (int(x) for x in values.long().aminmax())
             if low < 0 or high >= size:
                 raise ValueError(f"{name} must hold 0 to {size - 1}, found {low} to {high}")
         return positives
 
-    @torch.no_grad()
-    def _set_flags(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor | None,
-        classes: int | None,
-        zero_weights: bool,
-        numbers: Mapping[str, tuple[Tensor, int]],
-    ) -> None:
-        """Note on the device which arguments have a bad value; each expression is 0 if none has."""
-        if self._flags.device != scores.device:
+    def _set_flags(self, bad: Tensor) -> None:
+        """Count a batch on the device, and remember the first with each fault."""
+        if self._flags.device != bad.device:
             with torch.inference_mode(False):
-                self._flags = self._flags.to(scores.device)
-        zero = torch.zeros((), dtype=scores.dtype, device=scores.device)
-        faults = dict.fromkeys(self.FLAGS, zero)
-        faults["scores"] = (scores.detach() * 0.0).sum()
-        if classes is None:
-            labels = labels.to(scores.dtype)
-            faults["target"] = (labels * labels - labels).abs().sum()
-        else:
-            numbers = {"target": (labels, classes), **numbers}
-        if weight is not None:
-            weight = weight.to(scores.dtype)
-            faults["weight"] = (weight * 0.0).sum() + weight.clamp(max=0.0).sum()
-            if not zero_weights:
-                faults["weight"] = faults["weight"] + (weight.amax() == 0)
-        for name, (values, size) in numbers.items():
-            faults[name] = ((values < 0) | (values >= size)).any().to(scores.dtype)
-        bad = torch.stack(list(faults.values())) != 0  # NaN is not 0 either
-        batch = self._flags[0] + 1
-        first = self._flags[1:]
+                self._flags = self._flags.to(bad.device)
+        batch, first = self._flags[0] + 1, self._flags[1:]
         first = torch.where(bad & (first == 0), batch, first)
         self._flags.copy_(torch.cat([batch[None], first]))
-
-    def _may_look(self, scores: Tensor) -> bool:
-        return checks.host_readable(scores) or (self.debug and checks.synchronizable())
-
-    def _hint(self) -> str:
-        """Return what to say after an error about scores that are not finite."""
-        return DIVERGED
 
     def _report(self, flags: Sequence[int]) -> None:
         """Raise if a flag is set, once."""
@@ -354,14 +358,12 @@ class Loss(ExactState):
         self._flags.zero_()
         name, batch = min(found.items(), key=lambda item: item[1])
         place = f"in batch {batch} of {flags[0]} since the last check"
-        if name == "scores":
+        if name in ("scores", "weight"):
+            hint = self.hint if name == "scores" else ""
             raise checks.NotFiniteError(
-                f"scores must be finite, found NaN or infinity {place}{self._hint()}"
+                f"{name} must be finite, found NaN or infinity {place}{hint}"
             )
-        weights = "finite and non-negative with a positive sum"
-        allowed = weights if name == "weight" else f"hold {self._allowed.get(name, '0 and 1 only')}"
-        verb = "be " if name == "weight" else ""
-        raise ValueError(f"{name} must {verb}{allowed}, found other values {place}")
+        raise ValueError(f"{self._allowed[name]}, found other values {place}")
 
     def _report_own(self) -> None:
         """Raise if this rank's flag is set, where it can be read."""
@@ -418,13 +420,6 @@ class Loss(ExactState):
         return _sum_of([(part, weight * own) for part, own in _terms(self)])
 
     __rmul__ = __mul__
-
-
-def _array(x: Tensor) -> Any:
-    """Return the values as a NumPy array, in single precision or better."""
-    if x.is_cpu and not x.requires_grad and x.dtype not in checks.LOW_PRECISION:
-        return x.numpy()
-    return x.detach().to(computable(x.dtype)).numpy(force=True)
 
 
 def _over_ranks(flags: list[int]) -> list[int]:

@@ -112,7 +112,7 @@ class GroupedAUCLoss(SaddleLoss):
         each, *gradients = saddle(sums, a, b, alpha, 0.25 * k, self.margin)
         if left is not None:
             in_alpha = torch.zeros_like(own[2]).index_put((group,), gradients[2].detach(), True)
-            self._watch(left, own[2], own[0] + own[1], in_alpha)
+            self._watch.see(self, left, own[2], own[0] + own[1], in_alpha)
         value: Tensor = self.margin**2 + each.sum()
         return value
 

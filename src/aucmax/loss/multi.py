@@ -100,7 +100,8 @@ class MulticlassAUCLoss(SaddleLoss):
         sums = _sums_of_pairs(h, target.long(), weight, a, b, positive, negative)
         each, *gradients = saddle(sums, a, b, alpha, dual / scale, self.margin)
         diagonal = torch.eye(c, dtype=torch.bool, device=each.device)
-        self._watch(left, alpha, a + b, gradients[2].masked_fill(diagonal, 0.0))
+        if left is not None:
+            self._watch.see(self, left, alpha, a + b, gradients[2].masked_fill(diagonal, 0.0))
         mean: Tensor = each.masked_fill(diagonal, 0.0).sum() / (c * (c - 1))
         return mean + self.margin**2 if self.normalize else mean
 
@@ -244,7 +245,8 @@ class MultilabelAUCLoss(SaddleLoss):
         h = LINKS[self.link](scores.to(labels.dtype))
         sums = ClassSums(*(x.sum(0) for x in row_sums(h, labels, k, a, b)))
         each, *gradients = saddle(sums, a, b, alpha, terms.dual, self.margin)
-        self._watch(left, alpha, a + b, gradients[2].where(total > 0, 0.0))
+        if left is not None:
+            self._watch.see(self, left, alpha, a + b, gradients[2].where(total > 0, 0.0))
         return (each + terms.constant).where(total > 0, 0.0).mean()  # type: ignore[no-any-return]
 
     def _prepare(

@@ -18,7 +18,7 @@ from aucmax.loss.base import (
     means_of_classes,
 )
 from aucmax.loss.pairwise import as_rates
-from aucmax.loss.saddle import LINKS, AUCLoss, Batch, ClassSums, row_sums, saddle
+from aucmax.loss.saddle import LINKS, AUCLoss, ClassSums, Objective, row_sums, saddle
 
 
 class PartialAUCLoss(AUCLoss):
@@ -96,13 +96,13 @@ class PartialAUCLoss(AUCLoss):
         self.hard_positives = RunningThreshold(1.0 - self.min_tpr)  # by their negative scores
         self.hard_negatives = RunningThreshold(self.max_fpr)
 
-    def _evaluate(self, scores: Tensor, batch: Batch) -> Tensor:
-        labels = batch.labels
+    def _evaluate(self, scores: Tensor, objective: Objective) -> Tensor:
+        labels = objective.labels
         s = scores.to(labels.dtype).reshape(-1)
-        w = torch.ones_like(labels) if batch.weight is None else batch.weight
+        w = torch.ones_like(labels) if objective.weight is None else objective.weight
         left, *own = self._variables(s.dtype)
         a, b, alpha = (x.reshape(()) for x in own)
-        positives, negatives, dual, constant = self._coefficients(batch.on_host)
+        positives, negatives, dual, constant = objective.terms
         pairs = torch.ones_like(w[0])
         negative, total = w * (1.0 - labels), w.sum()
         if self.min_tpr > 0.0:
@@ -115,10 +115,11 @@ class PartialAUCLoss(AUCLoss):
         if self.max_fpr < 1.0 or self.link == "centred":
             pairs = pairs * (hard.mass > 0.0)
         h = self._linked_around(s, negative, hard, joined=self.training)
-        k = w * (labels * positives + (1.0 - labels) * negatives) / batch.total
+        k = w * (labels * positives + (1.0 - labels) * negatives) / objective.total
         sums = ClassSums(*(x.sum() for x in row_sums(h, labels, k, a, b)))
         value, *gradients = saddle(sums, a, b, alpha, dual, self.margin)
-        self._watch(left, own[2], own[0] + own[1], (pairs * gradients[2]).reshape(1))
+        if left is not None:
+            self._watch.see(self, left, own[2], own[0] + own[1], (pairs * gradients[2]).reshape(1))
         loss: Tensor = pairs * (value + constant)
         return loss.to(s.dtype)
 

@@ -27,9 +27,7 @@ from aucmax import checks
 from aucmax.loss.base import (
     DIVERGED,
     Loss,
-    check_binary_shapes,
-    computable,
-    flatten,
+    binary_rows,
     means_of_classes,
 )
 from aucmax.loss.prior import StreamingPrior
@@ -215,11 +213,17 @@ class SaddleLoss(Loss):
             self.dual_bounds = low, 1.0 if low < 1.0 else math.inf
         elif self.alpha_min is not None:
             self.dual_bounds = self.alpha_min, math.inf
+        everything = -math.inf, math.inf
+        self._range = *(self.primal_bounds or everything), *(self.dual_bounds or everything)
+        if link == "identity":
+            self.hint = (
+                f"{DIVERGED}, or draw as many positives as negatives: few of a class in a batch "
+                f"make large steps (aucmax.BatchSampler(..., positives=0.5), and prior=0.5 here)"
+            )
         self.a = nn.Parameter(torch.zeros(shape))
         self.b = nn.Parameter(torch.zeros(shape))
         self.alpha = nn.Parameter(torch.zeros(shape))
-        self._dual_watch = _DualWatch()
-        self._idle_watch = _IdleWatch()
+        self._watch = _Watch()
 
     @torch.no_grad()
     def project(self) -> None:
@@ -236,57 +240,21 @@ class SaddleLoss(Loss):
         if self.dual_bounds is not None:
             self.alpha.data.clamp_(*self.dual_bounds)
 
-    def _learns(self) -> bool:
-        """Whether this call is one of training, after which an optimizer steps."""
-        if not (self.training and torch.is_grad_enabled()):
-            return False
-        return torch.compiler.is_compiling() or not checks.transforming()
-
     def _variables(self, dtype: torch.dtype) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
         """Return a, b and alpha for one call, and before them alpha as the optimizer left it.
 
         In training they are projected; otherwise nothing is to be watched, and that is None.
         """
         left = None
-        if self._learns():
+        eager = not torch.compiler.is_compiling()
+        if self.training and torch.is_grad_enabled() and not (eager and checks.transforming()):
             left = self.alpha.detach().clone()
             self.project()
         return left, self.a.to(dtype), self.b.to(dtype), self.alpha.to(dtype)
 
-    def _watch(self, left: Any, alpha: Any, primal: Any, gradient: Any) -> None:
-        """Look whether alpha is maximized, and whether an optimizer has a, b and alpha.
-
-        Args:
-            left: alpha as the optimizer left it; None if this call is none of training.
-            alpha: as the guard left it.
-            primal: a + b.
-            gradient: of this batch in alpha.
-        """
-        if left is None:
-            return
-        if isinstance(left, Tensor):
-            alpha, primal, gradient = alpha.detach(), primal.detach(), gradient.detach()
-        self._dual_watch.see(left, alpha, primal, gradient, self.dual_bounds)
-        if not torch.compiler.is_compiling():
-            self._idle_watch.count(self)
-            if isinstance(left, float) or left.is_cpu:
-                self._dual_watch.judge()
-
-    def _start_over(self) -> None:
-        self._dual_watch.restart()
-        self._idle_watch.restart()
-
     def _report_own(self) -> None:
         super()._report_own()
-        self._dual_watch.judge()
-
-    def _hint(self) -> str:
-        if self.link != "identity":
-            return DIVERGED
-        return (
-            f"{DIVERGED}, or draw as many positives as negatives: few of a class in a batch make "
-            f"large steps (aucmax.BatchSampler(..., positives=0.5), and prior=0.5 here)"
-        )
+        self._watch.judge(self)
 
     def _refuse_groups(self) -> None:
         """Raise for groups, of which each would need saddle variables of its own."""
@@ -296,11 +264,11 @@ class SaddleLoss(Loss):
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        self._start_over()
+        self._watch.restart()
         return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._start_over()
+        self._watch.restart()
         super()._load_from_state_dict(*args, **kwargs)
 
     def _optimum(
@@ -330,7 +298,7 @@ class SaddleLoss(Loss):
         self.check()
         self.alpha.copy_(self._optimum(scores, target, weight, group)[2])
         self.project()
-        self._start_over()
+        self._watch.restart()
 
     @torch.no_grad()
     def reset_primal(
@@ -374,7 +342,7 @@ class SaddleLoss(Loss):
         for parameter, value in ((self.a, a), (self.b, b), (self.alpha, alpha)):
             parameter.copy_(value)
         self.project()
-        self._start_over()
+        self._watch.restart()
 
     def extra_repr(self) -> str:
         """Show the options."""
@@ -464,68 +432,58 @@ class AUCLoss(SaddleLoss):
         """Return the objective of one batch; differentiable in scores, a, b and alpha."""
         if group is not None:
             self._refuse_groups()
-        check_binary_shapes(scores, target, weight)
-        dtype = computable(scores.dtype)
-        labels = flatten(target, dtype)
-        weight = None if weight is None else flatten(weight, dtype)
-        flat = flatten(scores, dtype)
-        batch = Batch(flat, labels, weight, self.check_values(flat, labels, weight))
+        flat, labels, weight = binary_rows(scores, target, weight)
+        positives = self.check_values(flat, labels, weight)
+        if isinstance(self.prior, float):
+            p, p_one_minus_p = self.prior, self.prior * (1.0 - self.prior)
+        else:  # as it stands before this batch
+            read = torch.Tensor.clone if positives is None else float
+            p, p_one_minus_p = self.prior.estimates(read)
+        terms = coefficients(p, p_one_minus_p, self.margin, self.normalize)
+        objective = Objective(flat, labels, weight, positives, terms, self.margin, self.link)
         if self.training and weight is None and isinstance(self.prior, float):
-            self._share_watch.see(batch.positives, batch.total, self.prior)
-        loss = self._evaluate(scores, batch)
+            self._share_watch.see(objective.positives, objective.total, self.prior)
+        loss = self._evaluate(scores, objective)
         if self.training and isinstance(self.prior, StreamingPrior):
-            squares = batch.total if weight is None else torch.dot(weight, weight)
-            self.prior.count(batch.positives, batch.total, squares)
+            squares = objective.total if weight is None else torch.dot(weight, weight)
+            self.prior.count(objective.positives, objective.total, squares)
         return loss
 
-    def _evaluate(self, scores: Tensor, batch: Batch) -> Tensor:
+    def _evaluate(self, scores: Tensor, objective: Objective) -> Tensor:
         """Return the objective of a checked batch."""
         own = self.a, self.b, self.alpha
-        left: Any
+        left: Any = None
         point: tuple[Any, ...]
-        if batch.on_host:
+        if objective.on_host:
             point = own[0].item(), own[1].item(), own[2].item()
-            left = point[2] if self._learns() else None
-            if left is not None and not self._in_range(*point):
-                self.project()
-                point = own[0].item(), own[1].item(), own[2].item()
+            if self.training and torch.is_grad_enabled():
+                left = point[2]
+                low, high, least, most = self._range
+                a, b, alpha = point
+                if not (low <= a <= high and low <= b <= high and least <= alpha <= most):
+                    self.project()
+                    point = own[0].item(), own[1].item(), own[2].item()
         else:
-            left, *variables = self._variables(batch.labels.dtype)
+            left, *variables = self._variables(objective.labels.dtype)
             left = None if left is None else left.reshape(())
             point = tuple(x.reshape(()) for x in variables)
-        objective = Objective(batch, self._coefficients(batch.on_host), self.margin, self.link)
-        if checks.tracing():  # which follows plain operations best
-            flat = scores.reshape(-1).to(batch.labels.dtype)
+        if not objective.on_host and checks.tracing():  # which follows plain operations best
+            flat = scores.reshape(-1).to(objective.labels.dtype)
             loss, _, *gradients = objective(flat, *point)
             loss = loss.to(flat.dtype)
         else:
             loss = _Saddle.apply(scores, *own, point, objective)  # type: ignore[no-untyped-call]
             gradients = objective.gradients
-        self._watch(left, point[2], point[0] + point[1], gradients[2])
+        if left is not None:
+            self._watch.see(self, left, point[2], point[0] + point[1], gradients[2])
         return loss  # type: ignore[no-any-return]
-
-    def _in_range(self, a: float, b: float, alpha: float) -> bool:
-        primal, dual = self.primal_bounds, self.dual_bounds
-        if primal is not None and not (primal[0] <= a <= primal[1] and primal[0] <= b <= primal[1]):
-            return False
-        return dual is None or dual[0] <= alpha <= dual[1]
-
-    def _coefficients(self, on_host: bool) -> Coefficients:
-        """Return the coefficients by the prior as it stands before this batch."""
-        if isinstance(self.prior, float):
-            p, p_one_minus_p = self.prior, self.prior * (1.0 - self.prior)
-        else:
-            p, p_one_minus_p = self.prior.estimates(float if on_host else torch.Tensor.clone)
-        return coefficients(p, p_one_minus_p, self.margin, self.normalize)
 
     def _optimum(
         self, scores: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        check_binary_shapes(scores, target, weight)
-        s = flatten(scores, computable(scores.dtype))
-        labels = flatten(target, s.dtype)
-        w = torch.ones_like(s) if weight is None else flatten(weight, s.dtype)
+        s, labels, w = binary_rows(scores, target, weight)
         self.look(s, labels, w)
+        w = torch.ones_like(s) if w is None else w
         positive, negative = means_of_classes(LINKS[self.link](s), labels, w, "examples")
         return positive, negative, negative - positive
 
@@ -540,23 +498,45 @@ class AUCLoss(SaddleLoss):
         return f"prior={self.prior:g}, {super().extra_repr()}" if known else super().extra_repr()
 
 
-class Batch:
-    """A checked batch, and the sums of its labels and weights.
+class Objective:
+    """The binary objective of one checked batch as a function of scores, a, b and alpha.
+
+    Completing the squares, a positive contributes (h - (a + r))^2 and a negative (h - (b - r))^2
+    up to constants, r = margin + alpha. So with d a row's distance to its class's aim and k its
+    curvature, g = k d is the gradient in h, and the sums of g over each class and of g d are all
+    that :func:`saddle` needs of the rows.
+
+    Args:
+        scores: (N,), without a gradient, in the dtype of the computation.
+        labels: (N,), 0 or 1 in that dtype.
+        weight: (N,), or None.
+        positives: how many there are, on an eager CPU, where small tensor operations cost more than
+            the arithmetic: sums are numbers then. Else None, and they are tensors, because a read
+            would stop everything.
+        terms: the coefficients by the prior.
+        margin: of the loss.
+        link: of the loss.
 
     Attributes:
-        scores: (N,), without a gradient, in the dtype of the computation.
-        labels: (N,), 0 or 1 in the dtype of the computation.
-        weight: (N,), or None.
-        on_host: whether sums are numbers, as on an eager CPU, where small tensor operations cost
-            more than the arithmetic; else tensors, because a read would stop everything.
         positives: the weight of the positives.
         total: the weight of all rows.
+        gradients: those in a, b and alpha at the value that autograd has asked for.
     """
 
+    gradients: list[Any]
+
     def __init__(
-        self, scores: Tensor, labels: Tensor, weight: Tensor | None, positives: int | None
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor | None,
+        positives: int | None,
+        terms: Coefficients,
+        margin: float,
+        link: str,
     ) -> None:
         self.scores, self.labels, self.weight = scores, labels, weight
+        self.terms, self.margin, self.link = terms, margin, link
         self.on_host = positives is not None
         self.positives: Any
         self.total: Any
@@ -569,50 +549,34 @@ class Batch:
                 self.positives, self.total = self.positives.item(), self.total.item()
             else:  # which may be zero until somebody reads the flag
                 self.total = self.total.clamp_min(torch.finfo(weight.dtype).tiny)
-
-
-class Objective:
-    """The binary objective of one batch as a function of scores, a, b and alpha.
-
-    Completing the squares, a positive contributes (h - (a + r))^2 and a negative (h - (b - r))^2
-    up to constants, r = margin + alpha. So with d a row's distance to its class's aim and k its
-    curvature, g = k d is the gradient in h, and the sums of g over each class and of g d are all
-    that :func:`saddle` needs of the rows.
-
-    Args:
-        batch: what is fixed.
-        terms: the coefficients by the prior.
-        margin: of the loss.
-        link: of the loss.
-
-    Attributes:
-        gradients: those in a, b and alpha at the value that autograd has asked for.
-    """
-
-    gradients: list[Any]
-
-    def __init__(self, batch: Batch, terms: Coefficients, margin: float, link: str) -> None:
-        self.batch, self.margin, self.link = batch, margin, link
-        self.dual, self.constant = terms.dual, terms.constant
-        self.k_pos, self.k_neg = terms.positive / batch.total, terms.negative / batch.total
+        self.k_pos, self.k_neg = terms.positive / self.total, terms.negative / self.total
 
     def __call__(self, scores: Tensor, a: Any, b: Any, alpha: Any) -> tuple[Any, ...]:
         """Return the value and the gradients in scores, a, b and alpha."""
-        batch, r = self.batch, self.margin + alpha
+        r = self.margin + alpha
         sums: list[Any]
-        if isinstance(alpha, float):
-            gradient, *sums = self._in_blocks(scores, a, b, r)
-        else:
-            gradient, *sums = self._sums(scores, batch.labels, batch.weight, a, b, r)
+        if not isinstance(alpha, float):
+            gradient, *sums = self._sums(scores, self.labels, self.weight, a, b, r)
+        elif len(scores) <= BLOCK:
+            gradient, *sums = self._sums(scores, self.labels, self.weight, a, b, r)
+            sums = [sums[0].item(), sums[1].item(), sums[2].item()]
+        else:  # in parts that stay in the cache
+            gradient, sums = torch.empty_like(scores), [0.0, 0.0, 0.0]
+            for first in range(0, len(scores), BLOCK):
+                part = slice(first, first + BLOCK)
+                weight = None if self.weight is None else self.weight[part]
+                g, *more = self._sums(scores[part], self.labels[part], weight, a, b, r)
+                gradient[part] = g
+                sums = [total + x.item() for total, x in zip(sums, more, strict=True)]
         first_pos, first_neg, second = sums
         # From distances to the aims to those to a and b: they differ by r.
-        mass_pos = self.k_pos * batch.positives
-        mass_neg = self.k_neg * (batch.total - batch.positives)
+        mass_pos = self.k_pos * self.positives
+        mass_neg = self.k_neg * (self.total - self.positives)
         second = second + r * (2.0 * (first_pos - first_neg) + r * (mass_pos + mass_neg))
         first_pos, first_neg = first_pos + r * mass_pos, first_neg - r * mass_neg
         about = ClassSums(mass_pos, mass_neg, first_pos, first_neg, second)
-        value, *gradients = saddle(about, a, b, alpha, self.dual, self.margin)
-        return value + self.constant, gradient, *gradients
+        value, *gradients = saddle(about, a, b, alpha, self.terms.dual, self.margin)
+        return value + self.terms.constant, gradient, *gradients
 
     def _sums(
         self, scores: Tensor, labels: Tensor, weight: Tensor | None, a: Any, b: Any, r: Any
@@ -630,23 +594,6 @@ class Objective:
             g = torch.ops.aten.sigmoid_backward(g, h)
         return g, first_pos, first_neg, second
 
-    def _in_blocks(
-        self, scores: Tensor, a: float, b: float, r: float
-    ) -> tuple[Tensor, float, float, float]:
-        """Return the same with sums as numbers, worked out in parts that stay in the cache."""
-        batch = self.batch
-        if len(scores) <= BLOCK:
-            g, *sums = self._sums(scores, batch.labels, batch.weight, a, b, r)
-            return g, sums[0].item(), sums[1].item(), sums[2].item()
-        gradient, totals = torch.empty_like(scores), [0.0, 0.0, 0.0]
-        for first in range(0, len(scores), BLOCK):
-            part = slice(first, first + BLOCK)
-            weight = None if batch.weight is None else batch.weight[part]
-            g, *sums = self._sums(scores[part], batch.labels[part], weight, a, b, r)
-            gradient[part] = g
-            totals = [total + x.item() for total, x in zip(totals, sums, strict=True)]
-        return gradient, *totals  # type: ignore[return-value]
-
 
 class _Saddle(torch.autograd.Function):
     """The binary objective, whose gradients come with its value."""
@@ -662,11 +609,11 @@ class _Saddle(torch.autograd.Function):
         objective: Objective,
     ) -> Tensor:
         """Return the value; ``point`` holds a, b and alpha as the batch needs them."""
-        flat = objective.batch.scores
+        flat = objective.scores
         value, ctx.gradient, *objective.gradients = objective(flat, *point)
         ctx.save_for_backward(scores, a, b, alpha)
         ctx.objective, ctx.shape = objective, scores.shape
-        if objective.batch.on_host:
+        if objective.on_host:
             return flat.new_full((), value)
         return value.to(flat.dtype)  # type: ignore[no-any-return]
 
@@ -678,10 +625,10 @@ class _Saddle(torch.autograd.Function):
         if gradient is None or torch.is_grad_enabled():
             # Once more after retain_graph=True; followed by autograd with create_graph=True.
             scores, *point = ctx.saved_tensors
-            dtype = objective.batch.labels.dtype
+            dtype = objective.labels.dtype
             flat = scores.reshape(-1).to(dtype)
             _, gradient, *rest = objective(flat, *(x.reshape(()).to(dtype) for x in point))
-        elif objective.batch.on_host:
+        elif objective.on_host:
             factor = upstream.item()
             if factor != 1.0:
                 gradient.mul_(factor)
@@ -698,107 +645,90 @@ class _Saddle(torch.autograd.Function):
 # ---- What watches over training ------------------------------------------------------------------
 
 
-class _DualWatch:
-    """Finds out whether alpha is minimized, by its moves and its gradients.
+class _Watch:
+    """Finds out whether alpha is minimized, and whether nobody moves a, b and alpha.
 
-    The gradient is summed while alpha stands still; with each move, as the optimizer left it, the
-    product of move and summed gradient is added up. An optimizer that maximizes makes products
-    above zero, apart from what momentum and noise do. One that minimizes within bounds soon holds
-    alpha at one, although its gradient leads back: that counts as the move before it, once a or b
-    show that there was a step. ``state`` is numbers of Python on an eager CPU for one alpha, else
-    tensors, changed in place as a captured graph needs: alpha; a + b; the summed gradient; the size
-    of the last product; the sum of the products; that of their sizes; and their number.
+    The gradient of alpha is summed while alpha stands still; with each move, as the optimizer left
+    it, the product of move and summed gradient is added up. An optimizer that maximizes makes
+    products above zero, apart from what momentum and noise do. One that minimizes within bounds
+    soon holds alpha at one, although its gradient leads back: that counts as the move before it,
+    once a or b show that there was a step.
+
+    ``state`` is numbers of Python on an eager CPU for one alpha, else tensors, changed in place as
+    a captured graph needs: alpha; a + b; the summed gradient; the size of the last product; the sum
+    of the products; that of their sizes; their number; and the batches since anything moved.
     """
 
-    MOVES, SHARE = 16, 0.4
+    MOVES, SHARE, IDLE = 16, 0.4, 500
 
     def __init__(self) -> None:
-        self.warned = False
         self.state: list[Any] = []
+        self.warned = False
 
     def restart(self) -> None:
-        """Forget what was seen: alpha is set anew."""
+        """Forget what was seen: a, b and alpha are set anew."""
         self.state = []
 
-    def see(
-        self, left: Any, alpha: Any, primal: Any, gradient: Any, bounds: tuple[float, float] | None
-    ) -> None:
+    def see(self, loss: SaddleLoss, left: Any, alpha: Any, primal: Any, gradient: Any) -> None:
         """Note the next batch.
 
         Args:
+            loss: what is watched.
             left: alpha as the optimizer left it.
             alpha: as the guard left it.
             primal: a + b.
             gradient: that of the batch in alpha.
-            bounds: of alpha, if there are any.
         """
+        of_tensors = isinstance(left, Tensor)
+        if of_tensors:
+            alpha, primal, gradient = alpha.detach(), primal.detach(), gradient.detach()
         if not self.state:
-            self._begin(alpha, primal, gradient)
+            size = gradient * gradient  # that of a unit step, until there is one
+            self.state = [alpha, primal, gradient, size, 0.0, 0.0, 0.0, 1.0]
+            if of_tensors:
+                with torch.inference_mode(False):
+                    zeros = torch.zeros((4,), dtype=alpha.dtype, device=alpha.device).unbind()
+                    self.state = [x.clone() for x in (alpha, primal, gradient, size, *zeros)]
             return
-        last, before, summed, size, total, sizes, moves = self.state
-        stands = left == last
+        last, before, summed, size, total, sizes, moves, idle = self.state
+        stands, stays = left == last, primal == before
         product = (left - last) * summed
-        if bounds is not None:
-            inward = ((last <= bounds[0]) & (summed > 0)) | ((last >= bounds[1]) & (summed < 0))
-            product = product - (stands & inward & (primal != before)) * size
+        if loss.dual_bounds is not None:
+            low, high = loss.dual_bounds
+            inward = ((last <= low) & (summed > 0)) | ((last >= high) & (summed < 0))
+            product = product - (inward & stands & (primal != before)) * size
         summed = summed * stands + gradient
         size = abs(product) + size * (product == 0)
-        if isinstance(product, Tensor):
-            product = product.sum()
-        totals = [total + product, sizes + abs(product), moves + (product != 0)]
-        new = [alpha, primal, summed, size, *totals]
-        if isinstance(product, Tensor):
-            for old, x in zip(self.state, new, strict=True):
-                old.copy_(x)
-        else:
-            self.state = new
+        still = stands & stays
+        if of_tensors:
+            product, still = product.sum(), still.all()
+        total, sizes, moves = total + product, sizes + abs(product), moves + (product != 0)
+        new = [alpha, primal, summed, size, total, sizes, moves, idle * still + 1.0]
+        if of_tensors:
+            torch._foreach_copy_(self.state, new)
+            if left.is_cpu and not torch.compiler.is_compiling():
+                self.judge(loss)
+            return
+        self.state = new
+        if (moves >= self.MOVES and total < -self.SHARE * sizes) or idle >= self.IDLE:
+            self.judge(loss)
 
-    def _begin(self, alpha: Any, primal: Any, gradient: Any) -> None:
-        size = gradient * gradient  # that of a unit step, until there is one
-        self.state = [alpha, primal, gradient, size, 0.0, 0.0, 0.0]
-        if isinstance(alpha, Tensor):
-            with torch.inference_mode(False):
-                zeros = torch.zeros((3,), dtype=alpha.dtype, device=alpha.device).unbind()
-                self.state = [x.clone() for x in (alpha, primal, gradient, size, *zeros)]
-
-    def judge(self) -> None:
-        """Warn, once, if alpha moves against its gradient."""
+    def judge(self, loss: SaddleLoss) -> None:
+        """Warn, once, of what was found."""
         if self.warned or not self.state or not _is_known(self.state[-1]):
             return
-        total, absolute, moves = (float(x) for x in self.state[-3:])
-        if moves >= self.MOVES and total < -self.SHARE * absolute:
+        total, sizes, moves, idle = (float(x) for x in self.state[-4:])
+        if moves >= self.MOVES and total < -self.SHARE * sizes:
             self.warned = True
             checks.warn(
                 "alpha is minimized, but it must be maximized: it moves against its gradient, and "
                 "the model will rank upside down. Give the optimizer the groups of "
                 "aucmax.minmax_groups(model, loss), or alpha a group with maximize=True"
             )
-
-
-class _IdleWatch:
-    """Warns if no optimizer has a, b and alpha: they are where they were many batches ago."""
-
-    BATCHES = 500
-
-    def __init__(self) -> None:
-        self.restart()
-
-    def restart(self) -> None:
-        """Count anew."""
-        self.calls = 0
-        self.first: list[Tensor] = []
-
-    def count(self, loss: SaddleLoss) -> None:
-        """Count a batch, after which a step may follow."""
-        self.calls += 1
-        if self.calls == 1:
-            self.first = [p.detach().clone() for p in (loss.a, loss.b, loss.alpha)]
-        elif self.calls == self.BATCHES and all(
-            p.grad is not None and _is_known(p) and torch.equal(p, x)
-            for p, x in zip((loss.a, loss.b, loss.alpha), self.first, strict=True)
-        ):
+        elif idle >= self.IDLE and loss.alpha.grad is not None:
+            self.warned = True
             checks.warn(
-                f"a, b and alpha of the loss have not moved in {self.BATCHES} batches: the "
+                f"a, b and alpha of the loss have not moved in {self.IDLE} batches: the "
                 f"optimizer must have them too, as aucmax.minmax_groups(model, loss) gives them to "
                 f"it"
             )
@@ -830,7 +760,8 @@ class _ShareWatch:
             return
         self.positives += positives
         self.total += total
-        self.judge(prior)
+        if abs(self.positives - prior * self.total) > 0.05 * min(prior, 1.0 - prior) * self.total:
+            self.judge(prior)
 
     def judge(self, prior: float) -> None:
         """Warn if what was counted departs from the prior."""

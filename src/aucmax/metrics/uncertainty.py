@@ -98,6 +98,9 @@ def interval(
         largest: that the metric can be.
     """
     tail, share = (1 - level) / 2, value / largest
+    if abs(share - round(share)) < 1e-12:  # sums of a perfect ranking may end beside 1
+        share = float(round(share))
+        value = share * largest
     bound = share * (1 - share) / k
     relative = bound if variance is None else variance / largest**2
     error = largest * math.sqrt(relative)

@@ -22,7 +22,7 @@ class IterateAverage:
     first iterate, and the sum of the distances to it.
 
     Args:
-        optimizer: whose parameters are averaged; groups with ``maximize=True`` are left out.
+        optimizer: the optimizer of the parameters; groups with ``maximize=True`` are left out.
 
     Example:
         >>> import torch, aucmax
@@ -46,7 +46,7 @@ class IterateAverage:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Those of the optimizer."""
+        """The optimizer's parameter groups."""
         return self.optimizer.param_groups
 
     def _parameters(self) -> list[Tensor]:
@@ -55,7 +55,7 @@ class IterateAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the parameters as they are; call it after every step of the optimizer."""
+        """Add the parameters' current values to the average; call it after every step."""
         parameters = self._parameters()
         if not self.first:
             self.first = [copy_of(p) for p in parameters]
@@ -67,7 +67,7 @@ class IterateAverage:
         self.points += 1  # on the device, where a captured graph counts its replays
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each parameter with its average since the stage began."""
+        """Iterate over the parameters with their averages since the stage began."""
         if self.first:
             share = 1.0 / self.points.item()
             for p, first, drift in zip(self._parameters(), self.first, self.drift, strict=True):
@@ -75,7 +75,7 @@ class IterateAverage:
 
     @torch.no_grad()
     def end_stage(self, restart: str = "last") -> None:
-        """Begin a new average; with ``restart="average"`` the parameters go on from this one."""
+        """Begin a new average; with ``restart="average"`` the parameters start from this one."""
         check_restart(restart)
         if restart == "average":
             for p, average in self.averages():
@@ -83,11 +83,11 @@ class IterateAverage:
         self.first, self.drift = [], []
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums and the number of points in them."""
+        """Return the sums and the number of points in them."""
         return {"first": self.first, "drift": self.drift, "points": self.points}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Load a saved state."""
         places = [p.device for p in self._parameters()]
         for name in ("first", "drift"):
             saved = [x.to(place, copy=True) for x, place in zip(state[name], places, strict=False)]
@@ -120,9 +120,13 @@ def averaged(
     Example:
         >>> import torch, aucmax
         >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
+        >>> x, y = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1])
+        >>> loss.begin(model(x), y)
         >>> optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss))
+        >>> loss(model(x), y).backward()
+        >>> optimizer.step()
         >>> with aucmax.averaged(model, optimizer):
-        ...     scores = model(torch.zeros(3, 2))
+        ...     scores = model(x)
     """
     if not isinstance(optimizer, IterateAverage):
         optimizer = getattr(optimizer, "optimizer", optimizer)  # a framework may have wrapped it
@@ -198,7 +202,7 @@ def update_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
 
 @contextmanager
 def keeping_modes(model: nn.Module) -> Iterator[None]:
-    """Afterwards every layer is in the mode, training or evaluation, that it was in."""
+    """Restore the training mode of every layer afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield
@@ -208,7 +212,7 @@ def keeping_modes(model: nn.Module) -> Iterator[None]:
 
 
 def batch_norms(model: nn.Module) -> list[nn.Module]:
-    """Layers that keep running statistics."""
+    """Return the layers that keep running statistics."""
     return [m for m in model.modules() if getattr(m, "running_mean", None) is not None]
 
 

@@ -62,8 +62,9 @@ class OAUC(StagedOptimizer):
     Example:
         >>> import torch, aucmax
         >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
-        >>> optimizer = aucmax.OAUC(aucmax.minmax_groups(model, loss), lr=0.1)
         >>> x, y = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1])
+        >>> loss.begin(model(x), y)
+        >>> optimizer = aucmax.OAUC(aucmax.minmax_groups(model, loss), lr=0.1)
         >>> loss(model(x), y).backward()
         >>> optimizer.step()
         >>> with aucmax.averaged(model, optimizer):

@@ -61,8 +61,8 @@ class PGA(StagedOptimizer):
         gamma: prox parameter; large is loose, ``math.inf`` switches the prox off.
         radius: :math:`R_1`; infinite by default, no projection.
         dual_radius: :math:`R_2`.
-        seed: of the draw of a stage, which depends on it and the stage's number alone: a run that
-            was interrupted draws as one that was not.
+        seed: seed of the draw of a stage, which depends on it and on the stage's number alone, so
+            that a resumed run draws as one that was not interrupted.
         output: "drawn" is the paper's; "last" shows the average of the last stage, which the
             theorem says less about and which is better in practice.
         maximize: whether groups are dual unless they say otherwise.
@@ -72,8 +72,9 @@ class PGA(StagedOptimizer):
     Example:
         >>> import torch, aucmax
         >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
-        >>> optimizer = aucmax.PGA(aucmax.minmax_groups(model, loss), radius=10, dual_radius=1)
         >>> x, y = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1])
+        >>> loss.begin(model(x), y)
+        >>> optimizer = aucmax.PGA(aucmax.minmax_groups(model, loss), radius=10, dual_radius=1)
         >>> for stage in aucmax.stages.polynomial(lr=0.1, steps=5, stages=3):
         ...     stage.set_lr(optimizer)
         ...     for _ in range(stage.steps):
@@ -132,9 +133,9 @@ class PGA(StagedOptimizer):
         return loss
 
     def averages(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each parameter with its drawn stage average; in the first stage, with the running one.
+        """Iterate over the parameters with the drawn stage average, at first with the running one.
 
-        With ``output="last"`` always with the running stage's, or the last one's if none runs.
+        With ``output="last"`` it is always the running stage's, or the last one's if none runs.
         """
         for group in self.param_groups:
             steps = self._stage_steps(group)
@@ -198,14 +199,16 @@ class PGA(StagedOptimizer):
                 self._begin_state(p, self.state[p], self._state_names(group))
         return begun
 
-    def _end_stage_of(self, p: Tensor, state: State, average: Tensor | None, restart: str) -> State:
+    def _end_stage_of(
+        self, group: Group, p: Tensor, state: State, average: Tensor | None, restart: str
+    ) -> State:
         drawn = state.get("drawn")
         if average is not None:
             p.copy_(average)  # Alg. 1, line 3
             first = self.param_groups[0]  # one draw for all
             if (
                 drawn is None
-                or first["output"] == "last"
+                or group["output"] == "last"
                 or _replaces_drawn(first["seed"], first["stages_ended"])
             ):
                 drawn = average
@@ -213,9 +216,9 @@ class PGA(StagedOptimizer):
 
 
 def _replaces_drawn(seed: int, stage: int) -> bool:
-    """Whether the stage that ends takes the drawn one's place, with probability 1 / stage.
+    """Draw whether the stage that ends takes the drawn one's place: with probability 1 / stage.
 
-    So after k stages each of them is the drawn one with probability 1 / k (Alg. 1, line 11).
+    After k stages, each of them is the drawn one with probability 1 / k (Alg. 1, line 11).
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + stage)
     return torch.rand((), generator=generator, device="cpu").item() * stage < 1.0

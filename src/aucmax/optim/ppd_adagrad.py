@@ -64,8 +64,9 @@ class PPDAdaGrad(StagedOptimizer):
     Example:
         >>> import torch, aucmax
         >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
-        >>> optimizer = aucmax.PPDAdaGrad(aucmax.minmax_groups(model, loss), lr=0.1)
         >>> x, y = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1])
+        >>> loss.begin(model(x), y)
+        >>> optimizer = aucmax.PPDAdaGrad(aucmax.minmax_groups(model, loss), lr=0.1)
         >>> loss(model(x), y).backward()
         >>> optimizer.step()
         >>> optimizer.should_stop(M=1e-3, lipschitz=0.1)

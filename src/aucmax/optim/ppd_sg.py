@@ -60,8 +60,9 @@ class PPDSG(StagedOptimizer):
     Example:
         >>> import torch, aucmax
         >>> model, loss = torch.nn.Linear(2, 1), aucmax.AUCLoss(prior=0.5)
-        >>> optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=0.1, gamma=500)
         >>> x, y = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1])
+        >>> loss.begin(model(x), y)
+        >>> optimizer = aucmax.PPDSG(aucmax.minmax_groups(model, loss), lr=0.1, gamma=500)
         >>> for stage in aucmax.stages.geometric(lr=0.1, steps=10, stages=2):
         ...     stage.set_lr(optimizer)
         ...     for _ in range(stage.steps):

@@ -1,4 +1,4 @@
-"""What the paper's optimizers share: a step's order, the reference, the average, a stage's end."""
+"""The base of the paper's optimizers: the step, the average of its points, the end of a stage."""
 
 from __future__ import annotations
 
@@ -301,12 +301,14 @@ class StagedOptimizer(Optimizer):
             for p in group["params"]:
                 state = self.state.pop(p, {})
                 average = self._average(state, steps) if "drift" in state else None
-                kept = self._end_stage_of(p, state, average, restart)
+                kept = self._end_stage_of(group, p, state, average, restart)
                 if kept:
                     self.state[p] = kept
         self.forget_tables()
 
-    def _end_stage_of(self, p: Tensor, state: State, average: Tensor | None, restart: str) -> State:
+    def _end_stage_of(
+        self, group: Group, p: Tensor, state: State, average: Tensor | None, restart: str
+    ) -> State:
         """Set a parameter for the next stage and return the part of its state that lives on."""
         if average is None:
             return {}
@@ -316,9 +318,11 @@ class StagedOptimizer(Optimizer):
         return {}
 
     def _average(self, state: State, steps: float) -> Tensor:
+        """Return the average of a parameter's points after that many steps."""
         return torch.add(centre_of(state), state["drift"], alpha=1.0 / (steps + self.counts_start))
 
     def _stage_steps(self, group: Group) -> float:
+        """Return the number of steps that a group has taken in the running stage."""
         return self._counters(group)["step"].item()
 
     # ---- Groups and saved states -----------------------------------------------------------------
@@ -339,6 +343,11 @@ class StagedOptimizer(Optimizer):
                 check_bounds(value)
             if name in ("momentum", "weight_decay") and value and name not in self.defaults:
                 raise ValueError(f"{type(self).__name__} has no {name}, found {value!r}")
+        if "lr_scale" in param_group:
+            raise ValueError(
+                f"lr_scale is no longer an option of groups, found {param_group['lr_scale']!r}: "
+                f"give the group its lr, whose ratio to the first group's Stage.set_lr keeps"
+            )
         if options.get("fused") and options["foreach"]:
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         super().add_param_group(param_group)
@@ -416,6 +425,7 @@ def blocks(
 
 
 def _cut(rows: Any, most: int) -> Iterator[list[list[Tensor]]]:
+    """Cut rows of tensors of equal shapes into parts of about ``most`` elements."""
     first, size = 0, 0
     for i, p in enumerate(rows[0]):
         n = p.numel()

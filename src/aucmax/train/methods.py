@@ -100,10 +100,10 @@ METHODS = {
 
 
 def method_of(optimizer: Optimizer) -> Method:
-    """How an optimizer of the user's own trains: as its kind does.
+    """Return the method by which a user's own optimizer trains: that of its class.
 
-    One that knows no stages keeps its step size, and whether a graph can hold its step is for it
-    to say.
+    An optimizer without stages keeps its step size. Whether a graph can hold its step is for it to
+    say.
     """
     staged = isinstance(optimizer, StagedOptimizer)
     of_its_kind = (m for m in METHODS.values() if isinstance(optimizer, m.optimizer))
