@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aucmax import checks
@@ -118,9 +117,8 @@ class AUCObjective:
         n = _hardest(rows.scores, negatives, self.max_fpr, rows.group)
         name, scale = self.surrogate.name, self.surrogate.scale
         curved = name in ("squared_hinge", "square", "logistic")
-        numbers = None if rows.group is None else torch.from_numpy(rows.group)
         s = rows.scores[None]
-        means = pair_means(s, p[None], n[None], numbers, self.surrogate, curved)
+        means = pair_means(s, p[None], n[None], rows.group, self.surrogate, curved)
         gradient = means.gradient[0]
         if not means.mass[0] > 0:
             among = "target" if rows.group is None else "target, in some group,"
@@ -248,8 +246,7 @@ def _hardest(keys: Floats, weight: Floats, share: float, group: NDArray[np.int64
     """Return the part of each row's weight in the top share of its group; ties share alike."""
     if share == 1:
         return weight
-    numbers = None if group is None else torch.from_numpy(group)
-    kept = top_share(keys[None], weight[None], share, numbers)[0]
+    kept = top_share(keys[None], weight[None], share, group)[0]
     tied = np.unique(keys, return_inverse=True)[1]
     if group is not None:
         tied = np.unique(group * (tied.max() + 1) + tied, return_inverse=True)[1]

@@ -162,7 +162,7 @@ def pair_means(
     scores: Any,
     positive: Any,
     negative: Any,
-    group: Tensor | None,
+    group: Any,
     surrogate: Surrogate,
     curved: bool = False,
 ) -> PairMeans:
@@ -194,7 +194,7 @@ def pair_means(
 
 
 def _by_sorting(
-    s: Any, p: Any, n: Any, group: Tensor | None, surrogate: Surrogate, curved: bool
+    s: Any, p: Any, n: Any, group: Any, surrogate: Surrogate, curved: bool
 ) -> PairMeans:
     """One sort and four running sums, in operations that arrays and tensors share."""
     xp: Any = np
@@ -251,6 +251,11 @@ def _by_sorting(
     return PairMeans(n.sum(-1) / degree, gradient, mass, curvature)
 
 
+def _tensor(x: Any) -> Tensor:
+    """Return a tensor as it is, and an array as one."""
+    return x if isinstance(x, Tensor) else torch.from_numpy(x)
+
+
 def _exact(x: Tensor) -> Tensor:
     """Return ``x`` in double precision, where the device has it."""
     return x if x.device.type == "mps" else x.double()
@@ -258,18 +263,18 @@ def _exact(x: Tensor) -> Tensor:
 
 def _running_sum(x: Any) -> Any:
     """Sum up along the last axis, in place; torch's takes a fifth of the time of NumPy's."""
-    (x if isinstance(x, Tensor) else torch.from_numpy(x)).cumsum_(-1)
+    _tensor(x).cumsum_(-1)
     return x
 
 
-def _side_by_side(order: Any, group: Tensor) -> tuple[Any, Any, Any]:
+def _side_by_side(order: Any, group: Any) -> tuple[Any, Any, Any]:
     """Bring the rows of each group together, in order.
 
     Returns:
         The order, (L, n), and the first and the last place of each place's group, (n,).
     """
     if not isinstance(order, Tensor):
-        order, first, last = _side_by_side(torch.from_numpy(order), group)
+        order, first, last = _side_by_side(torch.from_numpy(order), _tensor(group))
         return order.numpy(), first.numpy(), last.numpy()
     names, by_group = group[order].sort(dim=1, stable=True)
     edges = names[0, 1:] != names[0, :-1]  # every column has the same groups
@@ -280,12 +285,11 @@ def _side_by_side(order: Any, group: Tensor) -> tuple[Any, Any, Any]:
     return order.gather(1, by_group), first, last
 
 
-def _in_blocks(
-    s: Any, p: Any, n: Any, group: Tensor | None, surrogate: Surrogate, curved: bool
-) -> PairMeans:
+def _in_blocks(s: Any, p: Any, n: Any, group: Any, surrogate: Surrogate, curved: bool) -> PairMeans:
     """One block of pairs after the other, in torch operations."""
     if not isinstance(s, Tensor):
         s, p, n = (torch.from_numpy(x) for x in (s, p, n))
+        group = None if group is None else _tensor(group)
         found = _in_blocks(s, p, n, group, surrogate, curved)
         return PairMeans(*(None if x is None else x.numpy() for x in found))
     s = surrogate.scale * (_exact(s) if s.is_cpu else s)
@@ -356,7 +360,7 @@ def _blocks(
             stop = block.start
 
 
-def top_share(scores: Any, weight: Any, share: float, group: Tensor | None) -> Any:
+def top_share(scores: Any, weight: Any, share: float, group: Any) -> Any:
     """Return the weight of the highest scores that make up a share of the whole weight.
 
     The row at the boundary keeps a part of its weight, all after it none; of rows that tie there,
@@ -376,6 +380,7 @@ def top_share(scores: Any, weight: Any, share: float, group: Tensor | None) -> A
     """
     if not isinstance(scores, Tensor):
         scores, weight = torch.from_numpy(scores), torch.from_numpy(weight)
+        group = None if group is None else _tensor(group)
         return top_share(scores, weight, share, group).numpy()
     order = scores.argsort(dim=1, descending=True, stable=True)
     first: Any = slice(0, 1)

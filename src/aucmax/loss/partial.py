@@ -126,7 +126,7 @@ class PartialAUCLoss(AUCLoss):
     def _linked_around(
         self, s: Tensor, negative: Tensor, hard: HardRows, joined: bool = False
     ) -> Tensor:
-        """Flat scores after the link; ``joined``: the centre is that of all ranks."""
+        """Return flat scores after the link; ``joined``: the centre is that of all ranks."""
         if self.link != "centred":
             return LINKS[self.link](s)
         own = (negative * hard.inside.to(s.dtype) * s).sum()
@@ -170,12 +170,12 @@ class HardRows(NamedTuple):
     total: Tensor
 
     def coefficients(self) -> Tensor:
-        """What makes a mean over all rows one over these; zero if there are none."""
+        """Return the factors that make a mean over all rows one over these; zero without any."""
         return self.inside * (self.total / self.mass).where(self.mass > 0.0, 0.0)
 
 
 class RunningThreshold(ExactState):
-    r"""Which rows of a class are in its top share, by a running threshold.
+    r"""A running threshold that tells which rows of a class are in its top share.
 
     The threshold t moves with each batch by
 
@@ -219,7 +219,7 @@ class RunningThreshold(ExactState):
 
     @torch.no_grad()
     def forward(self, scores: Tensor, mass: Tensor, total: Tensor) -> HardRows:
-        """Who of a batch is in the share, by the threshold before it; then the threshold moves.
+        """Return the rows above the current threshold, then move it.
 
         Args:
             scores: (N,), those of rows of other classes among them.
@@ -243,13 +243,13 @@ class RunningThreshold(ExactState):
         return (away > 0).to(away.dtype) + self.boundary * (away == 0), away
 
     def _first(self, sums: Tensor) -> tuple[Tensor, Tensor]:
-        """The quantile of a normal distribution of the same moments, and its deviation."""
+        """Return the quantile and the deviation of a normal distribution of the same moments."""
         mean, square = sums[1] / sums[0], sums[2] / sums[0]
         deviation = (square - mean.square()).clamp_min(0.0).sqrt()
         return mean + self.normal_quantile * deviation, deviation
 
     def _move(self, sums: Tensor, begun: Tensor) -> None:
-        """Towards the quantile; ``sums`` are those of all ranks."""
+        """Move towards the quantile; ``sums`` are those of all ranks."""
         if self.share == 1.0:
             return
         total, _, _, squares, inside, distances, _ = sums
