@@ -628,12 +628,16 @@ class PairwiseAUCLoss(RankingLoss):
         s: Any = batch.scores
         y: Any = batch.labels
         w: Any = batch.weight
-        if w is not None:  # a mean knows no scale, but products may underflow
-            w = w / w.amax(1, keepdim=True).clamp(min=torch.finfo(w.dtype).tiny)
+        xp: Any = torch
         if checks.host_readable(s):
+            xp = np
             s, y = s.numpy().astype(np.float64), y.numpy().astype(np.float64)
             w = None if w is None else w.numpy().astype(np.float64)
-        p, n = (y, 1.0 - y) if w is None else (w * y, w * (1.0 - y))
+        p, n = y, 1.0 - y
+        if w is not None:  # a mean knows no scale, but products may underflow
+            top = xp.amax(w, -1)[:, None]
+            w = w / (top + (top == 0))
+            p, n = w * p, w * n
         if self.max_fpr < 1.0:
             n = top_share(s, n, self.max_fpr, batch.group)
         if self.min_tpr > 0.0:
