@@ -43,7 +43,7 @@ MAY_IMPORT_ELSEWHERE = {  # what is not aucmax or Python's own
     "loss": {"torch", "numpy"},
     "stages": {"torch", "numpy"},
     "metrics": {"torch", "numpy"},
-    "boosting": {"torch", "numpy"},
+    "boosting": {"numpy"},
 }
 MAY_IMPORT = {"optim": {"checks", "kernels"}}
 
