@@ -299,6 +299,7 @@ def test_groups_without_pairs_are_left_out():
     ("argument", "labels", "options"),
     [
         ("labels", [], {}),
+        ("labels", 2, {"batch_size": [0, 1]}),
         ("labels", [0, 0, 0], {"positives": 0.5}),
         ("labels", [1, 1], {"positives": 0.5}),
         ("labels", [-1, 1], {"positives": 0.5}),

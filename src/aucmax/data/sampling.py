@@ -72,8 +72,8 @@ class BatchSampler:
         seed: int = 0,
     ) -> None:
         y = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
-        if len(y) == 0:
-            raise ValueError("labels must not be empty")
+        if y.ndim == 0 or len(y) == 0:
+            raise ValueError(f"labels must have at least one row, found shape {tuple(y.shape)}")
         self.batch_size = batch_size = checks.count("batch_size", batch_size)
         seed = checks.count("seed", seed, least=0)
         self.positives, self.endless, self.grouped = positives, bool(endless), group is not None
