@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from aucmax import checks, distributed
 
 DIVERGED = "; if training diverged, lower the learning rate"
+NO_DEBUG = "call loss.check() where bad values are to raise"
 
 
 # ---- Shapes and dtypes ---------------------------------------------------------------------------

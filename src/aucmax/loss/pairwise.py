@@ -33,6 +33,7 @@ from torch.nn import functional
 
 from aucmax import checks, distributed
 from aucmax.loss.base import (
+    NO_DEBUG,
     Loss,
     check_binary_shapes,
     check_class_shapes,
@@ -600,6 +601,7 @@ class PairwiseAUCLoss(RankingLoss):
         0.125
     """
 
+    @checks.without(debug=NO_DEBUG)
     def __init__(
         self,
         surrogate: str = "squared_hinge",
