@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from aucmax import AUCLoss, GroupedAUCLoss, MulticlassAUCLoss
+from aucmax import AUCLoss, AveragePrecisionLoss, GroupedAUCLoss, MulticlassAUCLoss
 from aucmax.checks import NotFiniteError
 from aucmax.loss import CrossEntropy
 
@@ -130,6 +130,30 @@ def test_classes_groups_and_sums_are_looked_at_too():
     for loss, given, more, message in cases:
         with pytest.raises(ValueError, match=message):
             loss(*map(elsewhere, given), **more)
+
+
+NUMBERS = torch.tensor([0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("loss", "scores", "target", "name"),
+    [
+        (GroupedAUCLoss([1.0, 1.0], [1.0, 1.0]), SCORES, LABELS, "group"),
+        (AveragePrecisionLoss(0.5, rows=2), SCORES, LABELS, "index"),
+        (MulticlassAUCLoss([0.5, 0.5]), torch.zeros(4, 2), None, "target"),
+        (CrossEntropy("multiclass"), torch.zeros(4, 2), None, "target"),
+    ],
+)
+@pytest.mark.parametrize("value", [-1, 2])
+def test_an_index_out_of_range_is_flagged_before_it_aborts_a_device(
+    loss, scores, target, name, value
+):
+    loss = copy.deepcopy(loss)
+    for numbers in (NUMBERS, NUMBERS, with_entry(NUMBERS, value)):  # the third is not looked at
+        given = {"target": target, name: numbers}
+        loss(elsewhere(scores), **{name: elsewhere(x) for name, x in given.items()})
+    with pytest.raises(ValueError, match=f"{name} must hold 0 to 1, .* batch 3 of 3"):
+        loss.check()
 
 
 def test_a_prior_that_the_batches_contradict_is_warned_of():

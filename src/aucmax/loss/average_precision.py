@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from aucmax import checks
-from aucmax.loss.base import NO_DEBUG, as_shares
+from aucmax.loss.base import NO_DEBUG, as_index, as_shares
 from aucmax.loss.pairwise import Columns, RankingLoss, Surrogate
 
 BLOCK = 1 << 16
@@ -148,7 +148,9 @@ class AveragePrecisionLoss(RankingLoss):
         """Return the mean over the columns and its gradient; move the running means."""
         scores, counted = batch.scores, torch.zeros_like(batch.scores)
         value, gradient = torch.zeros_like(scores[:, 0]), torch.zeros_like(scores)
-        index = batch.index.long() if batch.index is not None and self.rows else None
+        index = None
+        if batch.index is not None and self.rows:
+            index = as_index(batch.index, self.rows)
         before = self.estimates[:, :, index] if self.training and index is not None else None
         after = None if before is None else torch.zeros_like(before)
         positive, negative = batch.labels, 1.0 - batch.labels

@@ -115,6 +115,18 @@ def check_row_numbers(name: str, values: object, rows: int) -> None:
         raise ValueError(f"{name} must hold integers, found dtype {values.dtype}")
 
 
+def as_index(values: Tensor, size: int) -> Tensor:
+    """Return classes, groups or row numbers as an index, clamped where only a flag checks them.
+
+    On a GPU an index out of range would abort the process before the flag is read.
+    """
+    index = values.long()
+    eager = not torch.compiler.is_compiling()
+    if checks.host_readable(index) or (eager and checks.transforming()):
+        return index
+    return index.clamp(0, size - 1)
+
+
 def check_class_shapes(scores: Tensor, target: Tensor, weight: Tensor | None) -> None:
     """Raise unless there are a row of scores, a class and at most one weight per example."""
     check_tensors(scores, target)

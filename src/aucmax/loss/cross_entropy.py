@@ -9,6 +9,7 @@ from torch.nn import functional
 from aucmax import checks
 from aucmax.loss.base import (
     Loss,
+    as_index,
     check_binary_shapes,
     check_class_shapes,
     check_tensors,
@@ -90,7 +91,7 @@ class CrossEntropy(Loss):
             check_class_shapes(scores, target, weight)
             known = None if weight is None else flatten(weight, exact.dtype)
             self.check_values(exact.detach(), target, known, classes=exact.shape[1])
-            each = self._of_classes(exact, target.long())
+            each = self._of_classes(exact, as_index(target, exact.shape[1]))
         elif self.task == "binary":
             check_binary_shapes(scores, target, weight)
             labels = flatten(target, exact.dtype)

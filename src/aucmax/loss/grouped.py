@@ -10,6 +10,7 @@ from torch import Tensor
 from aucmax import checks
 from aucmax.loss.base import (
     NO_DEBUG,
+    as_index,
     check_binary_shapes,
     check_row_numbers,
     computable,
@@ -108,6 +109,7 @@ class GroupedAUCLoss(SaddleLoss):
         s, labels, w, group = self._prepare(scores, target, weight, group)
         given = None if weight is None else w
         self.check_values(s.detach(), labels, given, group=(group, len(self.a)))
+        group = as_index(group, len(self.a))
         left, *own = self._variables(s.dtype)
         # Not index_select: on CUDA the gradient of indexing is summed in a fixed order.
         a, b, alpha = (x[group] for x in own)
@@ -134,7 +136,7 @@ class GroupedAUCLoss(SaddleLoss):
         s = scores.reshape(-1).to(computable(scores.dtype))
         labels = flatten(target, s.dtype)
         w = torch.ones_like(labels) if weight is None else flatten(weight, s.dtype)
-        return s, labels, w, group.long()
+        return s, labels, w, group
 
     def _optimum(
         self, scores: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None
@@ -146,6 +148,7 @@ class GroupedAUCLoss(SaddleLoss):
         """
         s, labels, w, group = self._prepare(scores.detach(), target, weight, group)
         self.look(s, labels, w, numbers={"group": (group, len(self.a))})
+        group = group.long()
         h = LINKS[self.link](s)
 
         def sums(values: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from aucmax import checks
 from aucmax.loss.base import (
     NO_DEBUG,
+    as_index,
     as_shares,
     check_class_shapes,
     check_table,
@@ -99,7 +100,7 @@ class MulticlassAUCLoss(SaddleLoss):
         scale = dual if self.normalize else torch.ones_like(dual)
         positive, negative = 2.0 * p[None, :] / scale, 2.0 * p[:, None] / scale
         h = LINKS[self.link](scores.to(dtype))
-        sums = _sums_of_pairs(h, target.long(), weight, a, b, positive, negative)
+        sums = _sums_of_pairs(h, as_index(target, c), weight, a, b, positive, negative)
         each, *gradients = saddle(sums, a, b, alpha, dual / scale, self.margin)
         diagonal = torch.eye(c, dtype=torch.bool, device=each.device)
         if left is not None:
