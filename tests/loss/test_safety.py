@@ -179,6 +179,31 @@ def test_alpha_that_is_minimized_is_warned_of():
         walk()
 
 
+def test_what_watches_stays_in_place_for_captured_graphs():
+    """A captured graph goes on writing where it wrote when it was captured."""
+    loss = AUCLoss(0.5)
+    given = elsewhere(SCORES.clone().requires_grad_()), elsewhere(LABELS)
+    for _ in range(3):
+        loss(*given)
+    kept = loss._watch.state, loss._share_watch.total, loss._flags
+    loss.begin(SCORES, LABELS)
+    loss.load_state_dict(loss.state_dict())
+    loss.to(torch.float32)
+    loss(*given)
+    now = loss._watch.state, loss._share_watch.total, loss._flags
+    places = [[x.data_ptr() for x in (*state, *more)] for state, *more in (kept, now)]
+    assert places[0] == places[1]
+    assert loss._watch.state[-1] == 1.0  # batches without a move since it began
+
+
+def test_eager_and_compiled_calls_may_alternate(compiled):
+    loss, call = compiled
+    scores = SCORES.clone().requires_grad_()
+    for forward in (loss, loss, call, call, loss, loss, call):
+        forward(scores, LABELS).backward()
+    assert loss._watch.state[-1] == 1.0
+
+
 # ---- The flag itself ---------------------------------------------------------------------------
 
 

@@ -145,6 +145,20 @@ def test_calls_without_gradients_do_not_count():
             loss.alpha.sub_(0.01)
 
 
+def test_alpha_that_is_held_fixed_is_not_minimized():
+    generator = torch.Generator().manual_seed(0)
+    x, y, _ = rows_of(AUCLoss, 640, generator)
+    torch.manual_seed(0)
+    model, loss = torch.nn.Linear(5, 1), AUCLoss(0.5, alpha_min=-1.0)
+    loss.begin(model(x), y)  # alpha is at its limit, and its gradient leads back
+    loss.alpha.requires_grad_(False)
+    optimizer = torch.optim.SGD([*model.parameters(), loss.a, loss.b], lr=0.1)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+
+
 # ---- No optimizer has a, b and alpha -----------------------------------------------------------
 
 

@@ -668,11 +668,17 @@ class _Watch:
         self.warned = False
 
     def restart(self) -> None:
-        """Forget what was seen: a, b and alpha are set anew."""
-        self.state = []
+        """Forget what was seen: a, b and alpha are set anew.
+
+        Tensors stay where they are, since a captured graph goes on writing to them.
+        """
+        if self.state and isinstance(self.state[0], Tensor):
+            torch._foreach_zero_(self.state)
+        else:
+            self.state = []
 
     def see(self, loss: SaddleLoss, left: Any, alpha: Any, primal: Any, gradient: Any) -> None:
-        """Note the next batch.
+        """Note the next batch; after a state of zeros it is the first.
 
         Args:
             loss: what is watched.
@@ -684,14 +690,13 @@ class _Watch:
         of_tensors = isinstance(left, Tensor)
         if of_tensors:
             alpha, primal, gradient = alpha.detach(), primal.detach(), gradient.detach()
-        if not self.state:
-            size = gradient * gradient  # that of a unit step, until there is one
-            self.state = [alpha, primal, gradient, size, 0.0, 0.0, 0.0, 1.0]
-            if of_tensors:
-                with torch.inference_mode(False):
-                    zeros = torch.zeros((4,), dtype=alpha.dtype, device=alpha.device).unbind()
-                    self.state = [x.clone() for x in (alpha, primal, gradient, size, *zeros)]
-            return
+        kept = self.state[0] if self.state else None
+        if not of_tensors:
+            self.state = self.state if isinstance(kept, float) else [0.0] * 8
+        elif not isinstance(kept, Tensor) or kept.device != alpha.device:
+            with torch.inference_mode(False):
+                own = [torch.zeros_like(alpha) for _ in range(4)]
+                self.state = own + [alpha.new_zeros(()) for _ in range(4)]
         last, before, summed, size, total, sizes, moves, idle = self.state
         stands, stays = left == last, primal == before
         product = (left - last) * summed
@@ -701,6 +706,7 @@ class _Watch:
             product = product - (inward & stands & (primal != before)) * size
         summed = summed * stands + gradient
         size = abs(product) + size * (product == 0)
+        size = size + gradient * gradient * (size == 0)  # that of a unit step, until there is one
         still = stands & stays
         if of_tensors:
             product, still = product.sum(), still.all()
@@ -718,6 +724,8 @@ class _Watch:
     def judge(self, loss: SaddleLoss) -> None:
         """Warn, once, of what was found."""
         if self.warned or not self.state or not _is_known(self.state[-1]):
+            return
+        if not loss.alpha.requires_grad:  # it is held fixed on purpose
             return
         total, sizes, moves, idle = (float(x) for x in self.state[-4:])
         if moves >= self.MOVES and total < -self.SHARE * sizes:
