@@ -14,6 +14,7 @@ from aucmax import (
     AUCLoss,
     StreamingPrior,
 )
+from aucmax.loss import CrossEntropy
 from aucmax.loss.saddle import BLOCK, LINKS, ClassSums, coefficients, row_sums, saddle
 
 POINT = (0.3, -0.2, 0.4)  # a, b, alpha: nothing special
@@ -320,7 +321,39 @@ def test_evaluation_batches_do_not_count_against_prior():
         walk(loss.train(), 0.09, batches=20)
 
 
+def test_validation_without_gradients_does_not_count_against_prior():
+    """Few set the loss to evaluation, as they do the model."""
+    loss = AUCLoss(0.5)
+    with torch.no_grad():
+        walk(loss, 0.09, batches=20)
+    walk(loss, 0.5, batches=20)
+
+
+def test_a_transform_over_batches_counts_nothing_against_prior():
+    scores, y = torch.linspace(-1, 1, 32).view(4, 8), (torch.arange(32) % 8 == 0).view(4, 8)
+    found = torch.func.vmap(AUCLoss(0.5))(scores, y)
+    one_by_one = [AUCLoss(0.5)(*batch) for batch in zip(scores, y, strict=True)]
+    torch.testing.assert_close(found, torch.stack(one_by_one))
+
+
+def test_scores_of_inference_mode():
+    loss, y = AUCLoss(0.5), torch.arange(8) % 2
+    with torch.inference_mode():
+        scores = torch.linspace(-1, 1, 8)
+        inside = loss(scores, y)
+    assert loss(scores, y).item() == inside.item()
+
+
 # ---- Where it lives ----------------------------------------------------------------------------
+
+
+def test_a_low_default_dtype_leaves_variables_that_can_move():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        loss = AUCLoss(0.3) + CrossEntropy()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {p.dtype for p in loss.parameters()} == {torch.float32}
 
 
 @pytest.mark.parametrize("build", [AUCLoss, lambda: AUCLoss(0.3)])

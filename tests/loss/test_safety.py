@@ -70,7 +70,7 @@ def test_what_reads_the_flag(ask, compiled):
     call(SCORES, LABELS, WEIGHT)
     call(with_entry(SCORES, math.nan), LABELS, WEIGHT)
     given = (SCORES, LABELS) if ask in ("reset_dual", "begin") else ()
-    with pytest.raises(NotFiniteError, match="in batch 2 of 2 since the last check"):
+    with pytest.raises(NotFiniteError, match="in batch 2 of 2 so far"):
         getattr(loss, ask)(*given)
     getattr(loss, ask)(*given)
 

@@ -349,7 +349,8 @@ class Loss(ExactState):
         else:
             numbers = {"target": (labels, classes), **numbers}
         if weight is not None:
-            checks.check_weights(weight.double().numpy(force=True), zero_weights)
+            # on the CPU first: some devices have no double precision
+            checks.check_weights(weight.cpu().double().numpy(force=True), zero_weights)
         for name, (values, size) in numbers.items():
             low, high = (int(x) for x in values.long().aminmax())
             if low < 0 or high >= size:
@@ -372,7 +373,7 @@ class Loss(ExactState):
             return
         self._flags.zero_()
         name, batch = min(found.items(), key=lambda item: item[1])
-        place = f"in batch {batch} of {flags[0]} since the last check"
+        place = f"in batch {batch} of {flags[0]} so far"
         if name in ("scores", "weight"):
             hint = self.hint if name == "scores" else ""
             raise checks.NotFiniteError(
@@ -386,7 +387,7 @@ class Loss(ExactState):
             self._report(self._flags.tolist())
 
     def check(self) -> None:
-        """Raise if a batch since the last check had bad values, on any rank.
+        """Raise if a batch had bad values, on any rank.
 
         On an accelerator, and in compiled code, that is how bad values come to light between the
         batches that are looked at. Under a process group all ranks must call it together.
@@ -487,9 +488,10 @@ class LossSum(Loss):
             )
         likely = [part for part in parts.values() if getattr(part, "is_likelihood", False)]
         mapped = 0 < len(likely) < len(parts)
-        self.scale = nn.Parameter(torch.ones(1)) if mapped else None
+        dtype = computable(torch.get_default_dtype())
+        self.scale = nn.Parameter(torch.ones(1, dtype=dtype)) if mapped else None
         size = _shifts(saddles, likely) if mapped else 0
-        self.shift = nn.Parameter(torch.zeros(size)) if size else None
+        self.shift = nn.Parameter(torch.zeros(size, dtype=dtype)) if size else None
 
     @property
     def parts(self) -> dict[str, nn.Module]:

@@ -83,6 +83,10 @@ class StreamingPrior(ExactState):
             target: labels in {0, 1}, any shape and real or bool dtype.
             weight: one non-negative weight per label, of the same shape.
         """
+        if not isinstance(target, Tensor):
+            raise ValueError(f"target must be a tensor, found {type(target).__name__}")
+        if weight is not None and not isinstance(weight, Tensor):
+            raise ValueError(f"weight must be a tensor, found {type(weight).__name__}")
         labels = target.to(self.positives.dtype)
         if weight is not None and weight.shape != target.shape:
             raise ValueError(

@@ -29,6 +29,7 @@ from aucmax.loss.base import (
     NO_DEBUG,
     Loss,
     binary_rows,
+    computable,
     means_of_classes,
 )
 from aucmax.loss.prior import StreamingPrior
@@ -221,9 +222,10 @@ class SaddleLoss(Loss):
                 f"{DIVERGED}, or draw as many positives as negatives: few of a class in a batch "
                 f"make large steps (aucmax.BatchSampler(..., positives=0.5), and prior=0.5 here)"
             )
-        self.a = nn.Parameter(torch.zeros(shape))
-        self.b = nn.Parameter(torch.zeros(shape))
-        self.alpha = nn.Parameter(torch.zeros(shape))
+        dtype = computable(torch.get_default_dtype())
+        self.a = nn.Parameter(torch.zeros(shape, dtype=dtype))
+        self.b = nn.Parameter(torch.zeros(shape, dtype=dtype))
+        self.alpha = nn.Parameter(torch.zeros(shape, dtype=dtype))
         self._watch = _Watch()
 
     @torch.no_grad()
@@ -443,7 +445,8 @@ class AUCLoss(SaddleLoss):
             p, p_one_minus_p = self.prior.estimates(read)
         terms = coefficients(p, p_one_minus_p, self.margin, self.normalize)
         objective = Objective(flat, labels, weight, positives, terms, self.margin, self.link)
-        if self.training and weight is None and isinstance(self.prior, float):
+        learns = self.training and torch.is_grad_enabled()  # otherwise these may be other batches
+        if learns and weight is None and isinstance(self.prior, float):
             self._share_watch.see(objective.positives, objective.total, self.prior)
         loss = self._evaluate(scores, objective)
         if self.training and isinstance(self.prior, StreamingPrior):
@@ -474,6 +477,8 @@ class AUCLoss(SaddleLoss):
             loss, _, *gradients = objective(flat, *point)
             loss = loss.to(flat.dtype)
         else:
+            if scores.is_inference() and not torch.is_inference_mode_enabled():
+                scores = scores.clone()  # autograd saves none of inference mode
             loss = _Saddle.apply(scores, *own, point, objective)  # type: ignore[no-untyped-call]
             gradients = objective.gradients
         if left is not None:
@@ -760,6 +765,8 @@ class _ShareWatch:
     def see(self, positives: Any, total: float, prior: float) -> None:
         """Count the labels of a batch."""
         if isinstance(positives, Tensor):
+            if not torch.compiler.is_compiling() and checks.transforming():
+                return  # what is seen belongs to the transform
             if not isinstance(self.total, Tensor) or self.total.device != positives.device:
                 exact = torch.float32 if positives.device.type == "mps" else torch.float64
                 with torch.inference_mode(False):
