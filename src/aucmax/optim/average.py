@@ -42,7 +42,7 @@ class IterateAverage:
         self.optimizer = optimizer
         self.first: list[Tensor] = []
         self.drift: list[Tensor] = []
-        self.points = torch.zeros((), dtype=torch.float64)
+        self.points = torch.zeros((), dtype=torch.int64)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ class IterateAverage:
         if not self.first:
             self.first = [copy_of(p) for p in parameters]
             self.drift = [torch.zeros_like(x) for x in self.first]
-            self.points = torch.zeros((), dtype=torch.float64, device=parameters[0].device)
+            self.points = torch.zeros((), dtype=torch.int64, device=parameters[0].device)
         drift = [local(x) for x in self.drift]
         torch._foreach_add_(drift, [local(p) for p in parameters])
         torch._foreach_sub_(drift, [local(x) for x in self.first])
@@ -92,7 +92,7 @@ class IterateAverage:
         for name in ("first", "drift"):
             saved = [x.to(place, copy=True) for x, place in zip(state[name], places, strict=False)]
             setattr(self, name, saved)
-        self.points = state["points"].to(places[0], copy=True)
+        self.points = state["points"].to(torch.int64).to(places[0], copy=True)
 
 
 @contextmanager
