@@ -156,6 +156,16 @@ def test_an_index_out_of_range_is_flagged_before_it_aborts_a_device(
         loss.check()
 
 
+def test_a_bad_row_number_is_told_after_batches_without_any():
+    loss, given = AveragePrecisionLoss(0.5, rows=2), [elsewhere(x) for x in (SCORES, LABELS)]
+    for numbers in (*[NUMBERS] * 4, NUMBERS + 1):  # the fifth is not looked at
+        loss(*given, index=elsewhere(numbers))
+    with pytest.warns(UserWarning, match="called without index"):
+        loss(*given)
+    with pytest.raises(ValueError, match="index must hold 0 to 1, found other values in batch 5"):
+        loss.check()
+
+
 def test_a_prior_that_the_batches_contradict_is_warned_of():
     loss = AUCLoss(0.05)
     loss(elsewhere(SCORES.repeat(7)), elsewhere(LABELS.repeat(7)))

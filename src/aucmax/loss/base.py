@@ -303,11 +303,11 @@ class Loss(ExactState):
         if not torch.compiler.is_compiling() and checks.transforming():
             return None
         ranges = numbers if classes is None else {"target": (labels, classes), **numbers}
-        self._allowed = {
-            "target": "target must hold 0 and 1 only",
-            "sign of weight": f"weight must be {checks.WEIGHTS[zero_weights]}",
-            **{name: f"{name} must hold 0 to {size - 1}" for name, (_, size) in ranges.items()},
-        }
+        if classes is None:
+            self._allowed["target"] = "target must hold 0 and 1 only"
+        self._allowed["sign of weight"] = f"weight must be {checks.WEIGHTS[zero_weights]}"
+        for name, (_, size) in ranges.items():
+            self._allowed[name] = f"{name} must hold 0 to {size - 1}"
         with torch.no_grad():  # each fault is an expression that is 0 if there is none
             faults = dict.fromkeys(self.FLAGS, torch.zeros_like(scores[:0]).sum())
             faults["scores"] = (scores * 0.0).sum()
@@ -379,7 +379,9 @@ class Loss(ExactState):
             raise checks.NotFiniteError(
                 f"{name} must be finite, found NaN or infinity {place}{hint}"
             )
-        raise ValueError(f"{self._allowed[name]}, found other values {place}")
+        # A rank that has seen no batch of its own does not know what another's must hold.
+        allowed = self._allowed.get(name, f"{name} must be valid on every rank")
+        raise ValueError(f"{allowed}, found other values {place}")
 
     def _report_own(self) -> None:
         """Raise if this rank's flag is set, where it can be read."""
