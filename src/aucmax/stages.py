@@ -41,7 +41,7 @@ FEWEST_DUAL_SAMPLES = 2  # the closed form of alpha needs a sample of each class
 
 
 class HasParamGroups(Protocol):
-    """What :meth:`Stage.set_lr` needs of an optimizer."""
+    """The part of an optimizer that :meth:`Stage.set_lr` uses."""
 
     param_groups: list[dict[str, Any]]
 
@@ -99,7 +99,7 @@ class Stage:
 
 
 def round_up(x: float) -> int:
-    """The smallest integer not below ``x``, where ``x`` carries the noise of a few roundings.
+    """Return the smallest integer not below ``x``, up to the rounding error of ``x``.
 
     ``100 * 1.1**2`` is 121.00000000000001 in floating point and means 121.
     """
@@ -132,7 +132,7 @@ def geometric(
         lr: :math:`\eta_0`, the first stage's learning rate.
         steps: :math:`T_0`, the points of the first stage: its optimizer steps and one.
         factor: :math:`q`, above 1.
-        stages: how many stages.
+        stages: number of stages.
         dual_samples: :math:`m_1`, fresh samples at the first stage's end, at least 2.
 
     Example:
@@ -171,7 +171,7 @@ def polynomial(lr: float = 0.1, steps: int = 200, *, stages: int = 10) -> list[S
     Args:
         lr: :math:`\eta_0`, the first stage's learning rate.
         steps: :math:`T_0`, the first stage's optimizer steps.
-        stages: how many stages.
+        stages: number of stages.
 
     Example:
         >>> from aucmax.stages import polynomial
@@ -221,16 +221,16 @@ class Plateau:
         self._reports_without_gain = 0
 
     def state_dict(self) -> dict[str, float]:
-        """What the running stage has been told: its best score and the reports without a gain."""
+        """Return the running stage's best score and its number of reports without a gain."""
         return {"best": self._best, "reports_without_gain": self._reports_without_gain}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Go on with the reports of a saved stage."""
+        """Load the reports of a saved stage."""
         self._best = float(state["best"])
         self._reports_without_gain = int(state["reports_without_gain"])
 
     def report(self, auc: float) -> bool:
-        """Take note of a validation score and say whether the stage has saturated.
+        """Record a validation score and return True if the stage has saturated.
 
         Args:
             auc: the AUC on validation data, or any other finite number that should rise.
@@ -268,7 +268,7 @@ def plateau(
         factor: :math:`q`, above 1.
         patience: reports in a row without a gain that end a stage.
         min_gain: a score must beat the stage's best by more than this to count as a gain.
-        stages: how many stages.
+        stages: number of stages.
         dual_samples: :math:`m_1`, fresh samples at the first stage's end, at least 2.
 
     Example:
@@ -465,7 +465,7 @@ def theory_stages(
         noise = 48 * checks.positive("G", G) ** 2 * lr / 5
     else:
         noise = 3 * lr**2 * L * (checks.count("d", d) + 3) / 5
-    # What K must reach grows with K, so the climb from 1 never passes the smallest K that does.
+    # The bound on K grows with K, so the iteration from 1 never passes the smallest valid K.
     stages = 1
     while stages < (needed := math.log(max(2 * start, stages * noise) / epsilon) / rate):
         stages = math.ceil(needed)
@@ -473,7 +473,7 @@ def theory_stages(
 
 
 def _rate(mu: float, L: float) -> float:
-    """The exponent by which the theorems shrink the gap from stage to stage."""
+    """Return the exponent by which the theorems shrink the gap from stage to stage."""
     L = checks.positive("L", L)
     mu = checks.number("mu", mu, f"above 0 and at most L = {L:g}", lambda x: 0 < x <= L)
     return (mu / L) / (5 + mu / L)

@@ -1,4 +1,4 @@
-"""What the losses share: checks of what they are given, exact state, and sums by ``+``."""
+"""The base of the losses: checks of their input, exact state, and sums by ``+``."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def binary_rows(
     dtype = torch.float32 if scores.dtype in checks.LOW_PRECISION else scores.dtype
     given = (scores, target) if weight is None else (scores, target, weight)
     flat = []
-    for x in given:  # without an operation that is not needed: on a short batch they are what costs
+    for x in given:  # skips operations without effect, which dominate the cost of short batches
         x = x.detach() if x.requires_grad else x
         x = x if x.ndim == 1 else x.reshape(-1)
         flat.append(x if x.dtype == dtype else x.to(dtype))
@@ -187,7 +187,7 @@ class ExactState(nn.Module):
     would stand still, since a step of 1e-3 is lost beside a value of 0.5.
 
     Attributes:
-        follows_batches: whether a training batch changes its buffers.
+        follows_batches: True if a training batch changes its buffers.
     """
 
     follows_batches = False
@@ -195,10 +195,10 @@ class ExactState(nn.Module):
     def _keep(self, name: str, value: Tensor) -> None:
         """Give a buffer the value that it has after a batch."""
         if torch.compiler.is_compiling():
-            # A compiled backward may read the buffer again: it must find the value of before.
+            # A compiled backward may read the buffer again and must find the old value.
             setattr(self, name, value)
         else:
-            getattr(self, name).copy_(value)  # in place, as a captured graph needs it
+            getattr(self, name).copy_(value)  # in place, for captured graphs
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         buffers = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
@@ -233,12 +233,13 @@ class Loss(ExactState):
     every 2^k-th, by :meth:`check`, and before the loss is evaluated or its state saved.
 
     Attributes:
-        needs_index: whether it wants each row's number in the training data.
-        compares_rows: whether rows are compared with each other, so that it is no mean over rows.
-        is_likelihood: whether the scale and the shift of the scores matter to it, so that in a sum
-            with others it gets those of its own.
-        has_saddle: whether it has parameters a, b and alpha, of which alpha is maximized.
-        hint: what the error about scores that are not finite advises.
+        needs_index: True if ``forward`` needs each row's number in the training data.
+        compares_rows: True if the loss compares rows with each other, so that it is no mean over
+            rows.
+        is_likelihood: True if the loss depends on the scale and the shift of the scores. In a sum
+            with other losses it then gets a scale and a shift of its own.
+        has_saddle: True if the loss has parameters a, b and alpha, of which alpha is maximized.
+        hint: advice at the end of the error about scores that are not finite.
 
     Example:
         >>> import torch
@@ -288,9 +289,9 @@ class Loss(ExactState):
             scores: finite; in the dtype of the computation.
             labels: 0 or 1, or integers below ``classes``.
             weight: finite and not negative.
-            classes: how many there are, if labels are classes.
-            zero_weights: whether all weights may be zero.
-            numbers: ``group`` or ``index``, each with the number below which it must be.
+            classes: number of classes, if the labels are classes.
+            zero_weights: allow weights that are all zero.
+            numbers: ``group`` or ``index``, each with the number that it must be below.
 
         Returns:
             The number of positives, 0 for classes; None if the values were not looked at.
@@ -327,7 +328,7 @@ class Loss(ExactState):
         if self._calls & (self._calls - 1) == 0:
             batch, *firsts = self._flags.tolist()
             if min((first for first in firsts if first), default=0) == batch:
-                self._flags.zero_()  # for the error in the words of a CPU
+                self._flags.zero_()  # raise the error that a CPU raises
                 self.look(scores, labels, weight, classes, zero_weights, numbers)
             self._report_own()
         return None
@@ -341,7 +342,7 @@ class Loss(ExactState):
         zero_weights: bool = False,
         numbers: Mapping[str, tuple[Tensor, int]] = MappingProxyType({}),
     ) -> int:
-        """Check the values of a batch now, wherever it is; see :meth:`check_values`."""
+        """Check the values of a batch now, on any device; see :meth:`check_values`."""
         checks.check_finite("scores", scores.numpy(force=True), hint=self.hint)
         positives = 0
         if classes is None:
@@ -384,15 +385,15 @@ class Loss(ExactState):
         raise ValueError(f"{allowed}, found other values {place}")
 
     def _report_own(self) -> None:
-        """Raise if this rank's flag is set, where it can be read."""
+        """Raise if this rank's flag is set and can be read."""
         if checks.readable(self._flags):
             self._report(self._flags.tolist())
 
     def check(self) -> None:
         """Raise if a batch had bad values, on any rank.
 
-        On an accelerator, and in compiled code, that is how bad values come to light between the
-        batches that are looked at. Under a process group all ranks must call it together.
+        On an accelerator and in compiled code it finds bad values in batches that were not read at
+        once. Under a process group all ranks must call it together.
 
         Raises:
             ValueError: names the argument and the first bad batch.
@@ -403,13 +404,13 @@ class Loss(ExactState):
                 part._report_own()
 
     def train(self, mode: bool = True) -> Self:
-        """Set training or evaluation mode; before evaluation the flag of this rank is read."""
+        """Set training or evaluation mode; before evaluation read the flag of this rank."""
         if not mode:
             self._report_own()
         return super().train(mode)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the state to save; before that the flag of this rank is read."""
+        """Read the flag of this rank, then return the state to save."""
         self._report_own()
         return super().state_dict(*args, **kwargs)
 
@@ -451,7 +452,7 @@ def _over_ranks(flags: list[int]) -> list[int]:
 
 
 class Scale(NamedTuple):
-    """How much a part of a batch counts in the whole: means over rows, and what compares rows."""
+    """Factors of a part of a batch: for losses that are means over rows, and for all others."""
 
     means: Any
     comparisons: Any
@@ -513,7 +514,7 @@ class LossSum(Loss):
     ) -> Tensor:
         """Return the weighted sum of one batch."""
         check_tensors(scores, target)
-        # Of a negative scale the likelihood would be least where the ranking is upside down.
+        # With a negative scale an inverted ranking would have the highest likelihood.
         mapped = scores if self.scale is None else scores * self.scale.abs()
         mapped = mapped if self.shift is None else mapped + self.shift
         total: Any = 0.0
@@ -538,18 +539,18 @@ def loss_of(
     scale: Scale | None = None,
     members: int = 1,
 ) -> Tensor:
-    """Call any loss with what there is and what it takes.
+    """Call any loss with those of the arguments that it takes.
 
     Args:
         loss: a :class:`Loss`, or another module that is called with scores and labels.
-        scores: (N,) or (N, c); of an ensemble (N k,) or (N k, c), a row's k after each other.
-        target: of N rows.
-        weight: (N,), or (N, k) for each of a row's k scores.
+        scores: (N,) or (N, c); for an ensemble (N k,) or (N k, c), the k scores of a row together.
+        target: labels of the N rows.
+        weight: (N,), or (N, k) with a weight for each of a row's k scores.
         group: (N,) integers.
         index: (N,) integers.
-        scale: how much the value counts.
-        members: k. In a mean over rows each score learns its row's label; a loss that compares rows
-            compares the scores of each member, which are columns to it.
+        scale: the factor of the value.
+        members: k, the size of the ensemble. A mean over rows pairs each score with its row's
+            label; a loss that compares rows gets the members as columns.
     """
     compares = getattr(loss, "compares_rows", False)
     if isinstance(loss, LossSum):
@@ -569,8 +570,7 @@ def loss_of(
         target = target.repeat_interleave(members, dim=0)
         more = {name: x.repeat_interleave(members, dim=0) for name, x in more.items()}
     if weight is not None and scale is not None and not compares:
-        # Of weights that are all zero there is no mean: it is one of ones, of which the scale
-        # lets nothing count.
+        # Weights that are all zero have no mean. Ones take their place, and the scale is zero.
         weight = weight + (weight.sum() == 0)
     given = (scores, target) if weight is None else (scores, target, weight)
     value: Tensor = loss(*given, **more)

@@ -1,4 +1,4 @@
-"""Parameter groups that say min-max in torch's own words."""
+"""Parameter groups for min-max problems, with torch's own options."""
 
 from __future__ import annotations
 

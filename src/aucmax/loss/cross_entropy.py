@@ -104,7 +104,7 @@ class CrossEntropy(Loss):
             each = self._of_labels(exact, labels)
         if known is None:
             return each.mean()
-        # Of each label, over the rows that know it.
+        # For each label the mean over the rows that know it.
         mass = known.sum(0).clamp(min=torch.finfo(known.dtype).tiny)
         return ((known * each).sum(0) / mass).mean()
 

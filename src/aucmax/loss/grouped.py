@@ -42,13 +42,13 @@ class GroupedAUCLoss(SaddleLoss):
     they follow the scores slowly: a larger ``saddle_lr`` of :func:`minmax_groups` helps. Where
     groups are so small that batches hold whole ones, a loss on pairs needs no such variables.
 
-    It costs O(N) for a batch of N rows, whatever the number of groups, but that gradients of a, b
-    and alpha have an entry for every group.
+    The cost for a batch of N rows is O(N), plus gradients of a, b and alpha with an entry for
+    every group.
 
     Args:
         positives: the number of positives in each group of the data that batches are drawn from,
             or the sum of their weights, G numbers; :func:`aucmax.data.count_classes` counts.
-        negatives: that of the negatives.
+        negatives: the number of negatives in each group, likewise.
         prior: the share of positives, by weight, in batches that have another than the data, in
             (0, 1); the classes are weighed back to the data's share.
         margin: m, by how much positives should outrank negatives of their group.
@@ -89,7 +89,7 @@ class GroupedAUCLoss(SaddleLoss):
         groups = counts.shape[1]
         super().__init__((groups,), ("sigmoid", "identity"), margin, link, True, alpha_min, guard)
         self.prior = None if prior is None else checks.share("prior", prior)
-        # What multiplies F: of a positive its group's negatives, and the other way round.
+        # The factor of F: for a positive its group's negatives, and the other way round.
         terms = counts.flip(0) * (counts.sum() / counts.prod(0).sum())
         if self.prior is not None:
             batches = counts.new_tensor([self.prior, 1.0 - self.prior])

@@ -154,8 +154,8 @@ def _sums_of_pairs(
         weight: (N,), or None.
         a: the positives' centres, (c, c).
         b: the negatives'.
-        positive: what a positive counts, over its weight's share, (c, c).
-        negative: what a negative counts.
+        positive: the curvature of a positive over its weight's share, (c, c).
+        negative: the same for a negative.
     """
     w = torch.ones_like(h[:, 0]) if weight is None else weight
     total = w.sum().clamp_min(torch.finfo(h.dtype).tiny)

@@ -1,4 +1,4 @@
-"""The share of positives, estimated while the data streams by (Algorithm 4)."""
+"""A running estimate of the share of positives (Algorithm 4)."""
 
 from __future__ import annotations
 

@@ -131,13 +131,13 @@ def row_sums(h: Tensor, labels: Tensor, k: Tensor, a: Tensor, b: Tensor) -> Clas
 
 
 class Coefficients(NamedTuple):
-    """What the objective multiplies its parts with, by the share of positives.
+    """Coefficients of the objective, from the share of positives.
 
     Attributes:
-        positive: twice what multiplies a positive's part of F.
-        negative: twice what multiplies a negative's.
-        dual: what multiplies the square of alpha.
-        constant: what is added to F.
+        positive: twice the factor of a positive's part of F.
+        negative: twice the factor of a negative's part of F.
+        dual: the factor of the square of alpha.
+        constant: the number added to F.
     """
 
     positive: Any
@@ -147,13 +147,13 @@ class Coefficients(NamedTuple):
 
 
 def coefficients(p: Any, p_one_minus_p: Any, margin: float, normalize: bool) -> Coefficients:
-    r"""Return those of F, or of :math:`m^2 + F / (p(1-p))` with ``normalize``.
+    r"""Return the coefficients of F, or of :math:`m^2 + F / (p(1-p))` with ``normalize``.
 
     Args:
         p: the probability of a positive, a number or a tensor.
         p_one_minus_p: p (1 - p), which may be estimated on its own.
         margin: by how much positives should outrank negatives.
-        normalize: whether to divide by p (1 - p).
+        normalize: divide by p (1 - p).
 
     Example:
         >>> from aucmax.loss.saddle import coefficients
@@ -165,21 +165,20 @@ def coefficients(p: Any, p_one_minus_p: Any, margin: float, normalize: bool) -> 
     return Coefficients(2.0 * (1.0 - p) / scale, 2.0 * p / scale, p_one_minus_p / scale, constant)
 
 
-# ---- What all saddle losses share ----------------------------------------------------------------
+# ---- The base of the saddle losses ---------------------------------------------------------------
 
 
 class SaddleLoss(Loss):
     """A loss that is minimized over a and b and maximized over alpha.
 
     Args:
-        shape: of each of the three.
-        links: those it can have.
+        shape: the shape of each of the three.
+        links: the names of the links that the loss allows.
         margin: by how much positives should outrank negatives.
-        link: what makes h of the scores.
-        normalize: whether the objective is divided by the classes' shares.
+        link: the name of the function from scores to h.
+        normalize: divide the objective by the classes' shares.
         alpha_min: a lower limit for alpha.
-        guard: whether a, b and alpha are kept in the range of their optimum, where the link has
-            one.
+        guard: keep a, b and alpha in the range of their optimum, if the link has one.
 
     Attributes:
         primal_bounds: the range of a and b, or None.
@@ -244,9 +243,9 @@ class SaddleLoss(Loss):
             self.alpha.data.clamp_(*self.dual_bounds)
 
     def _variables(self, dtype: torch.dtype) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
-        """Return a, b and alpha for one call, and before them alpha as the optimizer left it.
+        """Return alpha as the optimizer left it, then a, b and alpha for one call.
 
-        In training they are projected; otherwise nothing is to be watched, and that is None.
+        In training a, b and alpha are projected. In evaluation the first entry is None.
         """
         left = None
         eager = not torch.compiler.is_compiling()
@@ -260,7 +259,7 @@ class SaddleLoss(Loss):
         self._watch.judge(self)
 
     def _refuse_groups(self) -> None:
-        """Raise for groups, of which each would need saddle variables of its own."""
+        """Raise for groups, since each would need saddle variables of its own."""
         raise ValueError(
             f"group must be None for {type(self).__name__}: GroupedAUCLoss, or a loss on pairs "
             f"such as PairwiseAUCLoss, ranks within groups"
@@ -327,12 +326,12 @@ class SaddleLoss(Loss):
         *,
         trained: bool = False,
     ) -> None:
-        """Set a, b and alpha to where training begins, as :func:`aucmax.fit` does.
+        """Set a, b and alpha for the beginning of training, as :func:`aucmax.fit` does.
 
-        That is to their best for these scores. But with ``alpha_min``, unless the model is
+        They get their optimum for these scores. But with ``alpha_min``, unless the model is
         ``trained`` already, alpha begins at its limit, or at ``-margin`` if that is higher, where
-        it does not press on the scores; and a and b begin in the middle between the means of both
-        classes. At the means themselves a model that happens to rank upside down would learn to.
+        it exerts no pressure on the scores; and a and b begin midway between the means of both
+        classes. From the means themselves a model that happens to rank upside down would go on so.
 
         Raises:
             ValueError: if the examples lack a class.
@@ -382,7 +381,7 @@ class AUCLoss(SaddleLoss):
             (:class:`StreamingPrior`, Algorithm 4), updated in training mode only.
         margin: m, by how much positives should outrank negatives; the paper's is 1.
         link: "sigmoid", the paper's h in [0, 1], or "identity", the raw scores.
-        normalize: whether to divide by p(1-p), which makes the best step size depend less on the
+        normalize: divide by p(1-p), which makes the best step size depend less on the
             imbalance; False is the paper's F.
         alpha_min: a lower limit for alpha, at which :meth:`begin` sets it. ``-margin`` gives the
             AUC-margin objective, which does not push positives that outrank by more than the margin
@@ -445,7 +444,7 @@ class AUCLoss(SaddleLoss):
             p, p_one_minus_p = self.prior.estimates(read)
         terms = coefficients(p, p_one_minus_p, self.margin, self.normalize)
         objective = Objective(flat, labels, weight, positives, terms, self.margin, self.link)
-        learns = self.training and torch.is_grad_enabled()  # otherwise these may be other batches
+        learns = self.training and torch.is_grad_enabled()  # else it may be validation data
         if learns and weight is None and isinstance(self.prior, float):
             self._share_watch.see(objective.positives, objective.total, self.prior)
         loss = self._evaluate(scores, objective)
@@ -472,13 +471,13 @@ class AUCLoss(SaddleLoss):
             left, *variables = self._variables(objective.labels.dtype)
             left = None if left is None else left.reshape(())
             point = tuple(x.reshape(()) for x in variables)
-        if not objective.on_host and checks.tracing():  # which follows plain operations best
+        if not objective.on_host and checks.tracing():  # plain operations trace best
             flat = scores.reshape(-1).to(objective.labels.dtype)
             loss, _, *gradients = objective(flat, *point)
             loss = loss.to(flat.dtype)
         else:
             if scores.is_inference() and not torch.is_inference_mode_enabled():
-                scores = scores.clone()  # autograd saves none of inference mode
+                scores = scores.clone()  # autograd cannot save tensors of inference mode
             loss = _Saddle.apply(scores, *own, point, objective)  # type: ignore[no-untyped-call]
             gradients = objective.gradients
         if left is not None:
@@ -506,7 +505,7 @@ class AUCLoss(SaddleLoss):
 
 
 class Objective:
-    """The binary objective of one checked batch as a function of scores, a, b and alpha.
+    """The objective of one checked batch of two classes, as a function of scores, a, b and alpha.
 
     Completing the squares, a positive contributes (h - (a + r))^2 and a negative (h - (b - r))^2
     up to constants, r = margin + alpha. So with d a row's distance to its class's aim and k its
@@ -517,17 +516,17 @@ class Objective:
         scores: (N,), without a gradient, in the dtype of the computation.
         labels: (N,), 0 or 1 in that dtype.
         weight: (N,), or None.
-        positives: how many there are, on an eager CPU, where small tensor operations cost more than
-            the arithmetic: sums are numbers then. Else None, and they are tensors, because a read
-            would stop everything.
+        positives: number of positives on an eager CPU, where the sums are Python numbers, because
+            small tensor operations cost more than the arithmetic. None elsewhere: the sums are
+            tensors, because a read would wait for the device.
         terms: the coefficients by the prior.
-        margin: of the loss.
-        link: of the loss.
+        margin: the margin of the loss.
+        link: the link of the loss.
 
     Attributes:
         positives: the weight of the positives.
         total: the weight of all rows.
-        gradients: those in a, b and alpha at the value that autograd has asked for.
+        gradients: the gradients in a, b and alpha of the value that autograd computed.
     """
 
     gradients: list[Any]
@@ -554,7 +553,7 @@ class Objective:
             self.positives, self.total = torch.dot(weight, labels), weight.sum()
             if self.on_host:
                 self.positives, self.total = self.positives.item(), self.total.item()
-            else:  # which may be zero until somebody reads the flag
+            else:  # it may be zero until the flag is read
                 self.total = self.total.clamp_min(torch.finfo(weight.dtype).tiny)
         self.k_pos, self.k_neg = terms.positive / self.total, terms.negative / self.total
 
@@ -567,7 +566,7 @@ class Objective:
         elif len(scores) <= BLOCK:
             gradient, *sums = self._sums(scores, self.labels, self.weight, a, b, r)
             sums = [sums[0].item(), sums[1].item(), sums[2].item()]
-        else:  # in parts that stay in the cache
+        else:  # in blocks that fit the cache
             gradient, sums = torch.empty_like(scores), [0.0, 0.0, 0.0]
             for first in range(0, len(scores), BLOCK):
                 part = slice(first, first + BLOCK)
@@ -576,7 +575,7 @@ class Objective:
                 gradient[part] = g
                 sums = [total + x.item() for total, x in zip(sums, more, strict=True)]
         first_pos, first_neg, second = sums
-        # From distances to the aims to those to a and b: they differ by r.
+        # From distances to the aims to distances to a and b, which differ by r.
         mass_pos = self.k_pos * self.positives
         mass_neg = self.k_neg * (self.total - self.positives)
         second = second + r * (2.0 * (first_pos - first_neg) + r * (mass_pos + mass_neg))
@@ -594,7 +593,7 @@ class Objective:
         g = (labels * (self.k_pos - self.k_neg)).add_(self.k_neg) * d
         if weight is not None:
             g = g * weight
-        # Not a matrix product, which autocast would do in half precision.
+        # Autocast computes matrix products in half precision, but not these.
         first_pos, second = torch.dot(g, labels), torch.dot(g, d)
         first_neg = g.sum() - first_pos
         if self.link == "sigmoid":
@@ -603,7 +602,7 @@ class Objective:
 
 
 class _Saddle(torch.autograd.Function):
-    """The binary objective, whose gradients come with its value."""
+    """The objective of two classes; the forward pass computes the gradients too."""
 
     @staticmethod
     def forward(
@@ -630,7 +629,7 @@ class _Saddle(torch.autograd.Function):
         objective, gradient, ctx.gradient = ctx.objective, ctx.gradient, None
         rest = objective.gradients
         if gradient is None or torch.is_grad_enabled():
-            # Once more after retain_graph=True; followed by autograd with create_graph=True.
+            # A second call after retain_graph=True, or one that create_graph=True follows.
             scores, *point = ctx.saved_tensors
             dtype = objective.labels.dtype
             flat = scores.reshape(-1).to(dtype)
@@ -649,21 +648,22 @@ class _Saddle(torch.autograd.Function):
         )
 
 
-# ---- What watches over training ------------------------------------------------------------------
+# ---- Warnings about training ---------------------------------------------------------------------
 
 
 class _Watch:
-    """Finds out whether alpha is minimized, and whether nobody moves a, b and alpha.
+    """A watch that warns if alpha is minimized, or if no optimizer moves a, b and alpha.
 
-    The gradient of alpha is summed while alpha stands still; with each move, as the optimizer left
-    it, the product of move and summed gradient is added up. An optimizer that maximizes makes
-    products above zero, apart from what momentum and noise do. One that minimizes within bounds
-    soon holds alpha at one, although its gradient leads back: that counts as the move before it,
-    once a or b show that there was a step.
+    The gradient of alpha is summed while alpha stands still. Each move of alpha by the optimizer
+    is multiplied by the summed gradient, and these products are added up. They are positive for an
+    optimizer that maximizes, apart from momentum and noise. An optimizer that minimizes within
+    bounds soon holds alpha at a bound although the gradient points inward. Each step at which a or
+    b moves then counts like the last move of alpha.
 
-    ``state`` is numbers of Python on an eager CPU for one alpha, else tensors, changed in place as
-    a captured graph needs: alpha; a + b; the summed gradient; the size of the last product; the sum
-    of the products; that of their sizes; their number; and the batches since anything moved.
+    ``state`` holds Python numbers on an eager CPU with a single alpha, and tensors otherwise, which
+    are updated in place for captured graphs: alpha; a + b; the summed gradient; the size of the
+    last product; the sum of the products; the sum of their sizes; their number; and the batches
+    since a, b or alpha moved.
     """
 
     MOVES, SHARE, IDLE = 16, 0.4, 500
@@ -673,9 +673,9 @@ class _Watch:
         self.warned = False
 
     def restart(self) -> None:
-        """Forget what was seen: a, b and alpha are set anew.
+        """Reset the state, because a, b and alpha are set anew.
 
-        Tensors stay where they are, since a captured graph goes on writing to them.
+        Tensors are zeroed in place, since a captured graph goes on writing to them.
         """
         if self.state and isinstance(self.state[0], Tensor):
             torch._foreach_zero_(self.state)
@@ -683,14 +683,14 @@ class _Watch:
             self.state = []
 
     def see(self, loss: SaddleLoss, left: Any, alpha: Any, primal: Any, gradient: Any) -> None:
-        """Note the next batch; after a state of zeros it is the first.
+        """Record the next batch.
 
         Args:
-            loss: what is watched.
+            loss: the loss that is watched.
             left: alpha as the optimizer left it.
-            alpha: as the guard left it.
+            alpha: alpha after the guard.
             primal: a + b.
-            gradient: that of the batch in alpha.
+            gradient: the gradient of the batch in alpha.
         """
         of_tensors = isinstance(left, Tensor)
         if of_tensors:
@@ -711,7 +711,7 @@ class _Watch:
             product = product - (inward & stands & (primal != before)) * size
         summed = summed * stands + gradient
         size = abs(product) + size * (product == 0)
-        size = size + gradient * gradient * (size == 0)  # that of a unit step, until there is one
+        size = size + gradient * gradient * (size == 0)  # of a unit step, before the first move
         still = stands & stays
         if of_tensors:
             product, still = product.sum(), still.all()
@@ -727,10 +727,10 @@ class _Watch:
             self.judge(loss)
 
     def judge(self, loss: SaddleLoss) -> None:
-        """Warn, once, of what was found."""
+        """Warn, once, if alpha is minimized or nothing moves."""
         if self.warned or not self.state or not _is_known(self.state[-1]):
             return
-        if not loss.alpha.requires_grad:  # it is held fixed on purpose
+        if not loss.alpha.requires_grad:  # fixed on purpose
             return
         total, sizes, moves, idle = (float(x) for x in self.state[-4:])
         if moves >= self.MOVES and total < -self.SHARE * sizes:
@@ -750,11 +750,12 @@ class _Watch:
 
 
 class _ShareWatch:
-    """Warns once if the share of positives in the batches departs from the prior.
+    """A watch that warns once if the share of positives in the batches departs from the prior.
 
-    The likeliest silent mistake is to pass the data's prior and train on balanced batches. A
-    departure is five standard errors, measured by the likelihood ratio so that it holds for rare
-    classes too, and a twentieth of the rarer class: a rounded prior is none.
+    The likeliest silent mistake is to pass the data's prior and train on balanced batches. The
+    share departs if it is off by five standard errors, measured by the likelihood ratio so that it
+    holds for rare classes too, and by a twentieth of the rarer class, so that priors may be
+    rounded.
     """
 
     def __init__(self) -> None:
@@ -766,13 +767,13 @@ class _ShareWatch:
         """Count the labels of a batch."""
         if isinstance(positives, Tensor):
             if not torch.compiler.is_compiling() and checks.transforming():
-                return  # what is seen belongs to the transform
+                return  # a transform's tensors must not outlive it
             if not isinstance(self.total, Tensor) or self.total.device != positives.device:
                 exact = torch.float32 if positives.device.type == "mps" else torch.float64
                 with torch.inference_mode(False):
                     self.positives = torch.zeros((), dtype=exact, device=positives.device)
                     self.total = torch.zeros_like(self.positives)
-            self.positives.add_(positives)  # in place, as a captured graph needs it
+            self.positives.add_(positives)  # in place, for captured graphs
             self.total.add_(total)
             return
         self.positives += positives
@@ -781,7 +782,7 @@ class _ShareWatch:
             self.judge(prior)
 
     def judge(self, prior: float) -> None:
-        """Warn if what was counted departs from the prior."""
+        """Warn if the counted share departs from the prior."""
         if self.warned or not _is_known(self.total):
             return
         positives, total = float(self.positives), float(self.total)
@@ -800,5 +801,5 @@ class _ShareWatch:
 
 
 def _is_known(x: Any) -> bool:
-    """Whether a number or tensor can be read now."""
+    """Return True if a number or tensor can be read now."""
     return not isinstance(x, Tensor) or checks.readable(x)

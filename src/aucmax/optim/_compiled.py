@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class CompiledSteps:
-    """Compiled steps of an optimizer's groups; ``lr`` is a tensor, so that a new one is no news."""
+    """Compiled steps of an optimizer's groups; a tensor ``lr`` avoids recompilation."""
 
     def __init__(self) -> None:
         self.steps: dict[Any, Any] = {}

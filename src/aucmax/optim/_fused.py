@@ -1,4 +1,4 @@
-"""All tensors of an optimizer moved by one launch of a kernel, where they are on a GPU."""
+"""The step of an optimizer on a GPU as one launch of a kernel over all tensors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ Types = tuple[torch.dtype, torch.dtype]
 
 
 class FusedStep:
-    """The step of an optimizer by a kernel, and the tables of addresses that this works on.
+    """The step of an optimizer by a kernel, with the kernel's tables of addresses.
 
-    Most steps find everything where it was; if gradients or factors are new the tables are sent
-    again, and if anything else is, built again. Nothing is held but addresses, so that gradients
-    are freed as ever.
+    In most steps nothing has moved. New gradients or factors send the tables again, any other
+    change builds them again. Only addresses are held, so that gradients are freed as usual.
 
     Args:
         kernel: its name in :mod:`aucmax.kernels.steps`.
@@ -43,13 +42,13 @@ class FusedStep:
         begin: Callable[[], object],
         states: Mapping[Tensor, dict[str, Tensor]],
     ) -> bool:
-        """Take the step; False if it is one for the other implementations.
+        """Take the step and return True, or return False if the kernel does not support it.
 
         Args:
             factors: the numbers that the kernel reads for each group, by their names.
-            names: of each group's state.
-            begin: checks the gradients, and begins the state that is not there yet.
-            states: of all parameters.
+            names: the names of each group's state.
+            begin: a function that checks the gradients and begins missing state.
+            states: the state of all parameters.
         """
         if not self.whole or any(isinstance(x, Tensor) for row in factors for x in row.values()):
             return False
@@ -59,7 +58,7 @@ class FusedStep:
             None if g is None else (g.stride() if g.layout is torch.strided else g.layout, g.dtype)
             for g in grads
         ]
-        structure = (places, strides, names)  # what tables depend on but the gradients' addresses
+        structure = (places, strides, names)  # tables depend on these and on gradients' addresses
         if structure != self.structure:
             if not all(map(_fits, self.params, grads)):
                 return False
@@ -73,7 +72,7 @@ class FusedStep:
     def _build_tables(
         self, grads: list[Tensor | None], states: Mapping[Tensor, dict[str, Tensor]]
     ) -> None:
-        """Sort the tensors by their types; what graphs read stays alive."""
+        """Sort the tensors by their types, and keep tables that captured graphs read."""
         self.captured += [table for _, table in self.tables if table.packed.captured]
         self.tables = []
         self.resting = [p for p, g in zip(self.params, grads, strict=True) if g is None]
@@ -87,13 +86,13 @@ class FusedStep:
 
 
 class FusedTable:
-    """Tensors of the same types, with what a kernel must know of them.
+    """The table that a kernel reads for tensors of the same types.
 
     Args:
         kernel: its name in :mod:`aucmax.kernels.steps`.
-        params: dense.
-        types: of the parameters, and of their gradients.
-        states: of each parameter, by name, in the parameter's order in memory.
+        params: dense parameters.
+        types: the dtypes of the parameters and of their gradients.
+        states: the state of each parameter, by name, in the parameter's order in memory.
         groups: the number of each parameter's group.
     """
 
@@ -121,14 +120,14 @@ class FusedTable:
         )
 
     def launch(self, grads: Sequence[Tensor | None], factors: Sequence[Mapping[str, Any]]) -> None:
-        """Send what is new and take the step, given the gradients and each group's factors."""
+        """Send new addresses and factors, then take the step."""
         arranged = [_arranged(g, p) for g, p in zip(grads, self.params, strict=True)]
         table = self.packed.table([g.data_ptr() for g in arranged], factors)
         self.kernel.launch(table, *self.types)
 
 
 def _by_types(params: Sequence[Tensor], grads: Sequence[Tensor | None]) -> dict[Types, list[int]]:
-    """The places of parameters that have elements and a gradient, by the types of both."""
+    """Return the indices of nonempty parameters with a gradient, by the dtypes of both."""
     by_types: dict[Types, list[int]] = {}
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):
         if g is not None and p.numel():
@@ -137,7 +136,7 @@ def _by_types(params: Sequence[Tensor], grads: Sequence[Tensor | None]) -> dict[
 
 
 def _fits(p: Tensor, g: Tensor | None) -> bool:
-    """Whether a tensor and its gradient are plain memory without gaps."""
+    """Return True if a tensor and its gradient are plain memory without gaps."""
     if g is None:
         return True
     dense = p.is_contiguous() or p.is_contiguous(memory_format=torch.channels_last)
@@ -146,7 +145,7 @@ def _fits(p: Tensor, g: Tensor | None) -> bool:
 
 
 def _is_alike(x: Any, p: Tensor) -> bool:
-    """Whether two tensors of one shape have their elements in the same order."""
+    """Return True if two tensors of one shape have their elements in the same order."""
     if x.stride() == p.stride():
         return True
     pairs = zip(x.stride(), p.stride(), p.shape, strict=True)
@@ -154,5 +153,5 @@ def _is_alike(x: Any, p: Tensor) -> bool:
 
 
 def _arranged(x: Any, p: Tensor) -> Tensor:
-    """With its elements in the order of the parameter's: itself, or a copy."""
+    """Return ``x``, or a copy with its elements in the order of the parameter's."""
     return x if _is_alike(x, p) else torch.empty_like(p, dtype=x.dtype).copy_(x)

@@ -55,7 +55,7 @@ class OAUC(StagedOptimizer):
     Args:
         params: parameters or groups; :func:`aucmax.minmax_groups` builds them.
         lr: the first step's size :math:`\eta_0`.
-        maximize: whether groups are dual unless they say otherwise.
+        maximize: the default of the groups; True makes a group dual.
         foreach: False updates tensor by tensor, in plain operations; the default works on lists.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
 

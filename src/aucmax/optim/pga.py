@@ -65,7 +65,7 @@ class PGA(StagedOptimizer):
             that a resumed run draws as one that was not interrupted.
         output: "drawn" is the paper's; "last" shows the average of the last stage, which the
             theorem says less about and which is better in practice.
-        maximize: whether groups are dual unless they say otherwise.
+        maximize: the default of the groups; True makes a group dual.
         foreach: False updates tensor by tensor, in plain operations; the default works on lists.
         capturable: count steps on the parameters' device, so that a CUDA graph can hold the step.
 
@@ -187,7 +187,7 @@ class PGA(StagedOptimizer):
         norm = torch.linalg.vector_norm(torch.stack(norms))
         torch._foreach_mul_([local(p) for p in ps], (radius / norm).clamp(max=1.0))
         for group in groups:
-            if group["bounds"] is not None:  # which may leave out zero
+            if group["bounds"] is not None:  # the range may not include zero
                 for p in group["params"]:
                     p.clamp_(*group["bounds"])
 
@@ -195,7 +195,7 @@ class PGA(StagedOptimizer):
         begun = super()._begin_group(group)
         for p in begun.resting:
             if "drawn" in self.state[p] and "drift" not in self.state[p]:
-                # the projection may move it too
+                # the projection may move this parameter too
                 self._begin_state(p, self.state[p], self._state_names(group))
         return begun
 

@@ -55,7 +55,7 @@ class PPDAdaGrad(StagedOptimizer):
         delta: added to the root of the sum of squares. The theory asks for a bound on the
             gradients' entries; a smaller one makes the early steps larger, and a much smaller one
             makes them fragile.
-        maximize: whether groups are dual unless they say otherwise.
+        maximize: the default of the groups; True makes a group dual.
         foreach: False updates tensor by tensor, in plain operations; the default works on lists.
         fused: True updates all tensors with one kernel, on a GPU that has Triton; elsewhere it
             changes nothing.
@@ -147,7 +147,7 @@ class PPDAdaGrad(StagedOptimizer):
         }
 
     def should_stop(self, M: float, lipschitz: float) -> bool:
-        r"""Whether the stage has reached the stopping time of Lemma 3, with c = 1/sqrt(d + 3).
+        r"""Return True if the stage has reached Lemma 3's stopping time, with c = 1/sqrt(d + 3).
 
         .. math::
 

@@ -51,7 +51,7 @@ class PPDSG(StagedOptimizer):
         gamma: prox parameter; large is loose. The authors' code tunes it in {500, 1000, 2000}.
         momentum: heavy-ball momentum as in torch's SGD; the paper's algorithm has none.
         weight_decay: L2 penalty of the primal.
-        maximize: whether groups are dual unless they say otherwise.
+        maximize: the default of the groups; True makes a group dual.
         foreach: False updates tensor by tensor, in plain operations; the default works on lists.
         fused: True updates all tensors with one kernel, on a GPU that has Triton; elsewhere it
             changes nothing.

@@ -58,10 +58,10 @@ class StagedOptimizer(Optimizer):
     """
 
     counts_start = True
-    """Whether the average holds the stage's starting point (Alg. 2, line 10)."""
+    """True if the average includes the stage's starting point (Alg. 2, line 10)."""
 
     averages_in_update = True
-    """False where a subclass adds the points to the average itself."""
+    """False if a subclass adds the points to the average itself."""
 
     counters: tuple[str, ...] = ("step",)
     """Numbers that a group's parameters share, in double precision, since single precision counts
@@ -72,8 +72,8 @@ class StagedOptimizer(Optimizer):
     """The kernel of :mod:`aucmax.kernels.steps` that takes the step, if there is one."""
 
     fused_form = "kernel"
-    """What ``fused=True`` is: the Triton "kernel", or the list form "compiled" by torch.compile.
-    ``benchmarks/fused_step.py`` measures both; the slower one is to go."""
+    """The form that ``fused=True`` selects: the Triton "kernel", or the list form "compiled" by
+    torch.compile. ``benchmarks/fused_step.py`` measures both; the slower one is to go."""
 
     _fused: FusedStep | None = None
     _compiled: CompiledSteps | None = None
@@ -241,7 +241,7 @@ class StagedOptimizer(Optimizer):
                 state["drift"].add_(p).sub_(centre_of(state))
 
     def _step_by_kernel(self) -> bool:
-        """Take the step on all groups in one launch of the kernel; False if that cannot be."""
+        """Take the step on all groups in one launch of the kernel, or return False."""
         groups = [group for group in self.param_groups if group["params"]]
         if self.kernel is None or not groups or not kernels.usable_on(groups[0]["params"][0]):
             return False
@@ -268,8 +268,8 @@ class StagedOptimizer(Optimizer):
     def forget_tables(self) -> None:
         """Forget the tables of addresses that a kernel works on; the next step makes them anew.
 
-        Needed where a CUDA graph failed to be captured: what was to fill them may have been
-        recorded, not done.
+        Call it after a failed capture of a CUDA graph: the writes to the tables may have been
+        recorded but not executed.
         """
         self._fused = None
 
