@@ -156,3 +156,17 @@ def test_iterate_average_state_dict(steps_before):
     iterates(loaded.optimizer, loaded, copies, 3, first=9)
     for a, b in zip(found(loaded), found(average), strict=True):
         assert torch.equal(a, b)
+
+
+def test_other_parameters_than_those_averaged_raise():
+    params = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2), requires_grad=False)]
+    average = IterateAverage(torch.optim.SGD(params, lr=0.1))
+    average.update()
+    params[1].requires_grad_(True)
+    with pytest.raises(ValueError, match=r"optimizer must train the same.* found 2 after 1"):
+        average.update()
+    average.end_stage()
+    average.update()
+    assert len(found(average)) == 2
+    with pytest.raises(ValueError, match="optimizer must be an optimizer, found NoneType"):
+        IterateAverage(None)

@@ -275,11 +275,11 @@ class RunningThreshold(ExactState):
         wanted = self.share * filled[-1]
         if self.share < 1.0:
             threshold = exact[ordered[(filled < wanted).sum()]]  # of the row that fills the share
-            on_it = mass @ (exact == threshold).to(mass.dtype)
-            above = mass @ (exact > threshold).to(mass.dtype)
+            on_it = torch.dot(mass, (exact == threshold).to(mass.dtype))
+            above = torch.dot(mass, (exact > threshold).to(mass.dtype))
             self.threshold.copy_(threshold)
             self.boundary.copy_(((wanted - above) / on_it).clamp(0.0, 1.0))
-            self.distance.copy_(mass @ (exact - threshold).abs() / filled[-1])
+            self.distance.copy_(torch.dot(mass, (exact - threshold).abs()) / filled[-1])
         return HardRows(self._inside(exact, self.threshold)[0], wanted, filled[-1])
 
     def extra_repr(self) -> str:

@@ -39,6 +39,8 @@ class IterateAverage:
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
+        if not hasattr(optimizer, "param_groups"):
+            raise ValueError(f"optimizer must be an optimizer, found {type(optimizer).__name__}")
         self.optimizer = optimizer
         self.first: list[Tensor] = []
         self.drift: list[Tensor] = []
@@ -57,6 +59,12 @@ class IterateAverage:
     def update(self) -> None:
         """Add the parameters' current values to the average; call it after every step."""
         parameters = self._parameters()
+        if not parameters or (self.first and len(parameters) != len(self.first)):
+            raise ValueError(
+                f"optimizer must train the same parameters, one at least, until the average ends, "
+                f"found {len(parameters)} after {len(self.first)}: call end_stage() where "
+                f"parameters are frozen or freed"
+            )
         if not self.first:
             self.first = [copy_of(p) for p in parameters]
             self.drift = [torch.zeros_like(x) for x in self.first]
