@@ -466,15 +466,22 @@ class LossSum(Loss):
     AUC objective wants a margin of one, a likelihood whatever the classes' overlap says. For
     several classes d has one entry per class; with the softmax link there is none.
 
+    The saddle variables are those of a part, which :func:`saddle_part` returns: call its ``begin``
+    before training.
+
     Args:
         parts: the losses, by name; at most one of them with saddle variables.
-        weights: one for each.
+        weights: one positive number for each part.
 
     Example:
-        >>> from aucmax.loss import AUCLoss, CrossEntropy
+        >>> import torch
+        >>> from aucmax.loss import AUCLoss, CrossEntropy, saddle_part
         >>> loss = AUCLoss(0.1, link="identity") + 0.5 * CrossEntropy()
         >>> [name for name, _ in loss.named_parameters()]
         ['scale', 'shift', 'part0.a', 'part0.b', 'part0.alpha']
+        >>> saddle_part(loss).begin(torch.tensor([2.0, 1.0]), torch.tensor([1, 0]))
+        >>> loss.part0.a.item()
+        2.0
     """
 
     def __init__(self, parts: Mapping[str, nn.Module], weights: Sequence[float]) -> None:
