@@ -149,6 +149,5 @@ def test_frozen_records_bear_out_what_the_page_says_in_words():
         assert used[-1] == row.examples
         by_examples = np.polyfit(np.log(np.array(used)[tail]), gap, 1)[0]
         assert by_examples == pytest.approx(-1, abs=0.2)
-        if row.alpha_set == 0:
-            by_length = np.polyfit(np.log(row.history_steps[tail]), gap, 1)[0]
-            assert by_length == pytest.approx(row.promised, abs=0.1)
+        by_length = np.polyfit(np.log(row.history_steps[tail]), gap, 1)[0]
+        assert by_length < row.promised
