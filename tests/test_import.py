@@ -2,14 +2,17 @@
 
 import contextlib
 import importlib.metadata
+import inspect
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 import aucmax
+from aucmax.models import resnet20
 
 ROOT = Path(__file__).parent.parent
 LIGHT = ROOT / "tests" / "helpers" / "light_install.py"
@@ -51,6 +54,50 @@ def test_every_public_name_is_there():
     assert len(set(aucmax.__all__)) == len(aucmax.__all__)
     for name in aucmax.__all__:
         assert getattr(aucmax, name) is not None
+
+
+# ---- Names of 0.2 --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("aucmax.AUCWithCrossEntropy", r"auc \+ 0.5 \* CrossEntropy"),
+        ("aucmax.loss.binary", r"import from aucmax\.loss$"),
+        ("aucmax.loss.objective", r"import from aucmax\.loss\.saddle$"),
+        ("aucmax.loss.pairs", r"import from aucmax\.loss\.pairwise$"),
+        ("aucmax.optim.iterate_average", r"import from aucmax\.optim$"),
+        ("aucmax.metrics.delong_test", r"aucmax\.metrics\.compare"),
+        ("aucmax.data.augment", r"import from aucmax\.images\.augment$"),
+        ("aucmax.data.sources", r"import from aucmax\.data\.batches$"),
+        ("aucmax.models.side_by_side", r"import from aucmax\.models\.tabular$"),
+    ],
+)
+def test_former_names_name_the_new_place(old, new):
+    package, _, name = old.rpartition(".")
+    with pytest.raises(ImportError, match=new):
+        exec(f"from {package} import {name}")
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        importlib.import_module(package).nothing  # noqa: B018
+
+
+LOSSES = [getattr(aucmax, name) for name in aucmax.__all__ if name.endswith("Loss")]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
+def test_former_arguments_name_the_new_ones(loss):
+    with pytest.raises(
+        ValueError, match=r"debug is no longer .* found debug=True: call loss\.check"
+    ):
+        loss(debug=True)
+    assert "debug" not in inspect.signature(loss).parameters
+
+
+def test_former_arguments_of_single_functions():
+    with pytest.raises(ValueError, match=r"prior is no longer .* pass data_prior"):
+        aucmax.AveragePrecisionLoss(prior=0.1)
+    with pytest.raises(ValueError, match=r"fused is no longer .*experiments/resnet20"):
+        resnet20(fused=True)
 
 
 # ---- A light install -----------------------------------------------------------------------------

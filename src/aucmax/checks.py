@@ -7,12 +7,13 @@ it is impossible. So value checks run where :func:`host_readable` says they are 
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 
 Array = NDArray[np.floating[Any]]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 WEIGHTS = {False: "non-negative with a positive sum", True: "non-negative"}
@@ -166,3 +168,24 @@ def choice(name: str, value: T, allowed: Sequence[object]) -> T:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, found {value!r}")
     return value
+
+
+def without(**gone: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function raise for keyword arguments of earlier versions.
+
+    Args:
+        gone: what takes the place of each.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def wrapped(*args: P.args, **options: P.kwargs) -> T:
+            for name in gone.keys() & options.keys():
+                raise ValueError(
+                    f"{name} is no longer an argument, found {name}={options[name]!r}: {gone[name]}"
+                )
+            return function(*args, **options)
+
+        return wrapped
+
+    return decorate

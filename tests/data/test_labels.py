@@ -194,6 +194,13 @@ def test_groups_without_a_pair_raise(argument, group, labels):
     assert_names(argument, count_classes, torch.tensor(group), torch.tensor(labels))
 
 
+def test_groups_and_labels_to_count_are_tensors():
+    with pytest.raises(ValueError, match="group must be a tensor, found list: number_groups"):
+        count_classes(["a", "b"], torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match=r"labels must be a tensor, found ndarray$"):
+        count_classes(torch.tensor([0, 0]), np.array([0, 1]))
+
+
 def test_a_group_has_pairs_if_two_of_its_rows_differ_in_a_label():
     group = np.array([0, 1, 0, 1, 3])
     assert has_pairs(group, np.array([2, 1, 0, 1, 0])).tolist() == [True, False, False, False]

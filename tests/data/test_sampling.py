@@ -299,6 +299,8 @@ def test_groups_without_pairs_are_left_out():
     ("argument", "labels", "options"),
     [
         ("labels", [], {}),
+        ("labels", torch.tensor(2), {}),
+        ("labels", ["yes", "no"], {}),
         ("labels", [0, 0, 0], {"positives": 0.5}),
         ("labels", [1, 1], {"positives": 0.5}),
         ("labels", [-1, 1], {"positives": 0.5}),
@@ -320,3 +322,12 @@ def test_groups_without_pairs_are_left_out():
 )
 def test_bad_arguments_are_named(argument, labels, options):
     assert_names(argument, BatchSampler, labels, **{"batch_size": 2, **options})
+
+
+@pytest.mark.filterwarnings("error")
+def test_labels_may_be_read_only():
+    """As those of a data frame are."""
+    labels = LABELS.numpy().copy()
+    labels.flags.writeable = False
+    sampler = BatchSampler(labels, 4, positives=0.5)
+    assert drawn(sampler, 9) == drawn(BatchSampler(LABELS, 4, positives=0.5), 9)

@@ -101,7 +101,8 @@ class LossInfo:
         differentiable: how often, in scores and parameters.
         smooth: whether finite differences see no jump of its selection.
         repeats: whether a weight of two is a row twice.
-        compiled: whether its compilation is tested; the others add no path of their own.
+        compiled: whether its compilation is tested, with the third of the options or the last; the
+            others add no path of their own.
         offset: options under which a shift of all scores changes nothing, if there are any.
     """
 

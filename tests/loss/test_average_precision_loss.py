@@ -209,11 +209,6 @@ def test_training_without_row_numbers_is_said_once():
     assert_same(value_and_gradient(AveragePrecisionLoss(0.1, rows=20).eval(), scores, y), found)
 
 
-def test_prior_is_data_prior():
-    with pytest.raises(ValueError, match=r"prior must be passed as data_prior.*found prior=0.1"):
-        AveragePrecisionLoss(prior=0.1)
-
-
 # ---- Training -----------------------------------------------------------------------------------
 
 

@@ -120,6 +120,11 @@ def test_minmax_groups_needs_saddle_loss(loss):
         minmax_groups(torch.nn.Linear(1, 1), loss)
 
 
+def test_minmax_groups_swapped_say_the_order():
+    with pytest.raises(ValueError, match=r"found Linear: the order is \(model, loss\)"):
+        minmax_groups(AUCLoss(0.5), torch.nn.Linear(1, 1))
+
+
 def test_minmax_groups_needs_parameters():
     with pytest.raises(ValueError, match="model must have parameters, found none in ReLU"):
         minmax_groups(torch.nn.ReLU(), AUCLoss(0.5))

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 import aucmax
-from aucmax.loss import CrossEntropy, Loss
+from aucmax.loss import CrossEntropy, Loss, RankingLoss
 from aucmax.loss.base import check_binary_shapes, computable, flatten
+from aucmax.loss.pairwise import pair_means
 
 
 class SquaredError(Loss):
@@ -34,6 +35,27 @@ class SmoothAUC(Loss):
         return (pairs * torch.sigmoid(s - s[:, None])).sum() / pairs.sum()
 
 
+class Exponential:
+    """exp(-z) of the difference z of a pair's scores."""
+
+    name, scale = "exponential", 1.5
+
+    def value_and_slope(self, z):
+        value = torch.exp(-z)
+        return value, -value
+
+
+class ExponentialAUC(RankingLoss):
+    """The weighted mean of it over the pairs of each column."""
+
+    def forward(self, scores, target, weight=None, *, group=None, index=None):
+        rows = self.columns_of(scores, target, weight, group, index)
+        weight = torch.ones_like(rows.labels) if rows.weight is None else rows.weight
+        positive, negative = weight * rows.labels, weight * (1 - rows.labels)
+        means = pair_means(rows.scores, positive, negative, rows.group, Exponential())
+        return rows.as_loss(means.value.mean(), means.gradient / len(rows.scores))
+
+
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(600, 3, generator=GENERATOR)
 Y = (torch.rand(600, generator=GENERATOR) < torch.sigmoid(2 * X[:, 0] - 1)).float()
@@ -46,6 +68,19 @@ def test_own_loss_is_its_formula():
     torch.testing.assert_close(SquaredError()(S[:, None], Y[:24], weight), expected)
     sigmoid = aucmax.PairwiseAUCLoss("sigmoid")
     torch.testing.assert_close(SmoothAUC()(S, Y[:24]), sigmoid(S, Y[:24]))
+
+
+def test_own_surrogate_is_its_formula():
+    s = S.clone().requires_grad_()
+    weight = torch.rand(24, generator=torch.Generator().manual_seed(1)).double()
+    group = torch.arange(24) % 2
+    pairs = weight[:, None] * weight * Y[:24, None] * (1 - Y[:24]) * (group[:, None] == group)
+    expected = (pairs * torch.exp(1.5 * (s - s[:, None]))).sum() / pairs.sum()
+    value = ExponentialAUC()(s, Y[:24], weight, group=group)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(value, s), torch.autograd.grad(expected, s), rtol=1e-10, atol=1e-12
+    )
 
 
 def test_own_loss_is_checked():

@@ -67,11 +67,6 @@ def test_python_sums_losses():
         likely * "2"
 
 
-def test_the_old_name_says_what_replaces_it():
-    with pytest.raises(ImportError, match=r"auc \+ 0.5 \* CrossEntropy\(\)"):
-        from aucmax import AUCWithCrossEntropy  # noqa: F401
-
-
 def test_losses_add_and_scale():
     scores, target = torch.tensor([0.3, -0.2, 0.9, 0.1]), torch.tensor([1, 0, 0, 1])
     auc, likely = AUCLoss(0.5, link="identity"), CrossEntropy()

@@ -269,10 +269,16 @@ def test_swapped_arguments_are_named(info):
         said = message(call, TARGET, SCORES)
         assert "y_true, y_score" in said
         assert "y_true" not in message(call, SCORES, SCORES)
+    assert "the order is (a, b, target)" in message(info.compare, SCORES, TARGET, SCORES)
+
+
+def test_columns_of_two_and_of_several_classes_are_told_what_to_do():
+    assert "column 1, [:, 1]" in message(roc_auc, np.ones((4, 2)), TARGET)
+    assert "metrics.hand_till" in message(roc_auc, np.ones((4, 3)), TARGET)
 
 
 def test_options_are_keywords():
-    with pytest.raises(ValueError, match=r"weight must .* max_fpr, fpr, share and k are keywords"):
+    with pytest.raises(ValueError, match=r"weight must .* share, k and mean are keywords"):
         roc_auc(SCORES, TARGET, 0.1)
     with pytest.raises(ValueError, match="either k, in rows, or share, found neither"):
         precision_at(SCORES, TARGET)

@@ -12,4 +12,6 @@ __all__ = ["BatchSampler", "count_classes", "number_groups"]
 def __getattr__(name: str) -> NoReturn:
     if name == "augment":
         raise ImportError("aucmax.data.augment has moved: import from aucmax.images.augment")
+    if name == "sources":
+        raise ImportError("aucmax.data.sources has moved: import from aucmax.data.batches")
     raise AttributeError(f"module 'aucmax.data' has no attribute {name!r}")

@@ -164,6 +164,10 @@ def count_classes(
         >>> count_classes(group, labels)
         (tensor([1., 1.], dtype=torch.float64), tensor([1., 2.], dtype=torch.float64))
     """
+    for name, x in (("group", group), ("labels", labels)):
+        if not isinstance(x, Tensor):
+            hint = ": number_groups makes one" if name == "group" else ""
+            raise ValueError(f"{name} must be a tensor, found {type(x).__name__}{hint}")
     if labels.ndim != 1 or group.shape != labels.shape:
         raise ValueError(
             f"group must have a value for each label of shape (N,), found {tuple(group.shape)} "

@@ -6,13 +6,12 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from aucmax import checks
-from aucmax.data.labels import check_labels, has_pairs
+from aucmax.data.labels import as_tensor, check_labels, has_pairs
 from aucmax.row_groups import number_groups
 
 DRAWN_AT_ONCE = 1 << 14
@@ -71,9 +70,9 @@ class BatchSampler:
         endless: bool = False,
         seed: int = 0,
     ) -> None:
-        y = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
-        if len(y) == 0:
-            raise ValueError("labels must not be empty")
+        y = as_tensor("labels", labels)
+        if y.ndim == 0 or len(y) == 0:
+            raise ValueError(f"labels must have at least one row, found shape {tuple(y.shape)}")
         self.batch_size = batch_size = checks.count("batch_size", batch_size)
         seed = checks.count("seed", seed, least=0)
         self.positives, self.endless, self.grouped = positives, bool(endless), group is not None

@@ -35,7 +35,18 @@ __all__ = [
 ]
 
 
+_MOVED = {
+    "objective": "saddle",
+    **dict.fromkeys(("pairs", "ranking", "surrogates"), "pairwise"),
+    **dict.fromkeys(("binary", "combined", "groups", "multiclass", "multilabel"), ""),
+}
+"""Modules of 0.2, and those that have what was in them; "" is this one."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        place = f"aucmax.loss.{_MOVED[name]}".rstrip(".")
+        raise ImportError(f"aucmax.loss.{name} has moved: import from {place}")
     if name == "AUCWithCrossEntropy":
         raise ImportError(
             "AUCWithCrossEntropy(auc, weight=0.5) is a sum now: auc + 0.5 * CrossEntropy(), or "

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from aucmax import checks
-from aucmax.loss.base import as_shares
+from aucmax.loss.base import NO_DEBUG, as_shares
 from aucmax.loss.pairwise import Columns, RankingLoss, Surrogate
 
 BLOCK = 1 << 16
@@ -77,6 +77,7 @@ class AveragePrecisionLoss(RankingLoss):
     estimates: Tensor
     priors: Tensor
 
+    @checks.without(debug=NO_DEBUG, prior="pass data_prior, the share of positives in the data")
     def __init__(
         self,
         data_prior: float | Sequence[float] | Tensor | None = None,
@@ -88,14 +89,8 @@ class AveragePrecisionLoss(RankingLoss):
         margin: float = 1.0,
         scale: float = 1.0,
         q: float = 0.7,
-        prior: None = None,
     ) -> None:
         super().__init__()
-        if prior is not None:
-            raise ValueError(
-                f"prior must be passed as data_prior, the share of positives in the data, "
-                f"found prior={prior!r}"
-            )
         self.surrogate = Surrogate(surrogate, margin, scale, q)
         self.columns = checks.count("columns", columns)
         self.rows = 0 if rows is None else checks.count("rows", rows)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from aucmax import checks, distributed
 
 DIVERGED = "; if training diverged, lower the learning rate"
+NO_DEBUG = "call loss.check() where bad values are to raise"
 
 
 # ---- Shapes and dtypes ---------------------------------------------------------------------------
@@ -229,13 +230,15 @@ class Loss(ExactState):
 
     Example:
         >>> import torch
-        >>> from aucmax.loss.base import Loss, check_binary_shapes, flatten
+        >>> from aucmax.loss.base import Loss, check_binary_shapes, computable, flatten
         >>> class SquaredError(Loss):
         ...     def forward(self, scores, target, weight=None, *, group=None, index=None):
         ...         check_binary_shapes(scores, target, weight)
-        ...         labels = flatten(target, scores.dtype)
-        ...         self.check_values(scores, labels, weight)
-        ...         return (scores.flatten() - labels).square().mean()
+        ...         s = scores.flatten().to(computable(scores.dtype))
+        ...         y = flatten(target, s.dtype)
+        ...         w = torch.ones_like(s) if weight is None else flatten(weight, s.dtype)
+        ...         self.check_values(s.detach(), y, w)
+        ...         return (w * (s - y).square()).sum() / w.sum()
         >>> SquaredError()(torch.tensor([1.0, 0.0]), torch.tensor([1, 2]))
         Traceback (most recent call last):
         ValueError: target must hold 0 and 1 only, found 1, 2

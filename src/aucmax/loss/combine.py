@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from aucmax import checks
-from aucmax.loss.base import LossSum
+from aucmax.loss.base import Loss, LossSum
 from aucmax.loss.saddle import SaddleLoss
 
 
@@ -56,10 +56,12 @@ def minmax_groups(
     """
     saddle = saddle_part(loss)
     if saddle is None:
+        hint = "pass the parameters of model and loss to the optimizer as they are"
+        if isinstance(model, Loss):
+            hint = "the order is (model, loss)"
         raise ValueError(
             f"loss must have saddle variables a, b and alpha, as AUCLoss has, found "
-            f"{type(loss).__name__}: pass the parameters of model and loss to the optimizer as "
-            f"they are"
+            f"{type(loss).__name__}: {hint}"
         )
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch.nn.Module, found {type(model).__name__}")

@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 
 from aucmax import checks
-from aucmax.loss.base import check_binary_shapes, check_row_numbers, computable, flatten
+from aucmax.loss.base import (
+    NO_DEBUG,
+    check_binary_shapes,
+    check_row_numbers,
+    computable,
+    flatten,
+)
 from aucmax.loss.saddle import LINKS, SaddleLoss, row_sums, saddle
 
 
@@ -66,6 +72,7 @@ class GroupedAUCLoss(SaddleLoss):
 
     terms: Tensor
 
+    @checks.without(debug=NO_DEBUG)
     def __init__(
         self,
         positives: Tensor | list[float],

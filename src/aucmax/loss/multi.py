@@ -10,6 +10,7 @@ from torch import Tensor
 
 from aucmax import checks
 from aucmax.loss.base import (
+    NO_DEBUG,
     as_shares,
     check_class_shapes,
     check_table,
@@ -54,6 +55,7 @@ class MulticlassAUCLoss(SaddleLoss):
 
     priors: Tensor
 
+    @checks.without(debug=NO_DEBUG)
     def __init__(
         self,
         priors: Sequence[float] | Tensor,
@@ -207,6 +209,7 @@ class MultilabelAUCLoss(SaddleLoss):
 
     priors: Tensor
 
+    @checks.without(debug=NO_DEBUG)
     def __init__(
         self,
         priors: Sequence[float] | Tensor,

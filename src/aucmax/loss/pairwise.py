@@ -33,6 +33,7 @@ from torch.nn import functional
 
 from aucmax import checks, distributed
 from aucmax.loss.base import (
+    NO_DEBUG,
     Loss,
     check_binary_shapes,
     check_class_shapes,
@@ -176,7 +177,8 @@ def pair_means(
         positive: each row's weight as a positive, shape (L, n), 0 for all others.
         negative: likewise; no row has both.
         group: integers of shape (n,): only pairs within a group count.
-        surrogate: what a pair costs.
+        surrogate: what a pair costs; one of your own has a ``name`` that is not in
+            :data:`DEGREES`, a ``scale`` and ``value_and_slope``.
         curved: whether to compute the curvature.
 
     Returns:
@@ -600,6 +602,7 @@ class PairwiseAUCLoss(RankingLoss):
         0.125
     """
 
+    @checks.without(debug=NO_DEBUG)
     def __init__(
         self,
         surrogate: str = "squared_hinge",

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from aucmax import distributed
+from aucmax import checks, distributed
 from aucmax.loss.base import (
+    NO_DEBUG,
     ExactState,
     check_binary_shapes,
     computable,
@@ -80,6 +81,7 @@ class PartialAUCLoss(AUCLoss):
 
     _links = ("centred", "sigmoid", "identity")
 
+    @checks.without(debug=NO_DEBUG)
     def __init__(
         self,
         max_fpr: float = 0.1,

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from aucmax import checks
 from aucmax.loss.base import (
     DIVERGED,
+    NO_DEBUG,
     Loss,
     binary_rows,
     means_of_classes,
@@ -406,6 +407,7 @@ class AUCLoss(SaddleLoss):
     prior: float | StreamingPrior
     _links: tuple[str, ...] = ("sigmoid", "identity")
 
+    @checks.without(debug=NO_DEBUG)
     def __init__(
         self,
         prior: float | None = None,

@@ -134,6 +134,8 @@ def _check_binary(target: Array, scores: Array, name: str) -> None:
     except ValueError as error:
         if len(scores) and np.isin(scores, (0, 1)).all():
             raise ValueError(f"{error}, and {name} hold 0 and 1 only: {ORDER}") from None
+        if name != "scores":
+            raise ValueError(f"{error}; the order is (a, b, target)") from None
         raise
 
 
@@ -146,9 +148,11 @@ def read_column(
     if array.ndim != 1:
         hint = ""
         if name == "weight":
-            hint = "; options such as max_fpr, fpr, share and k are keywords"
+            hint = "; options such as max_fpr, fpr, share, k and mean are keywords"
         elif target is not None and array.ndim == 2 and np.ndim(target) == 1:
             hint = "; several classes have metrics.hand_till"
+            if array.shape[1] == 2:
+                hint = "; the scores of the positives are column 1, [:, 1]"
         raise ValueError(f"{name} must have shape (N,) or (N, 1), found {tuple(array.shape)}{hint}")
     if rows not in (None, len(array)):
         raise ValueError(f"{name} must have one row per score, found {len(array)} for {rows}")

@@ -76,6 +76,7 @@ class ResNet20(nn.Module):
         return scores
 
 
+@checks.without(fused="the fused layers are in experiments/resnet20")
 def resnet20(
     activation: str = "relu",
     *,

@@ -1,5 +1,7 @@
 """The algorithms of the paper as torch optimizers, one per file."""
 
+from typing import NoReturn
+
 from aucmax.optim.average import IterateAverage, averaged, update_batch_norm
 from aucmax.optim.oauc import OAUC
 from aucmax.optim.pga import PGA
@@ -15,3 +17,9 @@ __all__ = [
     "averaged",
     "update_batch_norm",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name == "iterate_average":
+        raise ImportError("aucmax.optim.iterate_average has moved: import from aucmax.optim")
+    raise AttributeError(f"module 'aucmax.optim' has no attribute {name!r}")
