@@ -113,15 +113,18 @@ def test_main_writes_a_row_for_each_line_and_never_twice(tmp_path, monkeypatch, 
         adaptive_rate.main(arguments)
 
 
-def test_frozen_records_are_those_of_the_plan():
+@pytest.mark.parametrize(
+    ("name", "seed"), [("theorem3", adaptive_rate.SEED), ("theorem3-repeat", 2)]
+)
+def test_frozen_records_are_those_of_the_plan(name, seed):
     root = Path(adaptive_rate.__file__).parent / "results"
-    rows = pd.read_parquet(root / "theorem3.parquet")
+    rows = pd.read_parquet(root / f"{name}.parquet")
     plan = [
         (method, *case[:2]) for case in adaptive_rate.CASES for method in ("ppd-adagrad", "ppd-sg")
     ]
     assert [*zip(rows.method, rows.alpha_set, rows.density, strict=True)] == plan
     assert set(rows.runs) == {adaptive_rate.RUNS}
-    assert set(rows.seed) == {adaptive_rate.SEED}
+    assert set(rows.seed) == {seed}
     ends = [case.iterations for case in adaptive_rate.CASES for _ in range(2)]
     assert (rows.iterations <= ends).all()
     assert (rows.iterations > 0.8 * np.array(ends)).all()
