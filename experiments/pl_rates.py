@@ -114,11 +114,12 @@ class Problem(NamedTuple):
     p: float = 0.25
     d: int = 4
     start: float = 1.0  # norm of the weights at the start
+    density: float = 1.0  # share of the examples that are not zero; these are longer by its root
 
     @property
     def kappa(self) -> float:
         """The mean of h over sigma r."""
-        return (1.0 - self.leak) / math.sqrt(2.0 * math.pi)
+        return math.sqrt(self.density) * (1.0 - self.leak) / math.sqrt(2.0 * math.pi)
 
     @property
     def q(self) -> float:
@@ -163,6 +164,9 @@ class Problem(NamedTuple):
         y = (torch.rand(n, runs, generator=generator) < self.p).double()
         sigma = self.sigma_neg + (self.sigma_pos - self.sigma_neg) * y
         x = torch.randn(n, runs, self.d, generator=generator, dtype=torch.float64)
+        if self.density < 1.0:
+            kept = torch.rand(n, runs, generator=generator) < self.density
+            sigma = sigma * kept / math.sqrt(self.density)
         return x * sigma[..., None], y
 
 
@@ -314,20 +318,26 @@ def pga(
     return np.cumsum([stage.steps for stage in stages]), np.array(gaps), np.array(drawn)
 
 
-def fit_rate(
-    name: str, color: str, iterations: np.ndarray, gaps: np.ndarray, resamples: int = 1000
-) -> Rate:
-    """Fit a line to log mean gap against log iterations, over the last decade of iterations.
+def fit_slope(
+    x: np.ndarray, values: np.ndarray, resamples: int = 1000
+) -> tuple[float, float, float]:
+    """Fit a line to log mean value against log x; values are of shape (x, runs).
 
     The 95 % interval comes from drawing the runs anew, with replacement (bootstrap).
     """
-    rate = Rate(name, color, iterations, gaps, math.nan, math.nan, math.nan)
-    runs = gaps.shape[1]
+    runs = values.shape[1]
     weights = np.random.default_rng(0).multinomial(runs, [1 / runs] * runs, size=resamples) / runs
-    means = np.column_stack([gaps.mean(1), gaps @ weights.T])[rate.tail]
-    slopes = np.polyfit(np.log(iterations[rate.tail]), np.log(means), 1)[0]
+    means = np.column_stack([values.mean(1), values @ weights.T])
+    slopes = np.polyfit(np.log(x), np.log(means), 1)[0]
     low, high = np.quantile(slopes[1:], [0.025, 0.975])
-    return rate._replace(slope=float(slopes[0]), low=float(low), high=float(high))
+    return float(slopes[0]), float(low), float(high)
+
+
+def fit_rate(name: str, color: str, iterations: np.ndarray, gaps: np.ndarray) -> Rate:
+    """Fit the slope over the last decade of iterations."""
+    rate = Rate(name, color, iterations, gaps, math.nan, math.nan, math.nan)
+    slope, low, high = fit_slope(iterations[rate.tail], gaps[rate.tail])
+    return rate._replace(slope=slope, low=low, high=high)
 
 
 def measure(
