@@ -11,6 +11,7 @@ tutorial runs in an empty folder that is thrown away: what it needs it makes its
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -53,7 +54,9 @@ def run(name: str) -> Path:
         ).execute()
         text = nbformat.writes(tidy(notebook))
     target = TUTORIALS / f"{name}.ipynb"
-    target.write_text(text.replace(folder + "/", "").replace(folder, ".") + "\n", encoding="utf-8")
+    text = text.replace(folder + "/", "").replace(folder, ".")
+    text = re.sub(r"/[^\s\"]*/(site-packages|ipykernel_\d+)/", "", text)  # a warning names its file
+    target.write_text(text + "\n", encoding="utf-8")
     return target
 
 
