@@ -112,10 +112,16 @@ def test_a_captured_run_is_an_eager_run(capfd) -> None:
         model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 1)).double()
         runs.append(
             aucmax.fit(
-                model, (x[1000:], y[1000:]), (x[:1000], y[:1000]), objective="pairwise",
-                steps=120, eval_every=60, cuda_graph=graph, device="cuda",
+                model,
+                (x[1000:], y[1000:]),
+                (x[:1000], y[:1000]),
+                objective="pairwise",
+                steps=120,
+                eval_every=60,
+                cuda_graph=graph,
+                device="cuda",
             )
-        )  # fmt: skip
+        )
     assert "not captured" not in capfd.readouterr().err
     assert runs[0].auc > 0.75
     for a, b in zip(*(run.model.state_dict().values() for run in runs), strict=True):

@@ -113,11 +113,18 @@ def read_only(array):
         (lambda x: x, lambda y: y.long()),
     ],
     ids=[
-        "float32 arrays", "float64 and int8 array", "float64 tensors", "lists",
-        "Fortran order and bool array", "backwards and column", "read-only arrays", "data frames",
-        "tensor with gradient and bool tensor", "int64 tensor",
+        "float32 arrays",
+        "float64 and int8 array",
+        "float64 tensors",
+        "lists",
+        "Fortran order and bool array",
+        "backwards and column",
+        "read-only arrays",
+        "data frames",
+        "tensor with gradient and bool tensor",
+        "int64 tensor",
     ],
-)  # fmt: skip
+)
 def test_arrays_of_every_kind_train_alike(inputs, labels, of_tensors):
     train, valid = ((inputs(x), labels(y)) for x, y in ((X, Y), VALID))
     assert_same_run(run(train, valid), of_tensors)

@@ -102,9 +102,15 @@ def test_a_trainer_counts_epochs(tmp_path):
     sampler = BatchSampler(LABELS, 7)
     data = TensorDataset(torch.arange(23.0)[:, None], LABELS)
     trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
-    )  # fmt: skip
+        max_epochs=2,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
     trainer.fit(Model(), DataLoader(data, batch_sampler=sampler))
     assert trainer.num_training_batches == 4
     assert seen == [(k // 4, rows) for k, rows in enumerate(drawn(sampler, 8))]

@@ -15,8 +15,14 @@ CLAIMS = Path(__file__).parents[2] / "experiments" / "claims.toml"
 RULES = tomllib.loads(CLAIMS.read_text(encoding="utf-8"))
 LINES = ["ppd-sg", "ppd-adagrad", "pga", "oauc", "sgd", "adagrad"]
 DATASETS = RULES["scopes"]["panels"]["dataset"]
-LEVEL = {"ppd-sg": 0.81, "ppd-adagrad": 0.80, "pga": 0.77, "oauc": 0.71, "sgd": 0.75,
-         "adagrad": 0.76}  # fmt: skip
+LEVEL = {
+    "ppd-sg": 0.81,
+    "ppd-adagrad": 0.80,
+    "pga": 0.77,
+    "oauc": 0.71,
+    "sgd": 0.75,
+    "adagrad": 0.76,
+}
 
 
 def records(removed=(0.9,), sd=0.005, **level):

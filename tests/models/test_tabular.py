@@ -53,9 +53,15 @@ def test_tabm_equals_the_network_of_its_authors(bins, training):
         PiecewiseLinearEmbeddings(edges, 8, activation=False, version="B") if bins else None
     )
     original = TabM.make(
-        n_num_features=3, cat_cardinalities=[4, 4], d_out=2, n_blocks=3, d_block=6, dropout=0.0,
-        k=5, num_embeddings=embeddings,
-    )  # fmt: skip
+        n_num_features=3,
+        cat_cardinalities=[4, 4],
+        d_out=2,
+        n_blocks=3,
+        d_block=6,
+        dropout=0.0,
+        k=5,
+        num_embeddings=embeddings,
+    )
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn(p.shape, generator=GENERATOR), alpha=0.3)
@@ -110,8 +116,11 @@ def test_the_names_of_saved_weights_never_change():
         assert {name: shapes[f"backbone.blocks.{k}.0.{name}"] for name in sizes} == sizes
     assert shapes["output.weight"] == (2, 4, 1)
     assert list(tabular_mlp(2, [3], hidden=[4]).state_dict()) == [
-        "layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias",
-    ]  # fmt: skip
+        "layers.0.weight",
+        "layers.0.bias",
+        "layers.2.weight",
+        "layers.2.bias",
+    ]
 
 
 @pytest.mark.parametrize("make", [tabm, tabular_mlp])
@@ -241,10 +250,14 @@ def gradients(model, loss, *batch):
     [
         # The thresholds of "partial" are shared by all networks, as a, b and alpha are.
         *((name, 2, None, tabm) for name in OBJECTIVES if name != "partial"),
-        ("auc+ce", 2, None, tabular_mlp), ("auc+ce", 3, None, tabm), ("pairwise", 3, None, tabm),
-        ("auc", 2, 4, tabm), ("pairwise", 2, 4, tabular_mlp), ("ap", 2, 4, tabm),
+        ("auc+ce", 2, None, tabular_mlp),
+        ("auc+ce", 3, None, tabm),
+        ("pairwise", 3, None, tabm),
+        ("auc", 2, 4, tabm),
+        ("pairwise", 2, 4, tabular_mlp),
+        ("ap", 2, 4, tabm),
     ],
-)  # fmt: skip
+)
 def test_each_network_learns_from_its_own_rows_as_it_would_alone(objective, classes, groups, make):
     labels = LABELS if classes == 3 else LABELS.clamp(max=1)
     group = None if groups is None else torch.arange(ROWS) // 2 % groups
@@ -264,9 +277,14 @@ def test_each_network_learns_from_its_own_rows_as_it_would_alone(objective, clas
     for k, network in enumerate(each):
         own = CONCERNED[:, k].nonzero()[:, 0]
         alone = gradients(
-            network, lone, tuple(x[own] for x in INPUTS), labels[own], WEIGHT[own],
-            None if group is None else group[own], own,
-        )  # fmt: skip
+            network,
+            lone,
+            tuple(x[own] for x in INPUTS),
+            labels[own],
+            WEIGHT[own],
+            None if group is None else group[own],
+            own,
+        )
         # A mean over the rows of all networks, or a mean of the values of each network.
         share = WEIGHT[own].sum() / (WEIGHT[:, None] * CONCERNED).sum()
         share = 1 / COUNT if compares else share

@@ -240,10 +240,14 @@ def tabm(
     with drawing_from(generator):
         features = Features(numeric, cardinalities, bins, embedding)
         backbone = make_tabm_backbone(
-            d_in=sum(features.sizes), n_blocks=checks.count("blocks", blocks), d_block=width,
-            dropout=0.0, k=members, start_scaling_init_chunks=features.sizes,
+            d_in=sum(features.sizes),
+            n_blocks=checks.count("blocks", blocks),
+            d_block=width,
+            dropout=0.0,
+            k=members,
+            start_scaling_init_chunks=features.sizes,
             start_scaling_init="random-signs" if features.embedding is None else "normal",
-        )  # fmt: skip
+        )
         output = LinearEnsemble(width, checks.count("outputs", outputs), k=members)
     for block in backbone.blocks:
         block[0], block[-1] = EnsembleLinear(block[0]), ByteDropout(dropout)

@@ -135,9 +135,14 @@ def _make_source(
     )
     if arrays is None:
         return DatasetSource(
-            train, sampler, form, options.accumulate, options.walks_apart,
-            workers=options.workers, seed=options.seed,
-        )  # fmt: skip
+            train,
+            sampler,
+            form,
+            options.accumulate,
+            options.walks_apart,
+            workers=options.workers,
+            seed=options.seed,
+        )
     if arrays.weight is not None:
         checks.check_weights(arrays.weight.double().numpy(force=True))
     return ArraySource(arrays, sampler, form, options.accumulate, options.walks_apart)

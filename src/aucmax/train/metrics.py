@@ -37,11 +37,15 @@ FORMS = tuple(named.METRICS[name].form for name in LABELS)
 """How their names are written."""
 MetricName: TypeAlias = (
     Literal[
-        "roc_auc", "average_precision", "grouped_auc", "partial_auc@0.1", "tpr_at_fpr@0.1",
+        "roc_auc",
+        "average_precision",
+        "grouped_auc",
+        "partial_auc@0.1",
+        "tpr_at_fpr@0.1",
         "precision_at@0.1",
     ]
     | str
-)  # fmt: skip
+)
 """Names to offer; the numbers may be others."""
 
 
@@ -180,11 +184,14 @@ def _metric(name: str, options: Mapping[str, Any]) -> Metric:
     whole = named.write_name(name, options)
     function = named.METRICS[name].function
     return Metric(
-        whole, label, "auc" if name == "roc_auc" else whole,
+        whole,
+        label,
+        "auc" if name == "roc_auc" else whole,
         partial(function, **options) if options else function,
         metrics.hand_till if name == "roc_auc" else None,
-        name == "grouped_auc", options,
-    )  # fmt: skip
+        name == "grouped_auc",
+        options,
+    )
 
 
 METRICS = {name: _metric(name, {}) for name in LABELS}
